@@ -1,4 +1,4 @@
-"""How a request is typed, and requests that no tool can fulfil."""
+"""How people type requests, and requests that no tool can fulfil."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUESTIONS = tuple(LISTS["questions"])
 
 
 def styled(random: Source, text: str) -> str:
-    """Return the request as typed: an opening, a capital, an end mark, each now and then."""
+    """Return the request as typed: sometimes with an opening, a capital or an end mark."""
     opening = random.choice(wordings(random, "openings"))
     if text.split(" ", 1)[0].lower() in _NO_OPENING and not opening.endswith(
         (", ", "please ", "favore ", "? ")
@@ -35,7 +35,7 @@ def styled(random: Source, text: str) -> str:
 
 
 def to_me(random: Source, request: str) -> str:
-    """In Italian, `manda a me` is mostly said `mandami`."""
+    """Return a request with `mandami` instead of `manda a me`, as is usual in Italian."""
     if random.language == "it" and random.random() < 0.75:
         for verb in ("manda", "invia", "spedisci", "scrivi"):
             request = re.sub(rf"\b{verb} a me\b", f"{verb}mi", request)

@@ -1,6 +1,6 @@
-"""Training rows: as many conversations as fit, each seeing itself only, as it will when it is used.
+"""Training rows: as many conversations as fit, each of which attends to itself only.
 
-What must stay true: rows are a pure function of the generator; only what the assistant says is learnt.
+Invariants: rows are a pure function of the generator; only the assistant's tokens have a loss.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 Stage = Literal["copy", "short", "plans"]
 ANSWER_WEIGHT = 0.4
-"""Of the last turn: an answer is long, and a clumsy one does less harm than a wrong call."""
+"""Loss weight of the last turn: an answer is long, and a clumsy one does less harm than a wrong call."""
 ROW = 640
-"""Tokens of a row; longer conversations are not learnt from."""
+"""Tokens of a row; longer conversations are skipped."""
 COPY_LENGTH = 128
-"""Longest thing to copy while learning to copy, with what stands around it."""
+"""Maximum tokens of an exercise in copying."""
 
 
 @dataclass(slots=True)
 class Rows:
-    """A batch: (B, T) tokens; loss weights of each *next* token; which conversation each token is of.
+    """A batch: (B, T) tokens, the loss weight of each *next* token, and the conversation of each token.
 
-    Padding belongs to conversation 0. `used` counts the tokens that are no padding.
+    Padding belongs to conversation 0. `used` counts the tokens without padding.
     """
 
     tokens: np.ndarray
@@ -49,7 +49,7 @@ def _tokens(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def conversation_tokens(tokenizer: Tokenizer, made: Trace) -> tuple[list[int], list[float]]:
-    """Return a trace's tokens, and how much each counts."""
+    """Return a trace's tokens, and the loss weight of each."""
     ids: list[int] = []
     weights: list[float] = []
     turns = [("system", made.system()), *made.turns()]
@@ -62,7 +62,7 @@ def conversation_tokens(tokenizer: Tokenizer, made: Trace) -> tuple[list[int], l
             says += 1
             last = place == len(turns) - 1
             own = 0.0 if says <= made.given else ANSWER_WEIGHT if last and made.steps else 1.0
-        weights += [0.0, *[own] * (len(piece) - 1)]  # the role mark is given, never said
+        weights += [0.0, *[own] * (len(piece) - 1)]  # the role mark is part of the prompt
     return ids, weights
 
 
@@ -91,7 +91,8 @@ def _one(random: Source, tokenizer: Tokenizer, stage: Stage) -> tuple[list[int],
 
 
 def rows(random: Random, tokenizer: Tokenizer, stage: Stage, count: int) -> Rows:
-    """`count` rows of `ROW` tokens, the longest conversations first, each where it fits best."""
+    """Return `count` rows of `ROW` tokens: the longest conversations first, each in the row that it fits
+    best."""
     source = Source(random.getrandbits(64))
     waiting: list[tuple[list[int], list[float]]] = []
     total = 0

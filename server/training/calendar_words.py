@@ -1,4 +1,4 @@
-"""What requests about the calendar speak of: lengths, occasions and their titles, moments."""
+"""The values of requests about the calendar: durations, occasions and their titles, times."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The conversation as the model reads it: marks, roles, and the template that puts them together.
+"""The chat format of the model: marks, roles, and the template.
 
 Beside the marks, the fixed pieces of a conversation (a tool's line in the prompt, the text between the values
-of a call or of a result) are tokens of their own, so that a conversation is hardly longer than what was said
-in it. What must stay true: a piece ends where a grammar leaves a choice, so that a text forced up to there is
-made of the same tokens as a text that was chosen.
+of a call or of a result) are tokens of their own, so that a conversation has few tokens besides its content.
+Invariants: a piece ends where a grammar leaves a choice, so that forced text has the same tokens as sampled
+text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIELDS = ('values": {"', 'sent_to": ["', 'file": "', 'date": "', 'time": "', 'w
 
 
 def conversation(turns: Iterable[tuple[str, str]]) -> str:
-    """(role, content) turns as the chat template writes them."""
+    """Return (role, content) turns as the chat template renders them."""
     return "".join(f"<|{role}|>{content}{END}" for role, content in turns)
 
 

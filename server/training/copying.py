@@ -1,12 +1,12 @@
-"""A start that can already copy: an induction circuit written into fresh weights.
+"""Initial weights that can already copy: an induction circuit.
 
-Whatever a request names has to be copied into a call, and learning to copy from nothing takes most of a
-short training. So two layers are set by hand (Olsson et al., 2022, *In-context Learning and Induction
-Heads*): heads of the first write each token's *previous* token into the free half of the stream; heads of
-the second look for places whose previous token is the current one, and write what stands there. Training
-then bends this as it likes.
+The values of a request have to be copied into calls, and learning that from random weights takes most of a
+short training. So the attention of two layers is set by hand (Olsson et al., 2022, *In-context Learning and
+Induction Heads*): heads of the first write each token's *previous* token into the free half of the stream;
+heads of the second attend to positions whose previous token is the current one, and write the token there.
+Training may change all of it.
 
-The stream: dimension 0 is constant, so that heads can look by position alone; 1 to 127 hold the token; 128
+The stream: dimension 0 is constant, so that heads can attend by position alone; 1 to 127 hold the token; 128
 to 255 are free, and get the previous token.
 """
 
@@ -37,7 +37,7 @@ def _write(model: Model) -> None:
     size, half = shape.width // shape.heads, shape.width // 2
     model.token_embd.normal_(0, SPREAD)
     model.token_embd[:, half:] = 0
-    # of one length, or looking by position would favour tokens of a small norm
+    # of equal norm, otherwise attention by position would favour tokens of a small norm
     model.token_embd *= SPREAD * half**0.5 / model.token_embd.norm(dim=1, keepdim=True)
     model.token_embd[:, 0] = CONSTANT * SPREAD
     frequencies = shape.rope_base ** (-torch.arange(size // 2, dtype=torch.float32) / (size // 2))
@@ -46,7 +46,7 @@ def _write(model: Model) -> None:
         rows = slice(head * size, (head + 1) * size)
         for weight in (previous.attn_q, previous.attn_k, previous.attn_v):
             weight[rows] = 0
-        for pair in range(size // 4):  # the quick rotations tell neighbours apart
+        for pair in range(size // 4):  # fast rotations distinguish neighbours
             start = head * size + pair
             strength = POSITION_SHARPNESS / CONSTANT * 0.75
             previous.attn_k[start, 0] = strength
@@ -64,7 +64,7 @@ def _write(model: Model) -> None:
         compared = torch.randperm(half - 1)[: len(slow)] + 1
         for row, dimension in zip(
             slow, compared.tolist(), strict=True
-        ):  # slow rotations: distance hardly matters
+        ):  # slow rotations: almost independent of the distance
             induction.attn_q[start + row, dimension] = MATCH_SHARPNESS
             induction.attn_k[start + row, half + dimension] = MATCH_SHARPNESS
         width = half // shape.heads

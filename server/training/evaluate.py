@@ -1,9 +1,9 @@
 """Evaluate the demonstration model: `python -m training.evaluate --model model.gguf`.
 
-Two measures. The suites of the planner bench, whole runs with real executors, as `gbnf bench` does them: a
-run counts where its final state is as expected. And traces of the generator's held-out half, call by call
-after the correct history, greedily and without a grammar, so that the numbers show what was learnt and not
-what the grammar enforces.
+There are two measures. The suites of `gbnf bench` are whole runs with real executors, which pass if the final
+state is as expected. Traces of the generator's held-out half are evaluated call by call after the correct
+history, greedily and without a grammar, so that the numbers show what was learnt and not what the grammar
+enforces.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CONFIGURATIONS = ("text", "union", "filter")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How a suite went under a configuration; `missed` says which cases failed, and why."""
+    """The result of a suite with a configuration; `missed` lists the failed cases, and why they failed."""
 
     suite: str
     configuration: str

@@ -1,4 +1,4 @@
-"""Intents that ask for a fact: a sum, the time; and what is done with it."""
+"""Intents that ask for a fact, such as a sum or the time, and use it."""
 
 from __future__ import annotations
 

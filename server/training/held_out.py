@@ -1,8 +1,8 @@
 """Print the held-out suite: `python -m training.held_out > bench/suites/held-out.toml`.
 
 Requests of the generator's held-out half: no value and no combination of wording in them occurs in training
-(`training.source`). Invariants: the suite is a function of its seed; a case expects what its own plan gave in
-its own initial state, with the real executors; a request whose plan does not run there is left out.
+(`training.source`). Invariants: the suite is a function of its seed; a case expects the results of its own
+plan in its own initial state, with the real executors; a request whose plan fails there is left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Intents that end in an email: of what is said, written, found or read."""
+"""Intents that end in an email: of dictated text, or of files written, found or read."""
 
 from __future__ import annotations
 

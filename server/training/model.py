@@ -1,8 +1,8 @@
-"""The Llama architecture at its smallest, in torch: what llama.cpp will run, trained here from scratch.
+"""A small Llama architecture in torch, trained from scratch and then run by llama.cpp.
 
-Shapes: B rows of T tokens, width 256, 4 heads of 64. What must stay true: the computation equals
-llama.cpp's `llama` graph (RMSNorm, rotary halves before export permutes them, SwiGLU, tied embeddings),
-which `export.py` verifies.
+Shapes: B rows of T tokens, width 256, 4 heads of 64. Invariants: the computation equals llama.cpp's `llama`
+graph (RMSNorm, rotary halves before export permutes them, SwiGLU, tied embeddings), which `export.py`
+verifies.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Block(nn.Module):  # type: ignore[misc]  # torch's types are not read
             _matrix(hidden, width),
             _matrix(width, hidden),
         )
-        nn.init.zeros_(self.attn_output)  # a block that starts as nothing learns faster
+        nn.init.zeros_(self.attn_output)  # a block that starts as the identity learns faster
         nn.init.zeros_(self.ffn_down)
 
     def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class Block(nn.Module):  # type: ignore[misc]  # torch's types are not read
             return functional.linear(normal, weight).view(rows, length, self.heads, -1).transpose(1, 2)
 
         query, key = _rotate(heads(self.attn_q), cosine, sine), _rotate(heads(self.attn_k), cosine, sine)
-        # written out: on CPUs it is several times faster, compiled, than scaled_dot_product_attention
+        # on CPUs, compiled, this is several times faster than scaled_dot_product_attention
         scores = torch.matmul(query, key.transpose(-1, -2)).float() * key.shape[-1] ** -0.5 + mask
         mixed = torch.matmul(scores.softmax(-1).to(query.dtype), heads(self.attn_v))
         x = x + functional.linear(mixed.transpose(1, 2).reshape(rows, length, width), self.attn_output)
@@ -77,7 +77,8 @@ class Model(nn.Module):  # type: ignore[misc]  # torch's types are not read
         self.output_norm = nn.Parameter(torch.ones(shape.width))
 
     def forward(self, tokens: Tensor, members: Tensor | None = None) -> Tensor:
-        """(B, T) tokens -> (B, T, width). A token sees those before it of the same member, all by default."""
+        """Return (B, T, width) for (B, T) tokens. A token attends to earlier ones of its `members`, by
+        default to all."""
         length = tokens.shape[1]
         size = self.shape.width // self.shape.heads // 2
         frequency = self.shape.rope_base ** (

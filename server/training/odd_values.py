@@ -1,8 +1,8 @@
-"""Values of training alone, glued of the tokenizer's own letter tokens (`pieces.txt`).
+"""Values for training only, concatenated from the tokenizer's letter tokens (`pieces.txt`).
 
-A token that training never drew as a part of a value is not copied, however well others are. Hence each of
-them, and each mark that may stand in a value, has to occur in all kinds of values. What must stay true: a
-word that is kept for the held-out half never stands by itself in them, and none holds a reserved one.
+The model does not copy a token that never was a part of a value in training, however well it copies others.
+So each letter token, and each mark that values may contain, has to occur in all kinds of values. Invariants:
+no value has a word of the held-out half as a word of its own, and none contains a reserved word.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The tokens that values are glued of.
+    """The tokens that values are concatenated from.
 
     Of `every` one, `long` are those of four letters or more, mostly words that requests use in another sense;
     `spaced` are another token where a space stands in front, so that copying them is more than repeating.

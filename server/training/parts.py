@@ -1,11 +1,11 @@
-"""What requests and plans are made of: steps, parts, and the rules by which one follows from the other.
+"""Steps and parts: what requests and plans consist of.
 
-A part is a clause of a request, the steps that carry it out and what the final answer says of them. An
+A part is a clause of a request, with the steps that carry it out and their sentence in the final answer. An
 intent, in the `*_intents` modules, is a function `(random, first) -> Part`, `first` being the number of the
-part's first step. To grow the world: add wordings to `wordings.toml`, words to `vocabulary.toml`, or an
-intent to `traces.PARTS`. What must stay true: every call is one that the shipped manifests accept,
-arguments in the manifest's own order, and every value stands in the request or in an earlier result, or
-follows from a fixed rule (`markdown` -> `*.md`).
+part's first step. To extend the requests, add wordings to `wordings.toml`, words to `vocabulary.toml`, or an
+intent to `traces.PARTS`. Invariants: every call is valid against the bundled manifests, with its arguments in
+declared order; every value occurs in the request or in an earlier result, or follows from a fixed rule
+(`markdown` -> `*.md`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call and what came back: a result, or the error that the model reads."""
+    """One call and its outcome: a result, or the error message for the model."""
 
     name: str
     arguments: dict[str, Any]
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A clause of a request, its steps, and the sentence that the answer says of it."""
+    """A clause of a request, its steps, and its sentence in the answer."""
 
     clause: str
     steps: tuple[Step, ...]
@@ -61,7 +61,7 @@ def shortened(text: str) -> str:
 
 
 def subject_of(text: str) -> str:
-    """Return the subject of a message that was given none.
+    """Return the subject of a message whose request names none.
 
     Its text, or the first four words of a longer one.
     """
@@ -70,7 +70,7 @@ def subject_of(text: str) -> str:
 
 
 def quoted(random: Source, text: str) -> str:
-    """Return a text as requests hold it: bare, or in quotes."""
+    """Return a text as it is written in requests: bare, or in quotes."""
     kind = random.random()
     if '"' in text or kind < 0.62:
         return text

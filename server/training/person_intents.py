@@ -1,4 +1,4 @@
-"""Intents that need the person, and the ways out: forms, choices, undo, other providers, places."""
+"""Intents that involve the person: forms, choices, undo, other providers, locations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which tools a request is shown: those that the pool filter leaves, fewer, or with tools that don't exist.
+"""The tools offered for a request: those that the pool filter keeps, fewer, or with tools that don't exist.
 
-Invariants: a pool is in name order, as the loader gives it, but for a few shuffled ones; decoys
-never bear the name of a shipped tool.
+Invariants: a pool is in name order, as from the loader, except a few shuffled ones; no decoy has the name of
+a bundled tool.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def pool_prompt(pool: tuple[str, ...], decoys: tuple[str, ...] = ()) -> str:
 
 
 def pool_for(random: Source, request: str, needed: frozenset[str]) -> tuple[str, ...]:
-    """Mostly what the filter leaves; else some of the tools, now and then in another order."""
+    """Return mostly what the filter keeps, otherwise some of the tools, sometimes in another order."""
     names = tuple(bundled_tools())
     usual = tuple(tool.name for tool in filter_pool(bundled_tools().values(), request).kept)
     kind = random.random()

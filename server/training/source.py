@@ -1,7 +1,7 @@
-"""The chance that traces are made of, the language they are in, and which half of the world they draw from.
+"""The random source of traces, with their language, and the half of the vocabulary that they draw from.
 
-Invariants: values and wordings are split once, by their own text, into those that training draws
-and those that only the held-out suite draws; no draw of one half can give something of the other.
+Invariants: values and wordings are split by a hash of their text into those of training and those of the
+held-out suite; no draw from one half returns anything of the other.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _Value = TypeVar("_Value", bound=str)
 _Any = TypeVar("_Any")
 
 KEPT_SHARE = 9
-"""One text of so many is kept from training."""
+"""One text of so many is in the held-out half."""
 
 
 class Source(Random):
-    """A generator of chance, with a language and a half: `held_out` draws only what training never sees."""
+    """A random generator, with a language and a half: `held_out` draws only what never occurs in training."""
 
     language: Language
     held_out: bool
@@ -36,11 +36,11 @@ class Source(Random):
         self.recent = []
 
     def either(self, english: _Any, italian: _Any) -> _Any:
-        """Return the one in this source's language."""
+        """Return the text in this source's language."""
         return english if self.language == "en" else italian
 
     def again(self, share: float) -> str | None:
-        """In training, with probability `share`, a word that was drawn before."""
+        """Return, in training and with probability `share`, a word that was drawn before."""
         if self.held_out or not self.recent or self.random() >= share:
             return None
         return self.choice(self.recent[-6:])
@@ -50,7 +50,7 @@ class Source(Random):
         return kept(text) == self.held_out
 
     def word(self, words: Sequence[_Value]) -> _Value:
-        """One of the words of this source's half; any, where the list is too short to have one."""
+        """Return one of the words of this source's half; any word if the list is too short to have one."""
         for _ in range(60):
             found = self.choice(words)
             if self.draws(found):
@@ -59,5 +59,5 @@ class Source(Random):
 
 
 def kept(text: str) -> bool:
-    """Whether a value or a wording is kept from training."""
+    """Whether a value or a wording is in the held-out half."""
     return crc32(text.lower().encode()) % KEPT_SHARE == 0

@@ -1,12 +1,12 @@
-"""The model's vocabulary: byte-level BPE whose merges keep a value's pieces the same wherever it stands.
+"""The model's vocabulary: byte-level BPE whose merges split a value alike wherever it occurs.
 
 A value is copied from the request (` reports`) into JSON (`"reports"`), so it must split alike in both.
 Hence merges stay inside letter runs, pairs of digits and runs of punctuation; only a few very common words
-merge with their space. Pairs, because single digits repeat too often to be found again by what stands before
-them. The splitting before BPE is llama.cpp's `deepseek-llm` (src/llama-vocab.cpp): gpt2, llama3 and qwen2
-split `'report'` by their contraction rule, and `deepseek-coder` every digit. The fixed pieces of
-`training.chat` are user-defined tokens, which both tokenizers cut out before they split. What
-must stay true: `encoder` and llama.cpp agree token for token.
+merge with their space. Pairs, because single digits repeat too often to be identified by the preceding token.
+The splitting before BPE is llama.cpp's `deepseek-llm` (src/llama-vocab.cpp): gpt2, llama3 and qwen2 split
+`'report'` by their contraction rule, and `deepseek-coder` every digit. The fixed pieces of `training.chat`
+are user-defined tokens, which both tokenizers match before they split. Invariants: `encoder` and llama.cpp
+return the same tokens.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def encoder(tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> Tokeniz
 
 
 def texts_to_compare(count: int, seed: int = 7) -> list[str]:
-    """Texts to compare tokenizers on: conversations, and odd characters of every kind."""
+    """Return texts to compare tokenizers on: conversations, and unusual characters of every kind."""
     source = random.Random(seed)
     alphabet = "abc XYZ 019 .,:;!?'\"{}[]()<>|/\\-_+*=%$#@~^`\n\t èéàçñüß €…—“” 日本語 한글 مرحبا Привет 😀"
     made: list[str] = []

@@ -1,8 +1,8 @@
-"""Plan traces: requests of the demonstration model's world, with the calls and the answer that fulfil them.
+"""Plan traces: requests to the demonstration model, with the calls and the answer that fulfil them.
 
-A trace is made of parts (the `*_intents` modules), joined the way people join wishes. What must
-stay true: everything is a pure function of the generator passed in; each call is valid against its shipped
-manifest; the messages are those that the planner sends, byte for byte (`gbnf.prompts.messages`).
+A trace consists of parts (the `*_intents` modules), joined as people join requests. Invariants: everything is
+a pure function of the generator; each call is valid against its bundled manifest; the messages are those that
+the planner sends, byte for byte (`gbnf.prompts.messages`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MakePart: TypeAlias = "Callable[[Source, int], Part]"
-"""A generator of chance and the number of the part's first step -> the part."""
+"""Returns a part, for a random generator and the number of the part's first step."""
 
-PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether it may stand beside others
+PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether it may be combined with others
     (12.0, file_intents.create_dirs, True),
     (13.0, file_intents.write_files, True),
     (4.0, file_intents.create_then_write_inside, True),
@@ -60,17 +60,17 @@ PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether i
 )
 FALLIBLE = frozenset(LISTS["fallible"])
 SHARES, SUITE_SHARES = (0.3, 0.36, 0.34), (0.55, 0.3, 0.15)
-"""How many requests hold one wish, two and three: in training, and in the held-out suite."""
+"""Weights of requests with one, two and three parts: in training, and in the held-out suite."""
 REFUSED_SHARE, SUITE_REFUSED_SHARE = 0.18, 0.12
-"""Traces whose request nothing in the pool can fulfil: in training, and in the held-out suite."""
+"""Share of traces whose request no tool can fulfil: in training, and in the held-out suite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     """A request, the steps that fulfil it, the answer, and the tools of the pool in their order.
 
-    `decoys` are signatures of tools that don't exist; of the steps, the first `given` are no model's doing,
-    and not to be learnt.
+    `decoys` are signatures of tools that don't exist; the first `given` steps are not the model's, and have
+    no loss.
     """
 
     request: str
@@ -82,7 +82,7 @@ class Trace:
     language: Language = "en"
 
     def turns(self) -> list[tuple[str, str]]:
-        """(role, content) of every message after the system's."""
+        """The (role, content) of every message after the system message."""
         turns = [("user", self.request)]
         for number, step in enumerate(self.steps, 1):
             turns.append(("assistant", call_text({"name": step.name, "arguments": step.arguments})))
@@ -112,7 +112,7 @@ def _weights() -> tuple[tuple[MakePart, ...], tuple[float, ...], tuple[MakePart,
 
 
 def _failed(random: Source, part: Part) -> Part:
-    """Return the same part, stopped by an error at one of its steps, which the answer tells."""
+    """Return the same part, stopped by an error at one of its steps, which the answer reports."""
     fallible = [index for index, step in enumerate(part.steps) if step.name in FALLIBLE]
     if not fallible:
         return part
@@ -209,9 +209,10 @@ def _feasible(random: Source, count: int | None) -> Trace:
 
 
 def trace(random: Random, *, parts: int | None = None, language: Language | None = None) -> Trace:
-    """One trace; `parts` wishes in the request: 1-3 at random when absent, now and then an impossible one.
+    """Return a trace. `parts`: those of the request; by default 1 to 3 at random, sometimes an impossible
+    one.
 
-    A plain generator draws from the half that training sees; a `Source` may draw from the other one.
+    A plain generator draws from the half of training; a `Source` may draw from the other one.
     """
     held_out = isinstance(random, Source) and random.held_out
     chosen: Language = language or ("en" if random.random() < 0.55 else "it")

@@ -1,8 +1,7 @@
-"""The values that requests speak of: names, paths, addresses, texts, dates, sums.
+"""The values in requests: names, paths, addresses, texts, dates, sums.
 
-They are many and random, so that a model trained on them has to copy instead of remembering. Words are
-drawn from the source's half of each list (`training.source`): what training draws, held-out
-traces don't.
+They are many and random, so that a model has to copy them instead of memorizing. Words are drawn from the
+source's half of each list (`training.source`): those of training never occur in held-out traces.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ IMPOSSIBLE: dict[str, list[str]] = _LISTS["impossible"]
 DECOYS: dict[str, list[str]] = _LISTS["decoys"]
 AGAIN_SHARE = 0.1
 ODD_SHARE = 0.15
-"""Of the values that training draws, those made of the tokenizer's own pieces."""
+"""Share of the values in training that consist of the tokenizer's pieces."""
 
 
 @cache
@@ -45,7 +44,7 @@ def reserved() -> re.Pattern[str]:
 
 @cache
 def words(language: str = "en") -> tuple[str, ...]:
-    """Return the common words that values are made of, without the reserved ones."""
+    """Return the common words that values consist of, without the reserved ones."""
     name = "words.txt" if language == "en" else "words_it.txt"
     lines = (files(__package__) / name).read_text("utf-8").split("\n")
     return tuple(line for line in lines if line and not line.startswith("#") and not reserved().search(line))
@@ -53,7 +52,7 @@ def words(language: str = "en") -> tuple[str, ...]:
 
 @cache
 def _any_words() -> tuple[str, ...]:
-    """Every word there is, of requests too: pieces of invented words, never words by themselves."""
+    """Return all words, also those of requests: pieces of invented words, never words by themselves."""
     package = files(__package__)
     names = ("wordings.toml", "wordings_it.toml", "vocabulary.toml", "words.txt", "words_it.txt")
     text = " ".join((package / name).read_text("utf-8") for name in names)
@@ -61,9 +60,10 @@ def _any_words() -> tuple[str, ...]:
 
 
 def pseudo_word(random: Source) -> str:
-    """Return a word that exists nowhere, of syllables or of two words: only copying helps.
+    """Return an invented word, of syllables or of two words, which a model can only copy.
 
-    Of words in training, because a piece that requests use in another sense ("minutes") has to be copied too.
+    In training it may be of words, since a piece that requests use in another sense ("minutes") must be
+    copied too.
     """
     while True:
         if not random.held_out and random.random() < 0.25:
@@ -82,9 +82,9 @@ def pseudo_word(random: Source) -> str:
 
 
 def noun(random: Source) -> str:
-    """Return a word: mostly a real one of the language, now and then of the other, or an invented one.
+    """Return a word: mostly one of the language, sometimes one of the other language, or an invented one.
 
-    In training one that was said before comes again, now and then, so that place and not novelty decides.
+    In training a word is sometimes repeated, so that its position decides and not its novelty.
     """
     said = random.again(AGAIN_SHARE) or _noun(random)
     random.recent.append(said)
@@ -131,7 +131,7 @@ def _stem(random: Source, known: tuple[str, ...]) -> str:
 
 
 def number_text(random: Source) -> str:
-    """Digits as they stand in names: a year, a short number, a date."""
+    """Return digits as in names: a year, a short number, a date."""
     kind = random.random()
     if kind < 0.4:
         return str(random.randint(1990, 2035))
@@ -193,7 +193,7 @@ def address(random: Source) -> str:
 
 
 def text(random: Source) -> str:
-    """Return what is written in a file or a message: 1-20 words, as people dictate them."""
+    """Return the content of a file or a message: 1-20 words, as people dictate them."""
     if not random.held_out and random.random() < ODD_SHARE:
         return odd_values.text(random, lambda: noun(random))
     kind = random.random()
@@ -239,7 +239,7 @@ def _sentence(random: Source) -> str:
 
 
 def long_text(random: Source) -> str:
-    """Return what an older file may hold: several sentences or lines."""
+    """Return the content of an older file: several sentences or lines."""
     joiner = random.choice((". ", "\n", "\n- ", "; "))
     return joiner.join(text(random) for _ in range(random.randint(2, 4)))
 

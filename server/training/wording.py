@@ -1,9 +1,8 @@
 """A small language for wordings: `[make|create] [a|the|] folder {path}`.
 
-Square brackets choose one of their alternatives (they nest; an empty one means nothing), braces are slots.
-What must stay true: expanding is pure (all chance comes from the generator passed in), slots are filled
-last, so that brackets and braces inside a value are only text, and runs of spaces left by empty choices are
-closed.
+Square brackets choose one of their alternatives (they nest, and may be empty); braces are slots. Invariants:
+expansion is a pure function of the generator; slots are filled last, so that brackets and braces inside a
+value are only text; runs of spaces from empty choices are collapsed.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ W: dict[str, dict[str, list[str]]] = {
     language: {key: value for key, value in found.items() if isinstance(value, list)}
     for language, found in _FOUND.items()
 }
-"""The wordings of each intent, by language: those that the held-out half draws from, too."""
+"""The wordings of each intent, by language, for training and for the held-out half."""
 _LATER: dict[str, dict[str, Any]] = {
     language: tomllib.loads((files(__package__) / name).read_text("utf-8"))
     for language, name in (("en", "more_wordings.toml"), ("it", "more_wordings_it.toml"))
 }
-"""Wordings of training alone: written after the held-out suite, which stays what it was."""
+"""Wordings for training only: they are newer than the held-out suite, which must not change."""
 _ALL: dict[str, dict[str, list[str]]] = {
     language: {key: [*base, *_LATER[language].get(key, ())] for key, base in found.items()}
     for language, found in W.items()
@@ -69,7 +68,7 @@ DURATIONS: dict[str, dict[str, int]] = _tables("durations")
 _FIXED: dict[str, dict[str, str]] = _tables("fixed")
 
 TYPO_SHARE, FILLER_SHARE = 0.03, 0.06
-"""Of the wordings that training draws, those mistyped (values never are) and those with a word more."""
+"""Shares of the wordings in training that are mistyped (values never are) or have an additional word."""
 _GAP = re.compile(r"(?<=[a-zàèéìòù]) (?=[a-zàèéìòù])")
 _LONG_WORD = re.compile(r"(?<![{\w'])[a-zA-Zàèéìòù]{5,}(?![\w}'])")
 _SPACES = re.compile(r" {2,}")
@@ -116,7 +115,7 @@ def _choose(nodes: Sequence[Node], random: Source) -> str:
 
 
 def word(templates: Sequence[str], random: Source, slots: Mapping[str, str]) -> str:
-    """One wording of one of the templates, its slots filled."""
+    """Return one wording of one of the templates, with its slots filled."""
     for _ in range(80):
         template = templates[int(random.random() * len(templates))]
         text = _SPACES.sub(" ", _choose(_parse(template), random)).strip()
@@ -130,12 +129,12 @@ def word(templates: Sequence[str], random: Source, slots: Mapping[str, str]) -> 
 
 
 def worded(random: Source, key: str, /, **slots: str) -> str:
-    """Return one of the wordings of an intent, its slots filled."""
+    """Return one of the wordings of an intent, with its slots filled."""
     return word(wordings(random, key), random, slots)
 
 
 def mistyped(random: Source, text: str) -> str:
-    """Return the wording with one of its longer words typed wrong.
+    """Return the wording with one of its longer words mistyped.
 
     A letter left out, doubled, or two exchanged.
     """
@@ -150,7 +149,7 @@ def mistyped(random: Source, text: str) -> str:
 
 
 def filled(random: Source, text: str) -> str:
-    """Return the wording with a word more between two of its own, which changes nothing."""
+    """Return the wording with an additional word inside that does not change its meaning."""
     gaps = [found.start() for found in _GAP.finditer(text)]
     if not gaps:
         return text
@@ -159,12 +158,12 @@ def filled(random: Source, text: str) -> str:
 
 
 def closed(text: str) -> str:
-    """Return the text without the gaps that empty slots left."""
+    """Return the text without the gaps of empty slots."""
     return _BEFORE_MARK.sub(r"\1", _SPACES.sub(" ", text)).strip()
 
 
 def fixed(random: Source, key: str, **slots: object) -> str:
-    """Return a text that the model says of its own, such as a title or an answer's sentence."""
+    """Return a text that the model itself writes, such as a title or a sentence of an answer."""
     return _FIXED[random.language][key].format_map(slots)
 
 

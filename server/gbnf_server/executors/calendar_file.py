@@ -1,7 +1,7 @@
 """The calendar: one iCalendar file (RFC 5545) in the workspace, read and written with `icalendar`.
 
-What must stay true: times without a zone ("floating", and all-day dates) are the person's local ones; an
-event that repeats is busy at each of its times; what is cancelled or marked as free is not busy.
+Invariants: times without a zone ("floating", and all-day dates) are the person's local ones; a recurring
+event is busy at each of its times; a cancelled or free ("transparent") event is not busy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The process that one executor runs in. Only `runner` starts it.
 
 Invariants: it starts fast, so it imports little; its supervisor ends it when the runner has the result or has
-exited; whatever the executor does, exactly one result or error is sent, or the runner sees a crash.
+exited; whatever the executor does, exactly one result or error is sent, or the runner reports a crash.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
 def _limit(memory_mb: int, timeout_s: float) -> None:
     """Limit what this process, and each that it starts, may use: memory, CPU time, and no core dumps.
 
-    A process that keeps every core busy until its time limit uses so many seconds of CPU time; more of them
-    pass only while a person is asked, when its clock stands still.
+    The CPU time is that of a process that keeps every core busy until its time limit. More can pass only
+    while a person is asked, when the clock is paused.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     seconds = min(timeout_s * cores + 1, _LARGEST_LIMIT)

@@ -1,4 +1,4 @@
-"""The context of an executor: what it gets besides its arguments.
+"""The context of an executor: its environment, besides its arguments.
 
 An executor reads the clock, the settings and the workspace from here, so that a test, or another runtime,
 can replace them.
@@ -43,12 +43,12 @@ def settings_from_environment() -> dict[str, str]:
 class Context:
     """What the executors of one planner run use.
 
-    `turn` names the run: undo takes back a whole one. `settings` are the ``GBNF_`` variables of the
-    environment; an executor sees those that its manifest names, and `COMMON_SETTINGS`. `clock` gives aware
-    times; their zone is the person's. `secrets` are what a person typed as credentials in this run. `tool` is
-    the name of the executor that runs. Once `ended` is set, an executor can neither change files nor ask.
-    `on_output` gets what its process printed (stdout and stderr), once the call has ended: at most the last
-    4,000 characters.
+    `turn` identifies the run: undo works by turn. `settings` are the ``GBNF_`` variables of the environment;
+    an executor sees those that its manifest names, and `COMMON_SETTINGS`. `clock` returns aware times in the
+    person's time zone. `secrets` are the credentials that a person typed in this run. `tool` is the name of
+    the executor that runs. Once `ended` is set, an executor can neither change files nor ask. `on_output`
+    gets what its process printed (stdout and stderr), once the call has ended: at most the last 4,000
+    characters.
     """
 
     workspace: Workspace
@@ -62,7 +62,7 @@ class Context:
     on_output: Callable[[str], None] | None = field(default=None, repr=False)
 
     def now(self) -> datetime:
-        """Return the present, aware, in the person's time zone."""
+        """Return the current time, aware, in the person's time zone."""
         return (self.clock() if self.clock is not None else datetime.now(UTC)).astimezone(self.timezone)
 
     @property
@@ -124,7 +124,9 @@ class Context:
     def check_not_ended(self) -> None:
         """Raise `ExecutorError` if the call has ended: its time is up, or its run was cancelled."""
         if self.ended.is_set():
-            raise ExecutorError(f"the call of '{self.tool}' has ended, so it changes and asks nothing more")
+            raise ExecutorError(
+                f"the call of '{self.tool}' has ended, so it can neither change files nor ask"
+            )
 
     @property
     def journal(self) -> Journal:
@@ -134,7 +136,7 @@ class Context:
         return Journal(self.workspace, self.check_not_ended)
 
     def change(self, *changes: Change) -> None:
-        """Make all the changes or none, as one operation that can be undone. Raises `ExecutorError`."""
+        """Make all of the changes or none, as one operation that can be undone. Raises `ExecutorError`."""
         journal = self.journal
         with journal.locked():
             journal.apply(changes, turn=self.turn, tool=self.tool, action=lambda: None)

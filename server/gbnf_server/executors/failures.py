@@ -6,7 +6,7 @@ from pathlib import Path
 
 LONGEST_TEXT = 4000
 _LONGEST_TRACE = 16_000
-_FRAMES = 200  # the last ones: a recursion without limit leaves millions
+_FRAMES = 200  # the last ones: infinite recursion has many
 
 
 def describe_failure(name: str, code: str, error: BaseException) -> str:

@@ -1,7 +1,7 @@
-"""Measuring and removing folders of any shape.
+"""Measure and remove folders of any depth and size.
 
-Invariants: neither the interpreter's recursion limit, nor the number of open files, nor the longest path of
-the system bounds how deep a folder may be; no link is followed; no kind of entry makes it raise.
+Invariants: folders may be nested deeper than the interpreter's recursion limit, the number of open files or
+the system's longest path allow; no link is followed; no kind of entry raises an exception.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Call the function of a tool in this process, in a thread of its own.
+"""Call the function of a tool in a thread of this process.
 
 The function gets a copy of the arguments, and the context of an executor. Its result has the limits of any
 other (`run.max_result_kb`, depth), and its exceptions become `ExecutorError`s with a traceback as a note.
-After `run.timeout_s`, or an interruption, it can't be killed: a coroutine is cancelled, a thread goes on, but
-can neither change files through the context nor ask. Its memory, environment and output are this process's.
+After `run.timeout_s`, or an interruption, it can't be killed: a coroutine is cancelled; a thread continues,
+but can neither change files through the context nor ask. Its memory, environment and output are this
+process's.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class _ThreadedCall:
 
 
 class _Deadline:
-    """What is left of a call's time. It does not pass while a person is asked."""
+    """The remaining time of a call. It is paused while a person is asked."""
 
     def __init__(self, timeout_s: float) -> None:
         self._left = timeout_s or float("inf")
@@ -116,7 +117,7 @@ class _Deadline:
 
 
 class _PatientPerson:
-    """The person of a context, whose time to answer is not the function's."""
+    """The person of a context; the time to answer does not count for the function's limit."""
 
     def __init__(self, context: Context, deadline: _Deadline) -> None:
         self._context, self._deadline = context, deadline

@@ -1,16 +1,16 @@
 """The changes of executors in a workspace, and their undo.
 
 One operation is one call's changes: all of them happen, or none. Each step is recorded (`records`) **before**
-it is done. What was replaced or deleted lies under ``.gbnf/trash/<number>/<step>/``.
+it is done. Replaced and deleted files are kept under ``.gbnf/trash/<number>/<step>/``.
 
 Invariants:
 
-- Nothing is replaced or removed that is not kept in the trash first, by a link or a rename, never by a copy
-  that could be incomplete.
-- An operation without an end line, seen while the lock is held, belongs to a process that was killed: it is
-  rolled back before anything else happens.
-- What a change costs does not grow with the changes before it, and what is kept of them is bounded
-  (`records.MAX_CHANGES`, `records.MAX_KEPT_BYTES`): the oldest are forgotten first, and an undo says so.
+- Before anything is replaced or removed, it is kept in the trash, by a link or a rename, never by a copy that
+  could be incomplete.
+- While the lock is held, an operation without an end line is that of a killed process: it is rolled back
+  before anything else happens.
+- The cost of a change does not depend on the number of earlier ones, and what is kept of those is bounded
+  (`records.MAX_CHANGES`, `records.MAX_KEPT_BYTES`): the oldest are pruned first, and an undo reports it.
 - Any file or folder that replaces a record, or a folder of the journal, is set aside, and the next change
   succeeds.
 """
@@ -84,7 +84,7 @@ Change = Write | MakeFolder | Trash
 class Journal:
     """The journal of a workspace. One process at a time changes a workspace (`flock`, flock(2)).
 
-    `check` raises `ExecutorError` if nothing may be changed any more; it is called while the lock is held.
+    `check` raises `ExecutorError` if no more changes are allowed; it is called while the lock is held.
     """
 
     def __init__(self, workspace: Workspace, check: Callable[[], None] = lambda: None) -> None:
@@ -117,8 +117,8 @@ class Journal:
     ) -> _Value:
         """Make all the changes, then call `action`; if anything fails, roll all of them back.
 
-        Call it while `locked`. `sent` says in a few words what `then` does that no undo takes back. Raises
-        `ExecutorError`, and whatever `then` raises.
+        Call it while `locked`. `sent` describes, in a few words, what `action` does that cannot be undone.
+        Raises `ExecutorError`, and whatever `action` raises.
         """
         entries = self._records.entries()
         operation = self._records.begin(entries, turn, tool)
@@ -150,10 +150,9 @@ class Journal:
     def undo_last_turn(self, turn: str) -> UndoResult:
         """Undo all changes of the latest turn that is not `turn` and not undone yet.
 
-        What something is in the way of stays to be undone, and is the first of its turn's to be taken up by
-        the next undo: nothing older is touched before. Once a turn is undone, undoing again in the same turn
-        is refused, so that a model that repeats itself does not go further back than it was asked to. Raises
-        `ExecutorError` where there is nothing to undo.
+        A change whose undo a file prevents is kept, and the next undo starts with it, before anything older.
+        Once a turn is undone, undoing again in the same turn is refused, so that a model that repeats itself
+        undoes no more than requested. Raises `ExecutorError` if there is nothing to undo.
         """
         with self.locked():
             entries = self._records.entries()
@@ -186,7 +185,7 @@ class Journal:
         readable = []
         for entry in entries:
             operation = None if entry.is_damaged else self._records.load(entry)
-            if operation is not None and operation.end is None:  # `locked` leaves none, so its end is lost
+            if operation is not None and operation.end is None:  # rolled back by `locked`: its end is lost
                 self._records.quarantine(operation)
             elif operation is not None:
                 readable.append(operation)
@@ -199,7 +198,7 @@ class Journal:
         return "; ".join(["there is nothing to undo: no earlier request changed anything", *damaged])
 
     def _lost(self, undone: Sequence[Operation]) -> list[str]:
-        """Return what an undo of these operations cannot know, in sentences."""
+        """Return sentences on what an undo of these operations cannot restore."""
         lost = [
             f"{operation.unreadable} lines of the record of '{operation.tool}' "
             f"('{JOURNAL_FOLDER}/{operation.file}') cannot be read: their changes are not undone"
@@ -219,9 +218,9 @@ class Journal:
         ]
 
     def _settle(self, operation: Operation, earlier: Sequence[JournalEntry]) -> None:
-        """Name the record of what has ended, and forget the oldest.
+        """Rename the record of an ended operation, and prune the oldest.
 
-        No failure here is one of the operation: the next one comes by again.
+        A failure here is not one of the operation: the next operation tries again.
         """
         with suppress(OSError):
             settled = self._records.settle(operation)
@@ -230,7 +229,7 @@ class Journal:
     # ── making changes ──────────────────────────────────────────────────────────────────────────────────
 
     def _stage(self, operation: Operation, index: int, change: Change) -> str:
-        """Check a change, and write its content beside the journal. Gives the staged path, or ""."""
+        """Check a change, and write its content beside the journal. Return the staged path, or ""."""
         match change:
             case Write(path, data):
                 if self._workspace.resolve(path) == self._workspace.root or path.endswith("/"):
@@ -264,7 +263,7 @@ class Journal:
             raise workspace.explain(error, change.path) from None
 
     def _make_folders(self, operation: Operation, path: str) -> None:
-        """Make what is missing on the way to a folder: each part is looked at once, however long the way."""
+        """Make the missing folders of a path; each component is checked once."""
         with self._workspace.open_folder(".") as root:
             parent = os.dup(root)
             try:
@@ -345,7 +344,7 @@ class Journal:
                 self._records.settle(operation)
 
     def _roll_back(self, operation: Operation, *, killed: bool) -> None:
-        """Take back an operation that failed, or that was `killed`, perhaps after it had sent something."""
+        """Roll back an operation that failed, or that was `killed`, perhaps after it had sent something."""
         undoing = UndoOperation(self._workspace)
         for _ in undoing.undo(operation):
             pass
@@ -372,7 +371,7 @@ class Journal:
 
 
 def _keep(name: str, parent: int, trash: int) -> None:
-    """Keep a file in the trash while it stays in place; where links are not to be had, move it there."""
+    """Link a file into the trash; if the file system has no links, move it there."""
     try:
         os.link(name, name, src_dir_fd=parent, dst_dir_fd=trash, follow_symlinks=False)
     except OSError as error:

@@ -1,15 +1,15 @@
 """The journal on disk: in ``.gbnf/journal``, one file of JSON lines for each operation.
 
 ``<number>.jsonl`` is an operation under way, or one of an earlier version. ``<number>-<bytes>.jsonl`` is a
-settled one, which keeps that many bytes in the trash. ``<number>.damaged`` is one that cannot be read; it is
-kept for a person. So the listing of one folder, whose length retention bounds, tells a change all that it has
-to know of the others: no settled record is read before an undo.
+settled one, with that many bytes in the trash. ``<number>.damaged`` is one that cannot be read; it is kept
+for a person. So a change needs only the listing of the folder, whose length is bounded by retention: settled
+records are read only by an undo.
 
-Files and not one database: what damages one costs one operation, and nothing beyond `flock` and `rename` is
-asked of the file system, which may be a network's (SQLite's WAL needs shared memory).
+There are files rather than a database, so that damage to one file costs one operation, and the file system,
+which may be a network's, needs only `flock` and `rename` (SQLite's WAL needs shared memory).
 
-A head line says who did it (turn, tool), each further line a step that is about to be done, and a last one
-how it ended. A line that a kill truncated does not count: its step was not begun.
+The head line has the turn and the tool, each further line a step that is about to be done, and the last line
+how the operation ended. A line truncated by a kill is ignored: its step was not begun.
 
 Invariants:
 
@@ -70,10 +70,10 @@ class JournalEntry:
 
 @dataclass(slots=True)
 class Operation:
-    """One call's changes. `end`: None while under way, or killed; then done, rolled back, undone or undo.
+    """One call's changes. `end`: done, rolled back, undone or undo; None while under way, or if killed.
 
-    `undone`: the indices of steps that are taken back, where others of the operation could not be yet.
-    `undid`: the turn that it took back, where it is an undo. `unreadable`: how many lines are no record.
+    `undone`: the indices of undone steps, if other steps could not be undone yet. `undid`: the turn that an
+    undo has undone. `unreadable`: the number of lines that are not records.
     """
 
     number: str
@@ -167,7 +167,7 @@ class JournalStore:
         return settled
 
     def is_incomplete(self, operation: Operation) -> bool:
-        """Whether the trash holds something that no step of the operation says it has put there."""
+        """Whether the trash has something of the operation that none of its steps recorded."""
         recorded = {str(step.get("kept")).rpartition("/")[0] for step in operation.steps}
         place = f"{TRASH_FOLDER}/{operation.number}"
         try:
@@ -203,7 +203,7 @@ class JournalStore:
         operation.file = name
 
     def prune(self, entries: Sequence[JournalEntry]) -> None:
-        """Forget the oldest of `entries`, with what the trash holds of them, beyond what is to be kept."""
+        """Delete the oldest of `entries` beyond the limits, with their files in the trash."""
         total, count = sum(entry.kept_bytes or 0 for entry in entries), len(entries)
         turns: list[str] = []
         for entry in entries[: min(len(entries) - 1, _PRUNED_AT_ONCE)]:
@@ -261,7 +261,7 @@ class JournalStore:
             remove_trees(pruned, _REMOVED_AT_ONCE)
 
     def _read(self, name: str) -> bytes | None:
-        """Return the bytes of a file of the folder; None if it is no readable file."""
+        """Return the bytes of a file of the folder; None if it is not a readable file."""
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             try:

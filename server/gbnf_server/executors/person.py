@@ -1,8 +1,7 @@
 """The person who answers questions: at the terminal, by answers given in advance, or absent.
 
-What must stay true: an answer is checked by one function, `check_answer`, whoever gives it; text that comes
-from a model is shown without control characters, so that it cannot redraw the screen that a person decides
-by; what a person types as a credential is not echoed.
+Invariants: an answer is checked by one function, `check_answer`, whoever gives it; text from a model is shown
+without control characters, so that it cannot change what the person sees; credentials are not echoed.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _TURNING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One question. `var` names the answer in the result; `options` is empty but for the kinds of choice."""
+    """One question. `var` names the answer in the result; only the kinds of choice have `options`."""
 
     var: str
     prompt: str
@@ -254,7 +253,7 @@ def check_answer(field: Field, given: Any, workspace: Workspace | None = None) -
 
 
 def replace_control_characters(text: str) -> str:
-    """Text with control and direction-changing characters replaced, but for line breaks and tabs."""
+    """Replace control and direction-changing characters, except line breaks and tabs."""
     return "".join(
         "�"
         if character in _TURNING

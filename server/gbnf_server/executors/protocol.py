@@ -33,7 +33,7 @@ _SHOWN = 80
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """One line. Raises ValueError or TypeError for a message that is not a JSON value, such as NaN."""
+    """Encode a message as one line. Raises ValueError or TypeError if it is not a JSON value, such as NaN."""
     return json.dumps(message, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
@@ -53,7 +53,7 @@ class Code:
 
 
 def start(code: Code, arguments: Mapping[str, Any], context: Context, policy: RunPolicy) -> dict[str, Any]:
-    """`context` without its person, who stays in the parent; its clock goes on from what it shows."""
+    """Build the first message: `context` without its person; its clock continues from its current time."""
     return {
         "is": "start",
         "code": code.file,

@@ -1,4 +1,4 @@
-"""Results in a conversation: their depth, valid text and numbers."""
+"""Limits and redaction of results: their depth, text and numbers."""
 
 from __future__ import annotations
 

@@ -2,16 +2,16 @@
 
 Invariants of a process:
 
-- The executor's process, and all that it has started, have ended when `run_executor` returns or raises, and a
-  change that it was in the middle of is rolled back.
-- Its clock stands still while a person thinks.
-- It gets the environment variables and settings that its manifest names, and those that everybody gets.
-- No code is loaded from the workspace, which a model writes to: not by a module of that name, and not by a
-  variable of the environment that names it, or names a path relative to it.
+- The executor's process, and all that it has started, have ended when `run_executor` returns or raises, and
+  an incomplete change is rolled back.
+- Its clock is paused while a person is asked.
+- It gets the common environment variables and settings, and those that its manifest names.
+- No code is loaded from the workspace, which a model writes to: neither as a module, nor by an environment
+  variable with a path in it or relative to it.
 - Whatever it does, and whatever it writes to its connection, ends in a result within the limits of its
   manifest, or in an `ExecutorError` of one line. Its author gets more: tracebacks as notes
   (BaseException.add_note), and what it printed from `Context.on_output`.
-- Nothing that leaves `run_executor` holds a credential of the run in plain text.
+- Nothing that `run_executor` returns or raises contains a credential of the run in plain text.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def run_executor(tool: Tool, arguments: Mapping[str, Any], context: Context) -> 
     """Return the executor's result. Raises `ExecutorError`; `ExecutorTimeout` after `run.timeout_s`.
 
     A tool with a function is executed in this process, otherwise its `executor.py` in a process of its own.
-    `arguments` are valid already; arguments that the runtime fills, and are known here (`actor`), are added.
+    `arguments` have been validated; the runtime-resolved argument `actor` is added.
     """
     context = replace(context, tool=tool.name, settings=_settings(tool, context))
     if "actor" in tool.runtime_resolved:
@@ -123,7 +123,7 @@ def _clean(error: ExecutorError, context: Context) -> None:
 
 def _end_of(output: str, secrets: Secrets) -> str:
     """Return the last characters of an executor's output, without credentials."""
-    # hidden before it is truncated: a part of a credential is not found
+    # redacted before it is truncated: a part of a credential would not be found
     return secrets.redact(replace_lone_surrogates(output))[-_OUTPUT_KEPT:].strip()
 
 
@@ -145,7 +145,7 @@ def _code(tool: Tool) -> protocol.Code:
 
 
 def _function_code(function: Callable[..., Any]) -> protocol.Code:
-    """Return how the child imports a function; that of a program's main module by its file, as its name."""
+    """Return how the child imports a function; one of the main module is imported by its file."""
     module, file = function.__module__, inspect.getsourcefile(function) or ""
     if module == "__main__":
         spec = sys.modules["__main__"].__spec__  # None for a script
@@ -183,7 +183,7 @@ class _Child:
                 env=_environment(self._context, self._policy.env),
                 start_new_session=True,
             )
-        except (OSError, ValueError) as error:  # ValueError: a variable's value holds a NUL
+        except (OSError, ValueError) as error:  # ValueError: a variable's value contains a NUL
             self._close()
             raise ExecutorError(f"'{self._name}' could not be started: {error}") from None
         finally:
@@ -210,7 +210,7 @@ class _Child:
                 self._context.journal.recover()
 
     def converse(self, start: bytes) -> dict[str, Any]:
-        """Everything between the start message and the result."""
+        """Exchange messages with the executor until it has a result."""
         timeout_s, memory = self._policy.timeout_s, self._policy.memory_mb << 20
         self._pending = start
         begun = time.monotonic()
@@ -278,13 +278,13 @@ class _Child:
         return not self._pending
 
     def _received(self) -> bool:
-        """Take over what the pipe holds; return whether it is open."""
+        """Read what is in the pipe; return whether it is open."""
         data = os.read(self._from_child, _CHUNK)
         self._inbox.feed(data)
         return bool(data)
 
     def _crash(self) -> ExecutorError:
-        """Say how the executor ended, or that it closed its connection."""
+        """Return an error that says how the executor ended, or that it closed its connection."""
         self._connection.settimeout(_STATUS_S)
         try:
             sent = self._connection.recv(64)
@@ -314,7 +314,7 @@ class _Child:
         return bool(data)
 
     def _capture_rest(self, output: int) -> None:
-        """Take over what was printed last, and no more than a pipe holds: what it left behind may go on."""
+        """Read the last output, at most one full pipe: processes left behind may still print."""
         os.set_blocking(output, False)
         with suppress(BlockingIOError):
             for _ in range(16):
@@ -342,9 +342,9 @@ class _Child:
         self._connection.close()
 
     def _import_path(self) -> list[str]:
-        """Where this process imports from, but for the workspace, which a model writes to.
+        """Return this process's import path without the workspace, which a model writes to.
 
-        An environment that lies in the workspace, and this package, are needed all the same.
+        A virtual environment in the workspace, and this package, are kept.
         """
         workspace, needed = self._context.workspace.root, (Path(sys.prefix), Path(__file__).parents[2])
         paths = dict.fromkeys(Path(path).absolute() for path in sys.path)
@@ -365,7 +365,7 @@ def _settings(tool: Tool, context: Context) -> dict[str, str]:
 def _environment(context: Context, named: tuple[str, ...]) -> dict[str, str]:
     """Return the environment: the inherited variables, those that the manifest names, and the settings.
 
-    Paths of code mean there what they mean here.
+    Paths of code are made absolute, so that they mean the same in the child.
     """
     workspace = context.workspace.root
     environment = {

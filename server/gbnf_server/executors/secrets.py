@@ -2,10 +2,10 @@
 
 A credential goes to the tool call that asked the person for it, and to a call whose executor asks for it by
 its handle (`Context.secret`). Arguments are never replaced, so that no model can put a credential into a file
-or a message by writing its handle there. Whatever a call returns, raises or prints is searched for the run's
-credentials, and each is replaced by its handle.
+or a message by writing its handle there. In everything that a call returns, raises or prints, the run's
+credentials are replaced by their handles.
 
-Handles are random: a model that was not given one cannot write it, nor use one of another run.
+Handles are random: a model can neither guess one, nor use one of another run.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Secrets:
 
 
 def _pattern(spelling: str) -> str:
-    """One of few characters is part of too many words: it counts where it stands alone."""
+    """Return the pattern of a credential; a short one, part of too many words, matches whole words only."""
     escaped = re.escape(spelling)
     return escaped if len(spelling) >= _SHORTEST_PART else rf"(?<!\w){escaped}(?!\w)"
 

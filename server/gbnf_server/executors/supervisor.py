@@ -1,14 +1,13 @@
-"""The process between the runner and an executor's process: it outlives the executor, and ends what is left.
+"""The process between the runner and an executor's process: it outlives the executor, and ends the rest.
 
 Linux gives a process whose parent has ended to the nearest ancestor that asks for it (PR_SET_CHILD_SUBREAPER,
 prctl(2)), which is this one: so a grandchild in a session of its own is still found when the executor ends,
-however it ends. macOS has no such thing: there, a grandchild is found as long as its parent runs, which an
-executor that has given its result does.
+however it ends. macOS has nothing similar: there, a grandchild is found only while its parent runs, and an
+executor still runs when it has sent its result.
 
 Invariants:
 
-- It ends when the runner closes its end of the connection, or ends itself, and everything below it then has
-  ended too.
+- It ends when the runner ends or closes its end of the connection; all its descendants have ended then.
 - It signals only processes that it has not reaped, and their descendants as psutil identifies them.
 """
 
@@ -90,7 +89,7 @@ def _end(executor: int, connection: int) -> None:
 
 
 def _reap_orphans(executor: int) -> None:
-    """Reap those that have ended before the executor, up to it: there may be many."""
+    """Reap the processes that ended before the executor, up to it: there may be many."""
     if _LINUX:
         while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if ended.si_pid == executor:
@@ -99,7 +98,7 @@ def _reap_orphans(executor: int) -> None:
 
 
 def _has_children() -> bool:
-    """Reap those that have ended; return whether others are left."""
+    """Reap the processes that have ended; return whether others remain."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

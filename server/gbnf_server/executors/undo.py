@@ -2,11 +2,11 @@
 
 Invariants:
 
-- Undoing a step looks at what is there: done, not yet done and half-way are told apart, so undoing twice, or
+- The undo of a step checks the files: it distinguishes done, not done and half done, so undoing twice, or
   after a kill, is safe.
-- What someone has changed since is left unchanged, and reported. So are earlier steps at the same path: they
-  wait for it. A folder that holds something is no obstacle, and stays.
-- A path from a record passes the guard of the workspace as one from a model does.
+- Files changed since are left unchanged, and reported. So are earlier steps at the same path, until the later
+  one is undone. A folder that is not empty is kept, and prevents nothing.
+- A path from a record is checked by the workspace like one from a model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """`undone`: changes that were undone, `kept`: those that could not be, and why; one sentence each."""
+    """`undone`: the changes that were undone; `kept`: those that could not be, and why; one sentence each."""
 
     undone: tuple[str, ...]
     kept: tuple[str, ...]

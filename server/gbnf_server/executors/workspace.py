@@ -4,13 +4,12 @@ Invariants:
 
 - A path from a model is relative, has no ``..``, and neither it nor a folder above it is a symbolic link
   that leads out. Links that stay inside are followed.
-- The runtime's own folder ``.gbnf`` (journal, trash, staging) is no executor's business, nor is that of a
+- Executors have no access to the runtime's own folder ``.gbnf`` (journal, trash, staging), nor to that of a
   workspace inside this one: paths into it are refused, searches skip it.
 - Every change goes through file descriptors opened one component at a time without following links, from
-  the root down. So a link that appears between the check and the deed is refused by the kernel
-  (``O_NOFOLLOW``, open(2)), and not followed.
+  the root down. So the kernel refuses a link that appears after the check (``O_NOFOLLOW``, open(2)).
 
-What cannot be told apart from inside a folder: hard links and bind mounts.
+Hard links and bind mounts are not detected: inside a folder they look like its own files.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ STATE_FOLDER = ".gbnf"
 """Name of the runtime's own folder inside a workspace."""
 
 MAX_PATH_BYTES = 4096
-"""Of a path from a model: PATH_MAX of Linux, which no system call takes more than."""
+"""Maximum bytes of a path from a model: PATH_MAX of Linux, the limit of every system call."""
 
 _SIMILAR_AMONG = 2000
-"""Names that are looked at for one that is misspelt."""
+"""Maximum names that are compared with a misspelt one."""
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags of os.open for a folder, but not for a link to one."""
 
 
 class Workspace:
-    """A folder, made where it is missing. Raises `SetupError` where it cannot be used.
+    """A folder, created if it is missing. Raises `SetupError` if it cannot be used.
 
     `root` is absolute and free of links. Paths given and returned are relative to it, with ``/``; the
     workspace itself is ``"."``.
@@ -92,9 +91,9 @@ class Workspace:
         return self._inside(relative, parent / parts[-1])
 
     def check(self, relative: str) -> None:
-        """Raise `ExecutorError` where a link-free path leads out, or into the runtime's own folder.
+        """Raise `ExecutorError` if a link-free path leads out, or into the runtime's own folder.
 
-        Nothing is looked at: that no part of it is a link, `open_parent` sees to.
+        The file system is not accessed: `open_parent` ensures that no component is a link.
         """
         self._inside(relative, self.root.joinpath(*self._parts(relative)))
 
