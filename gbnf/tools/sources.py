@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gbnf.errors import GbnfError, ManifestError, ManifestErrors
+from gbnf.schema.keywords import TYPES
 from gbnf.schema.models import is_model
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools.building import build_tool
@@ -23,8 +24,8 @@ from gbnf.tools.tool import Tool
 _NO_FILE = Path("<source>")
 _LISTS = ("tools", "functions")
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")
-_PORTABLE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""The names that the APIs of OpenAI and Anthropic accept."""
+_PORTABLE = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
+"""The names of tools that the APIs of OpenAI and Anthropic accept."""
 
 MCP_TIMEOUT_S = 60.0
 """Time limit of a call of an MCP server, that of the SDKs of MCP."""
@@ -172,7 +173,7 @@ class _SourceReader:
             self._add(
                 build_tool(self._named(title), _text(text), schema, run={}, extra={}), path, key, named=True
             )
-        elif isinstance(source.get("type"), str) and isinstance(source.get("name"), str | None):
+        elif _is_executed_by_the_api(source):
             problem = "a tool that the API itself executes, which has no schema"
             raise ManifestError(path, "", source["type"], problem, "Leave it out.")
         else:
@@ -207,6 +208,16 @@ class _SourceReader:
 def _is_bare_function(source: Mapping[Any, Any]) -> bool:
     """Return whether this is a function without parameters."""
     return isinstance(source.get("name"), str) and source.get("type", "function") == "function"
+
+
+def _is_executed_by_the_api(source: Mapping[Any, Any]) -> bool:
+    """Return whether this is a tool such as `{"type": "web_search"}`."""
+    kind = source.get("type")
+    return (
+        isinstance(kind, str)
+        and kind not in {"function", *TYPES}
+        and isinstance(source.get("name"), str | None)
+    )
 
 
 def described_tool(source: Mapping[Any, Any], rename: Callable[[Any], Any] = lambda name: name) -> Tool:

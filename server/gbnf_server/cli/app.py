@@ -35,17 +35,17 @@ _HELP = """Compile tool manifests to GBNF grammars, and plan tool calls that the
 Try:
   gbnf run "create a folder trips"    plan and execute, with the bundled model
   gbnf chat                           one request after another
-  gbnf batch requests.jsonl           plan and execute many requests, resumable
+  gbnf batch requests.jsonl           plan and execute many requests
   gbnf new my-tools/NAME              write a new tool, ready to run
   gbnf call my-tools/NAME '{…}'       execute one tool, without a model
   gbnf manifests                      list the bundled tools
-  gbnf generate "…" --schema F.json   generate one JSON value that fits a schema
-  gbnf compile > tools.gbnf           print the grammar of a call of any of them
+  gbnf generate "…" --schema F.json   generate one JSON value
+  gbnf compile > tools.gbnf           print the grammar of their calls
   gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
   gbnf test my-manifests              property-test your own tools
-  gbnf bench --model F.gguf           measure what the grammar does for a model
-  gbnf tune --model F.gguf            find the best strategy for it, for `gbnf run`
-  gbnf doctor                         check this machine, and say how to install what is missing"""
+  gbnf bench --model F.gguf           measure what a grammar does
+  gbnf tune --model F.gguf            find the best strategy for it
+  gbnf doctor                         check this machine"""
 
 
 _OLD_OPTIONS = {

@@ -50,10 +50,15 @@ def call(
     \b
     Exit codes: 0 executed, 1 the tool failed, 2 invalid arguments, 3 invalid manifest.
     """
+    from gbnf.calls.validation.messages import suggestion
     from gbnf_server.cli.errors import interruptible
 
     if Path(name).is_dir() and ("/" in name or not (manifests or tools or mcp)):
         manifests, tools, mcp = [Path(name)], None, None
+    elif "/" in name:  # no name of a tool
+        siblings = [path.name for path in Path(name).parent.glob("*/")]
+        hint = suggestion(Path(name).name, siblings)
+        raise typer.BadParameter(f"there is no folder {name!r}.{hint}", param_hint="TOOL")
     check_one_stdin(arguments, *(tools or ()))
     with interruptible(), ToolSources(manifests, tools, mcp).open() as pool:
         tool = _named(name, pool)

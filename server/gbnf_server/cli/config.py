@@ -144,8 +144,10 @@ class _ConfigReader:
         return self._scalar(setting, value)
 
     def _scalar(self, setting: _Setting, value: Any) -> str:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            self._fail(setting.key, f"must be a string or a number, got {value!r:.80}.")
+        is_text = setting.option in _PATHS | _PATHS_OR_OTHER | _NAME_A_MODEL
+        if isinstance(value, bool) or not isinstance(value, str if is_text else str | int | float):
+            expected = "a string" if is_text else "a string or a number"
+            self._fail(setting.key, f"must be {expected}, got {value!r:.80}.")
         path = self.path.parent / Path(str(value)).expanduser()
         is_path = setting.option in _PATHS or (setting.option in _PATHS_OR_OTHER and path.exists())
         return str(path if is_path else value)

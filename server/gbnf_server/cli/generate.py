@@ -17,7 +17,6 @@ from gbnf_server.cli.model_options import (
     ContextSizeOption,
     GpuLayersOption,
     HfOption,
-    MaxTokensOption,
     ModelOption,
     ModelSource,
     SeedOption,
@@ -55,7 +54,7 @@ def generate(
     ctx_size: ContextSizeOption = None,
     gpu_layers: GpuLayersOption = None,
     threads: ThreadsOption = None,
-    max_tokens: MaxTokensOption = 1024,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of the answer.")] = 1024,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
 ) -> None:
@@ -80,7 +79,7 @@ def generate(
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import escape_line, stderr_console, write
 
-    text = read_request(prompt)
+    text = read_request(prompt, "PROMPT")
     value = read_schema(schema)
     with interruptible():
         grammar = compile_schema_file(schema, value)

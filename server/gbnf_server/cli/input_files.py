@@ -60,13 +60,13 @@ def read_schema(path: str | Path) -> Mapping[str, Any] | bool:
     return value
 
 
-def read_request(text: str) -> str:
+def read_request(text: str, argument: str = "REQUEST") -> str:
     """Return a request, from the standard input if it is "-". Raises BadParameter if it is blank."""
     from gbnf_server.cli.output import request_text
 
     if text == STDIN:
         text = sys.stdin.buffer.read().decode(errors="surrogateescape")
-    return request_text(text)
+    return request_text(text, argument)
 
 
 def check_one_stdin(*given: str | Path | None) -> None:

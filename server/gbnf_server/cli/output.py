@@ -96,15 +96,15 @@ def write_stdout(text: str) -> None:
         raise SetupError(f"the result can't be written to standard output: {reason}") from None
 
 
-def request_text(text: str) -> str:
+def request_text(text: str, argument: str = "REQUEST") -> str:
     """Return a request unchanged. Raises BadParameter if it is blank, or not UTF-8."""
     if not text.strip():
-        raise typer.BadParameter("the request is empty", param_hint="REQUEST")
+        raise typer.BadParameter("the text is empty", param_hint=argument)
     try:
         text.encode()
     except UnicodeEncodeError as error:
         position = f"at character {error.start + 1}, after {text[: error.start][-20:]!r}"
-        raise typer.BadParameter(f"the request is not UTF-8 {position}", param_hint="REQUEST") from None
+        raise typer.BadParameter(f"the text is not UTF-8 {position}", param_hint=argument) from None
     return text
 
 

@@ -160,9 +160,11 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
 
 
 def test_a_prefix_that_no_api_accepts() -> None:
-    for prefix in ("ö", "a" * 60, ""):
+    for prefix in ("ö", "a" * 60, "", "9-"):
         with pytest.raises(ManifestErrors, match="name"):
             load_tools({**MCP, "name": "1234567"}, prefix=prefix)
+    with pytest.raises(ManifestErrors, match="name"):
+        load_tools({**MANIFEST, "name": "ping"}, prefix="9-")
 
 
 def test_a_tool_that_two_sources_describe_alike_is_loaded_once() -> None:
@@ -222,6 +224,19 @@ def test_any_value_is_tools_or_an_error(source: Any, prefix: str | None) -> None
 def test_an_object_that_describes_nothing() -> None:
     with pytest.raises(ManifestErrors, match="no description of a tool"):
         load_tools(SimpleNamespace(name="a"))
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ({"type": "object", "properties": {}}, "no description of a tool .* a JSON Schema with a title"),
+        ({"type": "function"}, "no description of a tool"),
+        ({"type": "web_search"}, "a tool that the API itself executes"),
+    ],
+)
+def test_only_a_tool_that_the_api_executes_is_called_so(source: Any, problem: str) -> None:
+    with pytest.raises(ManifestErrors, match=problem):
+        load_tools(source)
 
 
 def test_a_file_names_no_other_files(tmp_path: Path) -> None:

@@ -83,6 +83,14 @@ def test_an_unknown_tool(gbnf: Gbnf, tools: Path) -> None:
     assert "Did you mean 'echo'?" in result.err
 
 
+def test_a_folder_that_does_not_exist(gbnf: Gbnf, tools: Path) -> None:
+    left = gbnf("call", tools / "ecko", "{}")
+    assert left.code == ExitCode.USAGE
+    said = " ".join(left.err.replace("│", " ").split())
+    assert "there is no folder" in said
+    assert "Did you mean 'echo'?" in said
+
+
 def test_approval(gbnf: Gbnf, tools: Path) -> None:
     result = call(gbnf, tools, "careful")
     assert result.code == ExitCode.FAILURE

@@ -114,8 +114,10 @@ def test_a_file_of_another_user_is_refused(gbnf: Gbnf, project: Path) -> None:
         ("[server.start]\nmodle = 1", "server.start.modle: unknown option"),
         ("quiet = 'yes'", "quiet: must be true or false, got 'yes'."),
         ("max-steps = true", "max-steps: must be a string or a number, got True."),
-        ("model = ['a']", "model: must be a string or a number"),
-        ("manifests = [['a']]", "manifests: must be a string or a number"),
+        ("model = ['a']", "model: must be a string, got ['a']."),
+        ("model = 3", "model: must be a string, got 3."),
+        ("manifests = [['a']]", "manifests: must be a string, got ['a']."),
+        ("workspace = 1.5", "workspace: must be a string, got 1.5."),
     ],
 )
 def test_what_the_file_cannot_say(gbnf: Gbnf, project: Path, content: str, problem: str) -> None:

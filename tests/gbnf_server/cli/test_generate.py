@@ -87,7 +87,9 @@ def test_an_invalid_schema_is_named(gbnf: Gbnf, tmp_path: Path, schema: str | No
 
 @pytest.mark.parametrize(("prompt", "schema"), [("-", "-"), ("", "x"), (" ", "x")])
 def test_usage_errors(gbnf: Gbnf, prompt: str, schema: str) -> None:
-    assert gbnf("generate", prompt, "--schema", schema).code == ExitCode.USAGE
+    left = gbnf("generate", prompt, "--schema", schema)
+    assert left.code == ExitCode.USAGE
+    assert "REQUEST" not in left.err
 
 
 @pytest.mark.parametrize(
