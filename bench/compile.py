@@ -98,12 +98,12 @@ def percentile(times: Sequence[float], share: float) -> float:
 
 def summarise(times: Sequence[float | None], ours: Sequence[float | None]) -> dict[str, Any]:
     """Percentiles in ms over what compiled, and the median of ours ÷ this over what both compiled."""
-    held = [each for each in times if each is not None]
+    compiled = [each for each in times if each is not None]
     shared = [mine / theirs for mine, theirs in zip(ours, times, strict=True) if mine and theirs]
-    found: dict[str, Any] = {"held": len(held), "failed": len(times) - len(held)}
-    if held:
-        found |= {f"p{share}_ms": 1e3 * percentile(held, share / 100) for share in (50, 95, 99)}
-        found |= {"max_ms": 1e3 * max(held), "median_ratio_ours": statistics.median(shared or [math.nan])}
+    found: dict[str, Any] = {"compiled": len(compiled), "failed": len(times) - len(compiled)}
+    if compiled:
+        found |= {f"p{share}_ms": 1e3 * percentile(compiled, share / 100) for share in (50, 95, 99)}
+        found |= {"max_ms": 1e3 * max(compiled), "median_ratio_ours": statistics.median(shared or [math.nan])}
     return found
 
 
@@ -118,11 +118,11 @@ def clear_caches() -> None:
 
 def _clear_tools() -> None:
     pools.compile_tool.cache_clear()
-    pools._link_pool.cache_clear()  # noqa: SLF001  # nothing but a benchmark has reason to forget
+    pools._link_pool.cache_clear()  # noqa: SLF001  # only a benchmark clears them
 
 
 def measure_pool(tools: Sequence[Tool], contenders: Sequence[Contender]) -> dict[str, float]:
-    """Median seconds for a pool of tools: as a whole anew, with tools forgotten, and linked from kept tools.
+    """Median seconds for a pool of tools with empty caches, recompiled tools, or cached tools.
 
     The other contenders are given the same union of calls as one schema.
     """
@@ -165,13 +165,13 @@ def _median_time(work: Callable[[], Any], prepare: Callable[[], Any], times: int
 def schema_table(times: dict[str, dict[str, Any]]) -> Table:
     """Return the times of each compiler as a table."""
     drawn = Table(title="Schemas, in ms")
-    for column in ("", "held", "failed", "p50", "p95", "p99", "max", "ours ÷ this (median)"):
+    for column in ("", "compiled", "failed", "p50", "p95", "p99", "max", "ours ÷ this (median)"):
         drawn.add_column(column, justify="right" if column else "left")
     for name, found in times.items():
         if "p50_ms" in found:
             values = (f"{found[key]:.3f}" for key in ("p50_ms", "p95_ms", "p99_ms", "max_ms"))
             ratio = f"{found['median_ratio_ours']:.2f}"
-            drawn.add_row(name, str(found["held"]), str(found["failed"]), *values, ratio)
+            drawn.add_row(name, str(found["compiled"]), str(found["failed"]), *values, ratio)
         else:
             drawn.add_row(name, "0", str(found["failed"]))
     return drawn

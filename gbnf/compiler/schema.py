@@ -44,7 +44,7 @@ def compile_schema(
     type that has no JSON Schema.
     """
     check_whitespace(whitespace)
-    if not isinstance(schema, Mapping | list | tuple | str | float | int | None):  # JSON values are no types
+    if not isinstance(schema, Mapping | list | tuple | str | float | int | None):  # JSON values are not types
         schema = json_schema_of(schema)
     with compilation(schema):
         return _compile(schema, CompileOptions(whitespace, max_depth, closed, property_order, bounded_digits))
@@ -66,7 +66,7 @@ def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Gramm
 def compilation(schema: Any) -> Iterator[None]:
     """Limit the effort of the compilation inside, and translate its errors.
 
-    Raises SchemaError for a schema that is nested too deeply, or that contains half a surrogate pair.
+    Raises SchemaError for a schema that is nested too deeply, or that contains a lone surrogate.
     """
     try:
         with paused_garbage_collection(), limit_effort():
@@ -75,7 +75,7 @@ def compilation(schema: Any) -> Iterator[None]:
         pointer = lone_surrogate(schema)
         if pointer is None:
             raise
-        problem = "a string in it contains half a surrogate pair, which is no character"
+        problem = "a string in it contains a lone surrogate, which is not a character"
         raise SchemaError(pointer, problem, "Write the whole character, or remove it.") from None
     except BaseException as error:
         if not isinstance(error, RecursionError) and not is_rust_panic(error):

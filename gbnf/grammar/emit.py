@@ -69,7 +69,7 @@ def emit_expr(expr: Expr) -> str:
 
 def emit_literal(text: str) -> str:
     """Return the text in quotes. Raises GrammarError for NUL and surrogates, which no text can contain."""
-    if text.isprintable():  # most are, and then nothing else needs an escape
+    if text.isprintable():  # most are printable, and then no other character needs an escape
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if "\0" in text:
         raise GrammarError(f"llama.cpp cannot match NUL: remove it from the literal {text!r}")

@@ -36,7 +36,7 @@ def parse_literal(token: str) -> str:
         if SURROGATES[0] <= code_point <= SURROGATES[1]:
             raise EscapeError(
                 position,
-                f"{token[position:after]} is half a surrogate pair, which is no character",
+                f"{token[position:after]} is a lone surrogate, which is not a character",
                 r"Write the whole character, as itself or as \UHHHHHHHH.",
             )
         chars.append(chr(code_point))
@@ -57,7 +57,7 @@ def parse_class(token: str) -> CharClass:
             if high < low:
                 raise EscapeError(
                     start,
-                    f"the range {token[start:position]} counts backwards: llama.cpp matches nothing with it",
+                    f"the range {token[start:position]} is reversed: llama.cpp matches nothing with it",
                     r"Swap its ends; escape a literal hyphen as \-.",
                 )
         pairs.append((low, high))
@@ -97,6 +97,6 @@ def _read(token: str, position: int) -> tuple[int, int]:
     code_point = int(digits, 16)
     if code_point > sys.maxunicode:
         raise EscapeError(
-            position, f"{token[position:end]} lies beyond the last code point", r"The last is \U0010FFFF."
+            position, f"{token[position:end]} is beyond the last code point", r"The last is \U0010FFFF."
         )
     return code_point, end

@@ -78,7 +78,7 @@ def check(rules: Rules) -> None:
     """
     for name in rules.productions:
         if not re.fullmatch("[A-Za-z0-9-]+", name):
-            raise GrammarSyntaxError(1, 1, f"{name!r} is no rule name", _NAMES)
+            raise GrammarSyntaxError(1, 1, f"{name!r} is not a rule name", _NAMES)
     if rules.root not in rules.productions:
         _fail("", 0, f"there is no rule {rules.root}, the start symbol", f"Add {rules.root} ::= …")
     parse_gbnf(emit(rules), rules.root)
@@ -216,7 +216,7 @@ class _GbnfReader:
                 case "LITERAL":
                     text = parse_literal(token)
                     if has_surrogate(text):
-                        self._fail(token, "a surrogate is no character", "Write the character that is meant.")
+                        self._fail(token, "a surrogate is not a character", "Write the character itself.")
                     return _ParsedExpr(literal(text), elements=bool(text))
                 case "CLASS":
                     return _ParsedExpr(parse_class(token))
@@ -268,7 +268,7 @@ class _GbnfReader:
         if not found or (not nested and ("\n" in plain or "\r" in plain)):
             self._fail(
                 suffix,
-                f"{suffix!s} is no repetition",
+                f"{suffix!s} is not a repetition",
                 "It is {n}, {n,} or {m,n}, on one line outside parentheses.",
             )
         low, comma, high = found.groups()

@@ -7,9 +7,10 @@ meaning, though not part of ECMA-262: `(?i)` and other flags at the start, `(?P<
 `(?#...)`, `\\A`, `\\Z` and `\\z`. Unsupported are backreferences, lookbehinds that depend on the following
 text (by `$`, `\\b` or a lookaround inside) and lookbehinds inside other lookarounds.
 
-Where Python's `re` (which jsonschema uses) reads a pattern differently, ECMA-262 holds: `\\d` and `\\w` are
-ASCII, `\\s` is its own white space, `.` excludes all four line terminators, `$` is the very end (not also the
-place before a last line feed), `[]` is the empty class and `[^]` the full one, and `a{,3}` is literal.
+Where Python's `re` (which jsonschema uses) interprets a pattern differently, ECMA-262 applies: `\\d` and
+`\\w` are ASCII, `\\s` is its own white space, `.` excludes all four line terminators, `$` is the very end
+(not also the place before a last line feed), `[]` is the empty class and `[^]` the full one, and `a{,3}` is
+literal.
 """
 
 from __future__ import annotations

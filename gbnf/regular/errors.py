@@ -20,8 +20,8 @@ class PatternError(GbnfError):
 
 
 class MalformedPatternError(PatternError):
-    """ECMA-262 does not read the pattern, even at its most lenient."""
+    """The pattern is invalid by ECMA-262, even at its most lenient."""
 
 
 class UnsupportedPatternError(PatternError):
-    """ECMA-262 reads the pattern, but it has no automaton here."""
+    """The pattern is valid by ECMA-262, but has no automaton here."""

@@ -88,7 +88,7 @@ _SUBDELIMITERS = "!$&'()*+,;="
 
 
 class _Identifiers:
-    """The patterns of URIs, or of IRIs where `ucs` and `private` hold the characters that these add."""
+    """The patterns of URIs, or of IRIs, whose additional characters are in `ucs` and `private`."""
 
     def __init__(self, ucs: str = "", private: str = "") -> None:
         plain = f"0-9A-Za-z._~{ucs}{_SUBDELIMITERS}-"  # the hyphen last, where it is itself

@@ -65,7 +65,7 @@ class PositionAutomaton:
     """The position automaton of an expression.
 
     `steps[i]` leads from the position of bit `i`, bit 0 being START. `sets` says which positions read a set
-    of characters. Once all of `sink` may follow, whatever comes is accepted; 0 where there is no such point.
+    of characters. Once all of `sink` may follow, any text is accepted; 0 if there is no such point.
     """
 
     steps: tuple[Steps, ...]

@@ -30,7 +30,7 @@ _STEP_WORK = 10  # the work of one step under conditions, in steps without
 
 
 def determinise(positions: PositionAutomaton, bodies: Mapping[Condition, Dfa]) -> Dfa:
-    """Return the language of a position automaton. `bodies` holds one for each of its conditions.
+    """Return the language of a position automaton. `bodies` has one for each of its conditions.
 
     A lookahead's body is the language of the texts that may follow its position, a lookbehind's of those that
     may precede it; that of a negative lookaround is already complemented. Raises TooManyStates.

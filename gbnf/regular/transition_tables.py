@@ -111,9 +111,9 @@ def _equivalence(
 ) -> list[int]:
     """Return the block of each state: two states are in one block exactly when they accept the same words.
 
-    Partition refinement. A state is looked at again when one of its targets changed its block, and where a
-    block falls apart its largest part keeps the number: so no state changes its block more than log2(n)
-    times (J. Hopcroft, "An n log n algorithm for minimizing states in a finite automaton", 1971).
+    Partition refinement. A state is checked again when one of its targets changed its block, and when a block
+    is split its largest part keeps the number: so no state changes its block more than log2(n) times (J.
+    Hopcroft, "An n log n algorithm for minimizing states in a finite automaton", 1971).
     """
     blocks = [DEAD] * (len(rows) + 1)  # one more, so that the block of DEAD is DEAD
     members = [live & accepting, live - accepting]

@@ -42,7 +42,7 @@ CONDITIONS = frozenset({"not", "if", "contains", "propertyNames"})
 """Keywords whose schemas are conditions: a stricter condition may accept more values."""
 
 DEFINITIONS: Mapping[str, ApplicatorKind] = {"$defs": "map", "definitions": "map"}
-"""Keywords whose schemas judge nothing until a reference leads there."""
+"""Keywords whose schemas apply only where a reference leads to them."""
 
 APPLICATORS: Mapping[str, ApplicatorKind] = {**IN_PLACE_APPLICATORS, **CHILD_APPLICATORS, **DEFINITIONS}
 

@@ -15,13 +15,13 @@ from gbnf.schema.flatten import FlatSchema
 from gbnf.schema.keywords import TYPES
 from gbnf.schema.value_sets import Conjunction
 
-#: The most branches that are tried.
+#: Maximum branches that are tried.
 MAX_DECISIONS = 1000
 
-#: The work of looking at one facet, in the units of `gbnf.effort`.
+#: The work of visiting one facet, in the units of `gbnf.effort`.
 _FACET_WORK = 8
 _SETTLING = frozenset({"const", "enum"})
-#: The most values of an enumeration whose types are looked at.
+#: Maximum values of an enumeration whose types are checked.
 _FEW = 20
 _TYPE_OF = {
     type(None): "null", bool: "boolean", int: "number", float: "number",
@@ -35,9 +35,9 @@ def cases(
     impossible: Callable[[Conjunction], bool],
     most: int,
 ) -> list[FlatSchema] | None:
-    """Return the cases that deciding every choice leaves, with exclusive choices still open, at most `most`.
+    """Return the cases after deciding every choice but the exclusive ones, at most `most`.
 
-    `impossible` says of a conjunction whether nothing satisfies it. None if there are too many cases, or
+    `impossible` returns whether no value satisfies a conjunction. None if there are too many cases, or
     nothing to decide.
     """
     found: list[FlatSchema] = []
@@ -65,7 +65,7 @@ def cases(
 def _contradictory(
     facets: tuple[Subschema, ...], known: int, impossible: Callable[[Conjunction], bool]
 ) -> bool:
-    """Return whether obviously nothing satisfies all facets; the first `known` were looked at before."""
+    """Return whether the facets obviously contradict each other; the first `known` do not."""
     spend(_FACET_WORK * (1 + len(facets)))
     new = facets[known:]
     if any(facet.raw is False for facet in new):

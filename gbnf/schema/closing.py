@@ -36,7 +36,7 @@ _BRANCHING = ("anyOf", "oneOf")
 _CHILDREN = frozenset(CHILD_APPLICATORS) - CONDITIONS
 _IN_PLACE = frozenset(IN_PLACE_APPLICATORS) - CONDITIONS
 
-#: The work of looking at one schema, in the units of `gbnf.effort`.
+#: The work of visiting one schema, in the units of `gbnf.effort`.
 _SCHEMA_WORK = 5
 
 
@@ -47,7 +47,7 @@ def close_objects(
     unknown: frozenset[str] = frozenset(),
     refs_hide_siblings: bool = False,
 ) -> Any:
-    """Return `schema` with every object closed that declares properties and does not say which others it has.
+    """Return `schema` with every object closed that declares properties but not which others it may have.
 
     For other drafts than 2020-12: `specification` resolves references, keywords in `unknown` are removed, and
     `refs_hide_siblings` says whether keywords beside `$ref` are ignored.
@@ -116,7 +116,7 @@ class InPlaceSchemas:
     def combined(self) -> frozenset[int]:
         """Return the `id` of each schema that applies to a value together with others, or is in a condition.
 
-        Schemas inside a condition are not looked at, only the targets of their references.
+        Schemas inside a condition are skipped; only the targets of their references are visited.
         """
         found: set[int] = set()
         aliases: list[tuple[Any, Any]] = []  # a definition that is a reference, and its target

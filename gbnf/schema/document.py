@@ -271,7 +271,7 @@ def _parents(root: Any) -> dict[int, tuple[int, str]]:
 
 
 def lone_surrogate(raw: Any, pointer: str = "") -> str | None:
-    """Return the JSON Pointer of a string or key with half a surrogate pair; None if there is none."""
+    """Return the JSON Pointer of a string or key with a lone surrogate; None if there is none."""
     pending = [(raw, pointer)]
     while pending:
         here, subschema = pending.pop()

@@ -27,7 +27,7 @@ DRAFTS = {
 
 _CANONICAL = {uri.partition("://")[2]: uri for uri in DRAFTS}
 _HIDDEN = (KEYWORDS | {"$id", "id", "$anchor"}) - {"$ref"}
-"""What a reference hides beside it, up to draft 7."""
+"""The keywords that a reference hides, up to draft 7."""
 
 _RECURSIVE = "gbnf-recursive"
 _MAPS = {keyword for keyword, form in APPLICATORS.items() if form == "map"} | {"dependencies"}
@@ -129,7 +129,7 @@ class _Rewriter:
             return
         dependencies = new.pop("dependencies")
         if not self._is_old:
-            return  # the drafts after it do not know it
+            return  # later drafts do not have it
         required = dict(new.get("dependentRequired", {}))
         schemas = dict(new.get("dependentSchemas", {}))
         for name, needed in dependencies.items():
@@ -142,7 +142,7 @@ class _Rewriter:
         new |= {"dependentSchemas": schemas} if schemas else {}
 
     def _references(self, new: dict[str, Any]) -> None:
-        """Follow what was moved, and use `$dynamicRef` for `$recursiveRef` (2020-12)."""
+        """Adapt references to moved keywords, and use `$dynamicRef` for `$recursiveRef` (2020-12)."""
         if isinstance(reference := new.get("$ref"), str) and reference.startswith("#/"):
             new["$ref"] = self._moved(reference)
         if new.pop("$recursiveAnchor", None) is True and self._draft in ("", "2019-09"):

@@ -52,7 +52,7 @@ _MAX_NODES = 200_000
 def _expanded_size(schema: Any) -> int:
     """Return how many objects and arrays a schema has as JSON: one in several places counts in each.
 
-    A schema given as Python values may hold one value in many places, and `referencing` goes to each.
+    A schema of Python values may contain one value many times, and `referencing` visits each occurrence.
     """
     sizes: dict[int, int] = {}
     begun: set[int] = set()
@@ -61,7 +61,7 @@ def _expanded_size(schema: Any) -> int:
         node, is_done = pending.pop()
         members = node.values() if isinstance(node, Mapping) else node
         containers = [member for member in members if isinstance(member, Mapping | list)]
-        if is_done:  # one that is inside itself has no end
+        if is_done:  # an object inside itself has no end
             sizes[id(node)] = 1 + sum(sizes.get(id(member), _MAX_NODES) for member in containers)
         elif id(node) not in begun:
             begun.add(id(node))
@@ -95,7 +95,7 @@ class DynamicScopes:
                     f"with shared values counted each time, it has over {_MAX_NODES:,} objects and arrays"
                 )
                 raise SchemaError("", problem, "Put what is used several times into $defs.")
-            with suppress(AttributeError, TypeError, ValueError):  # of names that are none
+            with suppress(AttributeError, TypeError, ValueError):  # identifiers that are not names
                 registry = registry.crawl()  # once, and not at each reference
         self._registry = registry
         self.resolver = registry.resolver(self._root)

@@ -49,14 +49,14 @@ MAX_EXCLUSIONS = 16
 _SHARE = 4
 #: How deeply expansions may nest when sets are compared: the functions are recursive.
 _MAX_OPEN = 10
-#: The work of looking at one facet in one combination of branches, in the units of `gbnf.effort`.
+#: The work of visiting one facet in one combination of branches, in the units of `gbnf.effort`.
 _FACET_WORK = 15
-#: The work of looking at one value.
+#: The work of visiting one value.
 _VALUE_WORK = 3
 #: How deep a value of `enum` or `const` may nest.
 _MAX_VALUE_DEPTH = 60
 
-#: The dialects in which 1.0 is no integer.
+#: The dialects in which 1.0 is not an integer.
 _FLOATS_ARE_NO_INTEGERS = ("draft-03/schema", "draft-04/schema")
 
 _EVERY_TYPE = ("null", "boolean", "number", "string", "array", "object")  # as in ALL_VALUES
@@ -442,7 +442,7 @@ def _without_unevaluated(facet: Subschema) -> Subschema:
 
 
 class _FacetValidator:
-    """Judges values by one facet: listed and denied values are looked up, jsonschema judges the rest."""
+    """Validates values by one facet: looks up listed and denied values; jsonschema validates the rest."""
 
     def __init__(self, facet: Subschema, document: Document) -> None:
         raw = facet.raw

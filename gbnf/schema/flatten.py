@@ -31,7 +31,7 @@ ReportCallback = Callable[[str, str, str], None]
 #: From a schema and its keyword to the choices, each a list of raw schemas.
 _Rewrite = Callable[[Subschema, str], list[list[Any]]]
 
-#: The work of looking at one subschema, in the units of `gbnf.effort`.
+#: The work of visiting one subschema, in the units of `gbnf.effort`.
 _SUBSCHEMA_WORK = 15
 #: How deeply complements are searched for keywords without one: the search is recursive.
 _MAX_OBSTACLES = 20
@@ -364,7 +364,7 @@ _EVALUATING_MORE = (CHOICES - {"not", "dependentRequired"}) | UNEVALUATED | {
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """A branch, and what its own keywords, or those of the schema that it refers to, say of objects."""
+    """A branch, and the constraints on objects in its own keywords or in the schema that it refers to."""
 
     raw: Any
     evaluated: frozenset[tuple[str, str | int]]

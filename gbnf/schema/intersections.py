@@ -142,12 +142,12 @@ def _close_unevaluated_items(
     `contains` evaluates items too: those that match it, at any position.
     """
     found, is_decided = evaluating(asking)
-    place = f"{asking.pointer}/unevaluatedItems"
+    pointer = f"{asking.pointer}/unevaluatedItems"
     if any("contains" in facet.raw for facet in found):
-        report(place, "unevaluatedItems", "`contains` evaluates items at any position")
+        report(pointer, "unevaluatedItems", "`contains` evaluates items at any position")
         return shape
     if not is_decided:
-        report(place, "unevaluatedItems", _UNDECIDED)
+        report(pointer, "unevaluatedItems", _UNDECIDED)
     if any(_evaluates_all_items(facet, asking) for facet in found):
         return shape
     value = _child(asking, "unevaluatedItems")
@@ -219,8 +219,8 @@ def _array(facet: Subschema) -> Array:
     if "contains" in raw and raw.get("minContains") != 0:
         contains = (_child(facet, "contains"),)
     if HAS_ITEM in raw:  # it is what `items` above denies
-        place = replace(facet.at(HAS_ITEM), pointer=f"{facet.pointer}/items")
-        contains = (*contains, (place,))
+        contained = replace(facet.at(HAS_ITEM), pointer=f"{facet.pointer}/items")
+        contains = (*contains, (contained,))
     unique = raw.get("uniqueItems") is True
     return Array(
         prefix,
@@ -343,9 +343,9 @@ def _close_unevaluated(
 ) -> Object:
     """Apply `unevaluatedProperties` to the keys that no schema evaluates for it."""
     found, is_decided = evaluating(asking)
-    place = f"{asking.pointer}/unevaluatedProperties"
+    pointer = f"{asking.pointer}/unevaluatedProperties"
     if not is_decided:
-        report(place, "unevaluatedProperties", _UNDECIDED)
+        report(pointer, "unevaluatedProperties", _UNDECIDED)
     for facet in found:
         limits = {"additionalProperties"} if facet.raw is asking.raw else _EVALUATING_ALL
         if not limits.isdisjoint(facet.raw):
@@ -360,7 +360,7 @@ def _close_unevaluated(
             for one in shape.others
         )
     except (PatternError, TooManyStates):
-        report(place, "unevaluatedProperties", "a pattern beside it is not enforced")
+        report(pointer, "unevaluatedProperties", "a pattern beside it is not enforced")
         return shape
     properties = dict(shape.properties)
     for name in {**properties, **names}:
@@ -430,10 +430,10 @@ def _intersect_key_classes(left: tuple[KeyClass, ...], right: tuple[KeyClass, ..
 
 
 def _child(facet: Subschema, *steps: str | int) -> Conjunction:
-    place = facet.at(*steps)
-    if place.raw is False:
+    child = facet.at(*steps)
+    if child.raw is False:
         return UNSATISFIABLE
-    return UNCONSTRAINED if place.raw is True else (place,)
+    return UNCONSTRAINED if child.raw is True else (child,)
 
 
 def _bound(facet: Subschema, keyword: str) -> Bound | None:

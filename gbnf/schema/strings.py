@@ -110,7 +110,7 @@ def _languages(facets: Sequence[Subschema], report: ReportCallback) -> Iterator[
 
 def _language(keyword: str, value: object, pointer: str, report: ReportCallback) -> Dfa | None:
     """Return the strings that one keyword allows; None if it allows all or can't be enforced."""
-    # Imported where a schema asks for them: most ask for neither.
+    # Imported on demand: most schemas need neither.
     from gbnf.regular.ecma262 import search  # noqa: PLC0415
     from gbnf.regular.formats import FORMATS, format_language  # noqa: PLC0415
 

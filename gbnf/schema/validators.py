@@ -1,4 +1,4 @@
-"""jsonschema's validator classes, extended where they read a schema differently than the compiler.
+"""jsonschema's validator classes, adapted where they interpret a schema differently than the compiler.
 
 Patterns are matched by `gbnf.schema.pattern_matching`, as ECMA-262 reads them. The private keywords of
 `gbnf.schema.keywords` are rules too, since values are also judged by complements.

@@ -153,7 +153,7 @@ class ValueSet:
 
     @property
     def is_everything(self) -> bool:
-        """Whether every JSON value is allowed; only the shapes are looked at."""
+        """Whether every JSON value is allowed; only the shapes are checked."""
         return self.shapes == ALL_VALUES.shapes
 
 

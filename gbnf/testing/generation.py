@@ -39,7 +39,7 @@ _ANYTHING = st.recursive(
 class ValueGenerator:
     """Generates values near the schemas of a document.
 
-    `closed`: objects that declare properties but not `additionalProperties` get no others.
+    `closed`: objects that declare properties but not `additionalProperties` have no others.
     """
 
     def __init__(self, root: Any, *, closed: bool) -> None:
@@ -73,14 +73,14 @@ class ValueGenerator:
         """Return the target of a JSON Pointer into this document; True for other references."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return True
-        place = self._root
+        target = self._root
         for step in reference[1:].split("/")[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
             try:
-                place = place[int(key) if isinstance(place, list) else key]
+                target = target[int(key) if isinstance(target, list) else key]
             except (KeyError, IndexError, ValueError, TypeError):
                 return True
-        return place
+        return target
 
     def value(self, draw: st.DrawFn, schemas: Sequence[Any], depth: int = 0) -> Any:
         """Draw a value that often satisfies all of the schemas."""

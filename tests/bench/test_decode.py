@@ -26,18 +26,18 @@ def test_a_scripted_model_writes_its_call_with_and_without_a_grammar(tmp_path: P
     write_model(path, model_path(), said, Shape(width=256, layers=1, heads=4, context=512), name="scripted")
     grammar = compile_pool(load_manifests(manifests_path()), whitespace="spaced")
     forced = []
-    for held, options in ((None, {}), (grammar, {"jump_forward": False}), (grammar, {})):
-        backend, _ = ours(path, held, 512, **options)
+    for constrained, options in ((None, {}), (grammar, {"jump_forward": False}), (grammar, {})):
+        backend, _ = ours(path, constrained, 512, **options)
         with backend:
-            found = backend.complete(MESSAGES, grammar=held, max_tokens=200)
+            found = backend.complete(MESSAGES, grammar=constrained, max_tokens=200)
         assert (found.text, found.finish) == (text, "stop")
         forced.append(found.forced_tokens)
     assert forced[0] == forced[1] == 0 < forced[2]
 
 
 def _result(contender: str, seconds: float, *, is_same: bool = True, grammar_s: float = 0.0) -> Result:
-    held = (grammar_s,) * bool(grammar_s)
-    return Result(contender, "default", "get_now", (seconds,), held, 10, 0, is_same)
+    grammar_times = (grammar_s,) * bool(grammar_s)
+    return Result(contender, "default", "get_now", (seconds,), grammar_times, 10, 0, is_same)
 
 
 def test_what_was_written_otherwise_is_not_counted(tmp_path: Path) -> None:

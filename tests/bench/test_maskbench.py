@@ -30,8 +30,8 @@ class Lister:
         return lambda text: json.loads(text) in compiled
 
     def report(self, compiled: Any) -> tuple[bool, list[Finding]]:
-        unheld = [Finding("", "/maximum", "maximum", "unenforced", "too far")] if 7 in compiled else []
-        return not unheld, unheld
+        findings = [Finding("", "/maximum", "maximum", "unenforced", "too far")] if 7 in compiled else []
+        return not findings, findings
 
 
 def case(accepts: list[int] | None, *instances: tuple[int, bool]) -> Case:

@@ -25,12 +25,12 @@ def _cases(name: str, failures: Failures) -> set[tuple[str, str]]:
 def test_passing_cases_still_pass(name: str) -> None:
     found, listed = failures_of_file(name), load_expectations().get(name, {})
     failing, expected = _cases(name, found), _cases(name, listed)
-    told = "\n".join(
+    failures = "\n".join(
         f"  {group}: {found[group]}" for group in sorted({group for group, _ in failing - expected})
     )
-    assert not failing - expected, f"these passed before, or are new:\n{told}"
+    assert not failing - expected, f"these passed before, or are new:\n{failures}"
     assert not expected - failing, (
-        f"these hold now: {sorted(expected - failing)}. Run `python tests/external/suite.py --update`."
+        f"these pass now: {sorted(expected - failing)}. Run `python tests/external/suite.py --update`."
     )
 
 

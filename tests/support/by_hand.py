@@ -93,7 +93,7 @@ def drive_by_hand(
     texts = _then_last(completions)
     results = itertools.chain(replies, itertools.repeat({}))
     said = itertools.chain(approvals, itertools.repeat(True))
-    told = itertools.chain(answers, itertools.repeat("whatever"))
+    person_answers = itertools.chain(answers, itertools.repeat("whatever"))
     loop = plan(query, tuple(tools), options or resolved(), turn="turn-1", clock=ticking(), images=images)
     requests: list[Effect | Event] = []
     reply: Any = None
@@ -112,7 +112,7 @@ def drive_by_hand(
             case ExecuteTool():
                 reply = next(results)
             case AskPerson():
-                reply = next(told)
+                reply = next(person_answers)
             case AskApproval():
                 reply = next(said)
             case _:

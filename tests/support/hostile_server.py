@@ -62,7 +62,7 @@ class Wire:
     client: Callable[[str, RetryPolicy], Backend]
 
     def body(self, text: str, *, streamed: bool) -> str:
-        """The body of a good answer; half a surrogate pair in `text` is escaped in it."""
+        """The body of a good answer; a lone surrogate in `text` is escaped in it."""
         if not streamed:
             return json.dumps(self.whole(text))
         pieces = [text[at : at + 20] for at in range(0, len(text), 20)]

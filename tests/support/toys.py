@@ -22,8 +22,8 @@ def make_tool(
     offer: dict[str, Any] | None = None,
 ) -> Tool:
     """Write a manifest and an executor whose `run` has this body; load it. `args`: keywords of its schema."""
-    place = folder / name
-    place.mkdir(parents=True)
+    target = folder / name
+    target.mkdir(parents=True)
     schema = {"type": "object", "properties": {}, **(args or {})}
     lines = [
         f"name = {json.dumps(name)}",
@@ -35,12 +35,12 @@ def make_tool(
         f"confirm = {json.dumps(confirm)}",
         f"timeout_s = {timeout_s}",
     ]
-    (place / "manifest.toml").write_text("\n".join(lines))
+    (target / "manifest.toml").write_text("\n".join(lines))
     code = (
         f"import os, time\n\ndef run(arguments, context):\n{textwrap.indent(textwrap.dedent(body), '    ')}\n"
     )
-    (place / "executor.py").write_text(code)
-    [tool] = load_manifests(place)
+    (target / "executor.py").write_text(code)
+    [tool] = load_manifests(target)
     return tool
 
 

@@ -78,8 +78,8 @@ def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> 
         (calls if isinstance(found, ToolCall) else invalid).append(found)  # type: ignore[arg-type]  # by its type
     if prose.strip():
         notes.append(Repair("prose", f"ignored {len(prose.strip())} characters around the call"))
-    place = next(place for place, each in enumerate(spoken) if chosen in each.written)
-    inside_prose = _says(text, spoken[:place]) and _says(text, spoken[place:])
+    index = next(index for index, each in enumerate(spoken) if chosen in each.written)
+    inside_prose = _says(text, spoken[:index]) and _says(text, spoken[index:])
     return ToolCalls(
         tuple(calls), chosen.syntax, tuple(invalid), prose.strip(), reasoning, tuple(notes), inside_prose
     )

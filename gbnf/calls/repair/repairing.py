@@ -59,7 +59,7 @@ def repair_call(
         return RepairedCall(
             given,
             (),
-            ValidationResult((f"the arguments hold the key {short_repr(strange[0])}, which is no text",)),
+            ValidationResult((f"the arguments have the key {short_repr(strange[0])}, which is not text",)),
         )
     validation = validate_call(given, tools, steps=steps)
     tool = ToolNames(tools).find(given["name"]) if isinstance(given.get("name"), str) else None

@@ -44,8 +44,8 @@ def validate_call(
     """Judge `call` (a JSON value) against the tools that it may name.
 
     `steps`: the earlier steps that have entries, which step references may name. `closed`: objects that
-    declare properties and say nothing of additional ones have none, and the arguments have none beyond those
-    declared; False leaves them open as JSON Schema does.
+    declare properties but not `additionalProperties` allow no others, and neither do the arguments; False
+    leaves them open as JSON Schema does.
     """
     try:
         with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):

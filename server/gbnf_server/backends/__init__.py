@@ -1,1 +1,1 @@
-"""Language models behind one seam: in this process, or in a llama-server."""
+"""Language models behind one interface: in this process, or in a server."""

@@ -21,7 +21,7 @@ from gbnf.prompts.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class ReasoningTags:
-    """The tags of one chat template: `opening`, the reasoning, `closing`, `answer_prefix`, the text.
+    """The tags of one chat template, in order: `opening`, reasoning, `closing`, `answer_prefix`, text.
 
     `generation_prompt`: the end of a prompt, if the model itself writes the `answer_prefix` of an answer
     without reasoning; "" if such an answer has none.

@@ -138,7 +138,7 @@ class Replay:
 
 
 class _ReplayedBackend:
-    """A backend whose completions are logged, and its overflows, after which a run goes on.
+    """A backend whose completions are logged, and its overflows, after which a run continues.
 
     Other errors are not: a resumed run tries again.
     """

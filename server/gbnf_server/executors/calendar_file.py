@@ -27,7 +27,7 @@ Moment = datetime | date
 
 
 def load(workspace: Workspace) -> icalendar.Calendar:
-    """Read the calendar, empty if there is no file. Raises `ExecutorError` if the file is no calendar."""
+    """Read the calendar, empty if there is no file. Raises `ExecutorError` if it is not a calendar."""
     if not workspace.resolve(FILE).exists():
         calendar = icalendar.Calendar()
         calendar.add("prodid", "-//gbnf-toolkit//executors//EN")

@@ -277,7 +277,7 @@ class NativeGrammar:
         try:
             raw = gbnf.encode()
         except UnicodeEncodeError as error:
-            raise GrammarRefused(f"it is no Unicode text: {error.reason} at {error.start}.") from None
+            raise GrammarRefused(f"it is not Unicode text: {error.reason} at {error.start}.") from None
         with capture_log_errors() as logged, capture_stderr() as printed:
             sampler = llama_cpp.llama_sampler_init_grammar(model.vocabulary, raw, b"root")
         if not sampler:

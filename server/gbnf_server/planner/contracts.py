@@ -141,7 +141,7 @@ def _read(contract: Contract, completion: Completion, begun: float, *, constrain
 
 
 def _forget(task: asyncio.Task[Completion]) -> None:
-    """Retrieve an error that comes after a hang, so that asyncio does not report it."""
+    """Retrieve an error that is raised after a hang, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()
 

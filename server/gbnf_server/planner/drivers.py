@@ -45,7 +45,7 @@ def drive(
 ) -> Generator[Event, None, Run]:
     """Run to the end, blocking; yield each event after its hooks, and return the run.
 
-    With `text`, the model's text is streamed, from a thread of its own.
+    With `text`, the model's text is streamed, from a separate thread.
     """
     reply: Any = None
     error: GbnfError | None = None

@@ -398,7 +398,7 @@ class _Loop:
             asked = calls.canonical(call)
             try:
                 approved = yield AskApproval(call)
-            except ExecutorError as error:  # nobody is there to ask
+            except ExecutorError as error:  # there is nobody to ask
                 self.state.pending.add(asked)
                 raise _Denied(str(error)) from None
             self.state.pending.discard(asked)

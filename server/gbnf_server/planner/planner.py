@@ -131,8 +131,8 @@ class Planner:
         """Return the runs of all queries, in their order, at most `concurrency` at a time.
 
         The backend limits concurrency, too: an in-process model by `parallel`, a llama-server by its slots.
-        All runs share the planner's context. An interrupt, or an exception that is no outcome, ends all runs;
-        `gbnf_server.batch` can resume them. Not for use inside an event loop.
+        All runs share the planner's context. An interrupt, or an exception that is not an outcome, ends all
+        runs; `gbnf_server.batch` can resume them. Not for use inside an event loop.
 
         Raises ValueError before the first run if any query is blank, or contains a lone surrogate.
         """

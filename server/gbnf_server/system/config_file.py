@@ -26,7 +26,7 @@ def find_config_file(folder: Path | None = None) -> Path | None:
     chosen = os.environ.get(CONFIG_VARIABLE)
     if chosen is not None:
         if chosen and not Path(chosen).is_file():
-            raise InputError(f"${CONFIG_VARIABLE} is {chosen}, which is no file. Correct or unset it.")
+            raise InputError(f"${CONFIG_VARIABLE} is {chosen}, which is not a file. Correct or unset it.")
         return Path(chosen).absolute() if chosen else None
     start = (folder or Path.cwd()).absolute()
     candidates = [place / FILE_NAME for place in (start, *start.parents)]

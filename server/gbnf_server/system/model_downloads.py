@@ -56,7 +56,7 @@ def choose_files(repo: str, listed: Sequence[str], quantization: str | None) -> 
         if file.lower().endswith(".gguf") and _is_safe(file) and "mmproj" not in file.lower():
             models.setdefault(_PART.sub(".gguf", file), []).append(file)
     wanted = quantization or DEFAULT_QUANTIZATION
-    # as a word of its own: Q4_K is no Q4_K_M
+    # as a whole word: Q4_K is not Q4_K_M
     word = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(wanted)}(?![A-Za-z0-9_])", re.IGNORECASE)
     found = [name for name in models if word.search(PurePosixPath(name).name)]
     if not found and quantization is None and len(models) == 1:

@@ -47,7 +47,7 @@ def exit_signal(status: int) -> int | None:
 
 
 def describe_exit(status: int) -> str:
-    """Say how a process ended: "was killed by SIGSEGV", "ended with status 1"."""
+    """Describe how a process ended: "was killed by SIGSEGV", "ended with status 1"."""
     number = exit_signal(status)
     return f"ended with status {status}" if number is None else f"was killed by {signal_name(number)}"
 

@@ -40,10 +40,10 @@ def test_normal_form(chars: CharSet) -> None:
 
 @given(st.lists(SETS, max_size=4), CHARS)
 def test_minterms_tell_apart_what_the_sets_do(sets: list[CharSet], char: str) -> None:
-    alphabet, holders = minterms(sets)
-    held = holders[alphabet.class_of(char)]
-    assert [bool(held >> index & 1) for index in range(len(sets))] == [char in chars for chars in sets]
-    assert len(set(holders)) == len(holders) == alphabet.size
+    alphabet, membership = minterms(sets)
+    containing = membership[alphabet.class_of(char)]
+    assert [bool(containing >> index & 1) for index in range(len(sets))] == [char in chars for chars in sets]
+    assert len(set(membership)) == len(membership) == alphabet.size
     union = CharSet.of(*alphabet.sets())
     assert union == ANY_CHAR
 

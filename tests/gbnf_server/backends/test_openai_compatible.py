@@ -233,9 +233,9 @@ def test_the_request_is_as_published(server: ServerKind, ask: Callable[..., Comp
         },
         "plain": {},
     }
-    held = ways[server]
-    assert {key: asked[0][key] for key in held} == held
-    assert not held.keys() & asked[1].keys()
+    fields = ways[server]
+    assert {key: asked[0][key] for key in fields} == fields
+    assert not fields.keys() & asked[1].keys()
 
 
 @pytest.mark.parametrize("server", SERVERS)

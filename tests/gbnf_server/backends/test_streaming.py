@@ -287,12 +287,12 @@ def test_a_line_that_cannot_be_read_is_an_error(
 
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 @pytest.mark.parametrize("depth", [98, 99, 100])
-def test_an_event_of_any_depth_is_read_or_a_fault_of_the_backend(
+def test_an_event_of_any_depth_is_parsed_or_a_backend_error(
     make: Any, path: str, events: Any, grammar: AnswerFormat, depth: int, ask: Ask
 ) -> None:
     body = events(CALL).body.rstrip()
-    place = body.rindex("}")
-    body = f'{body[:place]}, "usage": {"[" * depth}{"]" * depth}{body[place:]}\n'
+    end = body.rindex("}")
+    body = f'{body[:end]}, "usage": {"[" * depth}{"]" * depth}{body[end:]}\n'
     with at(path, Reply(200, body)) as script, make(script) as backend:
         if depth == 100:
             with pytest.raises(BackendError, match="not a JSON object"):

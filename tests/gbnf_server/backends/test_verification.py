@@ -21,7 +21,7 @@ def test_every_prefix_matches_as_truncated_and_only_the_whole_text_as_finished(l
 
 
 @pytest.mark.parametrize(
-    ("text", "truncated", "told"),
+    ("text", "truncated", "problem"),
     [
         ("Sure! {", False, "at character 0: found 'Sure! {', expected"),
         ("Sure! {", True, "at character 0"),
@@ -31,8 +31,8 @@ def test_every_prefix_matches_as_truncated_and_only_the_whole_text_as_finished(l
         (WHOLE[:5], False, "at character 5: the text ends"),
     ],
 )
-def test_messages_of_violations(text: str, truncated: bool, told: str) -> None:
-    assert told in (grammar_violation(CALL, text, truncated=truncated) or "")
+def test_messages_of_violations(text: str, truncated: bool, problem: str) -> None:
+    assert problem in (grammar_violation(CALL, text, truncated=truncated) or "")
 
 
 def test_a_character_split_by_truncation_is_no_violation() -> None:
@@ -42,6 +42,6 @@ def test_a_character_split_by_truncation_is_no_violation() -> None:
 
 def test_a_long_list_of_what_was_expected_is_clipped() -> None:
     grammar = Grammar.parse("root ::= " + " | ".join(f'"{chr(97 + n)}"' for n in range(20)))
-    told = grammar_violation(grammar, "!", truncated=False) or ""
-    assert told.endswith(", …")
-    assert len(told) < 120
+    problem = grammar_violation(grammar, "!", truncated=False) or ""
+    assert problem.endswith(", …")
+    assert len(problem) < 120

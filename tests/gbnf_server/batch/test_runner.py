@@ -379,10 +379,10 @@ def test_a_file_that_is_not_a_log_is_unchanged(tools: tuple[Tool, ...], tmp_path
 def test_a_tool_that_reads_may_be_asked_again_after_a_kill(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     run(tools, tmp_path)
     lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
-    place = next(number for number, line in enumerate(lines) if b'"begun"' in line and b'"look"' in line)
-    one = json.loads(lines[place])["id"]
+    index = next(number for number, line in enumerate(lines) if b'"begun"' in line and b'"look"' in line)
+    one = json.loads(lines[index])["id"]
     (tmp_path / "log").write_bytes(
-        b"".join(line for line in lines[: place + 1] if json.loads(line).get("id") in (None, one))
+        b"".join(line for line in lines[: index + 1] if json.loads(line).get("id") in (None, one))
     )
     (tmp_path / "world" / "notes.txt").write_text(f"{one}-a\n")
     assert {result.outcome for result in run(tools, tmp_path)} == {"answered"}

@@ -206,19 +206,19 @@ def test_every_seed_that_llama_cpp_takes(gbnf: Gbnf, model: Path, tmp_path: Path
     assert result.code == ExitCode.FAILURE
 
 
-def test_an_image_is_copy_image_as_every_other_change(tmp_path: Path) -> None:
-    place = Workspace(tmp_path / "work")
-    (place.root / "link.png").symlink_to(tmp_path / "outside.png")
-    (place.root / "folder.png").mkdir()
-    (place.root / "other.png").write_bytes(b"another")
+def test_copying_an_image_is_a_change_that_can_be_undone(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "work")
+    (workspace.root / "link.png").symlink_to(tmp_path / "outside.png")
+    (workspace.root / "folder.png").mkdir()
+    (workspace.root / "other.png").write_bytes(b"another")
     for name in ("link.png", "folder.png", "other.png", ".gbnf"):
         with pytest.raises(typer.BadParameter, match="Rename the image"):
-            _copy_image(tmp_path / name, b"image", place)
+            _copy_image(tmp_path / name, b"image", workspace)
     assert not (tmp_path / "outside.png").exists()
     for _ in range(2):
-        assert _copy_image(tmp_path / "new.png", b"image", place) == "new.png"
-    assert (place.root / "new.png").read_bytes() == b"image"
-    assert Journal(place).undo_last_turn("next").undone == ("removed 'new.png'",)
+        assert _copy_image(tmp_path / "new.png", b"image", workspace) == "new.png"
+    assert (workspace.root / "new.png").read_bytes() == b"image"
+    assert Journal(workspace).undo_last_turn("next").undone == ("removed 'new.png'",)
 
 
 def test_a_result_that_cannot_be_written_is_one_line(

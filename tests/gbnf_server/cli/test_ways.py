@@ -79,17 +79,17 @@ def test_ways_to_call(
     assert result.code == code
     if code == ExitCode.SUCCESS:
         assert result.out == "It said pong.\n"
-    held = ["grammar" in body for body in asked]
+    constrained = ["grammar" in body for body in asked]
     match way[0]:
         case "--soft" | "--no-grammar" | "--lines":
-            assert not any(held)
+            assert not any(constrained)
         case "--call-format" if way[1] != "grammar":
-            assert not any(held)
+            assert not any(constrained)
         case "--reasoning" if way[1] == "free":
-            assert held == [False, True, False, True]
+            assert constrained == [False, True, False, True]
             assert [body["n_predict"] for body in asked] == [9, 512, 9, 512]
         case _:
-            assert all(held)
+            assert all(constrained)
     if "lines" in way[-1]:
         assert "one call in lines" in asked[0]["prompt"]
         assert "tool: ping" in asked[1]["prompt"]
@@ -189,7 +189,7 @@ def ollama(text: str) -> Reply:
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "reply", "held"),
+    ("kind", "path", "reply", "field"),
     [
         ("ollama", "api/chat", ollama, "format"),
         ("vllm", "v1/chat/completions", chat, "structured_outputs"),
@@ -200,7 +200,7 @@ def ollama(text: str) -> Reply:
     ],
 )
 def test_every_kind_of_server(
-    gbnf: Gbnf, options: list[Any], kind: str, path: str, reply: Any, held: str
+    gbnf: Gbnf, options: list[Any], kind: str, path: str, reply: Any, field: str
 ) -> None:
     answers: dict[str, list[Any]] = {path: [reply(PING), reply(ANSWER)]}
     with scripted(**answers) as script:
@@ -209,7 +209,7 @@ def test_every_kind_of_server(
     assert (result.code, result.out) == (ExitCode.SUCCESS, "It said pong.\n")
     body = script.asked[0][1]
     assert body["model"] == "m"
-    assert held is None or held in body
+    assert field is None or field in body
 
 
 @pytest.mark.parametrize("command", ["run", "batch", "bench"])
@@ -276,9 +276,7 @@ def test_an_image_is_shown_or_described(gbnf: Gbnf, options: list[Any], tmp_path
         assert again.code != ExitCode.SUCCESS
 
 
-def test_the_profile_of_the_best_strategy_is_used_and_reported(
-    gbnf: Gbnf, options: list[Any], tmp_path: Path
-) -> None:
+def test_the_result_of_tune_is_used_and_reported(gbnf: Gbnf, options: list[Any], tmp_path: Path) -> None:
     """Tuned in process on the user's own tool; the same file on a server is the same model."""
     path = make_model(tmp_path / "tiny.gguf", context=4096)
     manifests = options[:2]

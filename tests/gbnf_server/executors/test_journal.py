@@ -139,32 +139,32 @@ def contents_of(root: Path) -> dict[str, bytes | None]:
 
 
 def test_a_kill_leaves_all_or_nothing(tmp_path: Path) -> None:
-    places = killed_everywhere(tmp_path, "apply")
-    assert len(places) > 30
+    roots = killed_everywhere(tmp_path, "apply")
+    assert len(roots) > 30
     seen = []
-    for place in places:
-        workspace = Workspace(place)
+    for root in roots:
+        workspace = Workspace(root)
         Journal(workspace).recover()
-        seen.append(contents_of(place))
+        seen.append(contents_of(root))
         assert seen[-1] in (START, END)
         assert not list((workspace.state / "staging").glob("*"))
         if seen[-1] == END:
             assert Journal(workspace).undo_last_turn("second").kept == ()
-            assert contents_of(place) == START
+            assert contents_of(root) == START
     assert seen[0] == START
     assert seen[-1] == END
 
 
 def test_an_undo_that_was_killed_can_be_repeated(tmp_path: Path) -> None:
-    places = killed_everywhere(tmp_path, "undo")
-    assert len(places) > 20
-    for place in places:
-        journal = Journal(Workspace(place))
+    roots = killed_everywhere(tmp_path, "undo")
+    assert len(roots) > 20
+    for root in roots:
+        journal = Journal(Workspace(root))
         try:
             assert journal.undo_last_turn("third").kept == ()
         except ExecutorError as error:
             assert "nothing to undo" in str(error)  # noqa: PT017 - either is right
-        assert contents_of(place) == START
+        assert contents_of(root) == START
 
 
 def test_undo_goes_back_one_turn_at_a_time(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ def attacks(root: Path, mode: str, cases: list[tuple[str, Way, str]]) -> list[tu
 
     def one(case: tuple[str, Way, str]) -> tuple[str, Attacked]:
         wire, way, path = case
-        place = root / "-".join(case).replace("/", "-")
-        return " ".join(case), attack(MODES[mode], WIRES[wire], way, world(place), path=path)
+        folder = root / "-".join(case).replace("/", "-")
+        return " ".join(case), attack(MODES[mode], WIRES[wire], way, world(folder), path=path)
 
     with ThreadPoolExecutor(len(cases)) as pool:
         return list(pool.map(one, cases))

@@ -122,19 +122,19 @@ def test_a_call_that_the_server_truncated_is_not_executed(tmp_path: Path, driver
 def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path, driver: Driver) -> None:
     freely = '{"name": "ping",\n\n "arguments": {}}'
     with scripted(completion=[completion(freely)]) as script, LlamaServer(script.url) as server:
-        held = driver(planner(tmp_path / "held", server), "ping")
+        constrained = driver(planner(tmp_path / "constrained", server), "ping")
         free = driver(planner(tmp_path / "free", server, call_format="json", max_steps=1), "ping")
-    assert held.outcome == "blocked"
-    assert {step.refusal for step in held.steps} == {"ungrammatical"}
-    assert any("did not enforce the grammar" in warning for warning in held.warnings)
+    assert constrained.outcome == "blocked"
+    assert {step.refusal for step in constrained.steps} == {"ungrammatical"}
+    assert any("did not enforce the grammar" in warning for warning in constrained.warnings)
     assert [step.name for step in free.steps] == ["ping"]
     assert free.warnings == ()
 
 
 def test_with_grammar_it_is_sent_and_without_it_is_not(tmp_path: Path) -> None:
     with scripted(completion=[completion(PING)]) as script, LlamaServer(script.url) as server:
-        planner(tmp_path / "held", server, max_steps=1).run("ping")
+        planner(tmp_path / "constrained", server, max_steps=1).run("ping")
         planner(tmp_path / "free", server, max_steps=1, call_format="json").run("ping")
-    held, free = (body for path, body in script.asked if path == "/completion")
-    assert held["grammar"].startswith("root ::= ")
+    constrained, free = (body for path, body in script.asked if path == "/completion")
+    assert constrained["grammar"].startswith("root ::= ")
     assert "grammar" not in free
