@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema
+from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema, source_name
 from gbnf_server.cli.model_options import MaxToolsOption
 from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
@@ -53,7 +53,10 @@ def compile_(
         typer.Option(help="Whitespace in the JSON. Default: at most one space after , and :."),
     ] = "default",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail if a tool has a mistake or cannot be compiled.")
+        bool,
+        typer.Option(
+            "--strict", help="Fail if a tool or the schema has a mistake, or a tool cannot be compiled."
+        ),
     ] = False,
     json_: Annotated[
         bool, typer.Option("--json", help="Print a JSON object: grammar, exact, findings, kept, dropped.")
@@ -74,9 +77,13 @@ def compile_(
       gbnf compile --schema person.json              one JSON Schema
     """
     from gbnf import compile_pool, filter_pool
-    from gbnf_server.cli.output import write
-    from gbnf_server.cli.tables import show_report
+    from gbnf.findings import Finding
+    from gbnf.tools.near_misses import misspelt_keywords
+    from gbnf_server.cli.output import stderr_console, write
+    from gbnf_server.cli.tables import show_finding, show_report
+    from gbnf_server.errors import InputError
 
+    misspelt: tuple[Finding, ...] = ()
     kept: list[str] = []
     dropped: dict[str, str] = {}
     given = [*(paths or ()), *([] if schema is None else [Path(schema)])]
@@ -90,7 +97,11 @@ def compile_(
                     f"{schemas[0]} is a JSON Schema, which is compiled alone: give no tools, and "
                     "none of --query, --final-answer, --ask-user and --step"
                 )
-            grammar = compile_schema_file(schemas[0], read_schema(schemas[0]), whitespace)
+            content = read_schema(schemas[0])
+            grammar = compile_schema_file(schemas[0], content, whitespace)
+            misspelt = tuple(misspelt_keywords("", content))
+            if strict and misspelt:
+                raise InputError(f"{source_name(schemas[0])}: {'; '.join(map(str, misspelt))}")
         else:
             pool = stack.enter_context(sources.open())
             if query is not None:
@@ -110,7 +121,7 @@ def compile_(
         value = {
             "grammar": str(grammar),
             "exact": grammar.exact,
-            "findings": [asdict(finding) for finding in grammar.report],
+            "findings": [asdict(finding) for finding in (*misspelt, *grammar.report)],
             "kept": kept,
             "dropped": dropped,
         }
@@ -119,3 +130,5 @@ def compile_(
         write(str(grammar))
     if report:
         show_report(grammar, kept, dropped)
+        for finding in misspelt:
+            show_finding(stderr_console(), finding)

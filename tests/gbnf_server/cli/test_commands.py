@@ -421,6 +421,20 @@ def test_compile_a_schema(gbnf: Gbnf, tmp_path: Path, way: str) -> None:
     assert result.err.splitlines()[0].endswith("bytes")
 
 
+def test_a_misspelt_keyword_of_a_schema_is_a_finding(gbnf: Gbnf, tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text('{"type": "string", "minlength": 3}')
+    finding = "/: minlength: unknown key, did you mean `minLength`?"
+    result = gbnf("compile", "--schema", path, "--report")
+    assert result.code == ExitCode.SUCCESS
+    assert finding in result.err
+    result = gbnf("compile", "--schema", path, "--strict")
+    assert (result.code, result.out) == (ExitCode.INPUT, "")
+    assert f"{path}: {finding}" in result.err
+    [found] = json.loads(gbnf("compile", "--schema", path, "--json").out)["findings"]
+    assert found["kind"] == "unknown_key"
+
+
 @pytest.mark.parametrize(
     "more", [["--query", "x"], ["--final-answer"], ["--step", "1"], [manifests_path() / "get_now"]]
 )
