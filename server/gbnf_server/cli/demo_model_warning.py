@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from gbnf_server.cli.model_options import ModelSource
 
 
-def warn_about_demo_model(source: ModelSource, tools: Iterable[Tool]) -> bool:
-    """Print a warning if the model is the demonstration model and was not trained on one of the tools.
+def restrict_demo_model(source: ModelSource, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bool]:
+    """Return the tools, and whether the model is the demonstration model, not trained on one of them.
 
-    Return whether it did: the model's answer is not reliable then.
+    Its calls and answers are not reliable then: print a warning, and require approval for each tool that
+    changes something and that it is not trained on.
     """
     if not source.is_demo_model:
-        return False
+        return tools, False
     from rich.text import Text
 
     from gbnf import load_manifests
@@ -29,11 +30,18 @@ def warn_about_demo_model(source: ModelSource, tools: Iterable[Tool]) -> bool:
     trained = {tool.name: tool.args for tool in bundled}
     foreign = [tool.name for tool in tools if trained.get(tool.name) != tool.args]
     if not foreign:
-        return False
+        return tools, False
     named = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
+    described = " as described here" if trained.keys() & set(foreign) else ""
     message = (
-        f"the demonstration model is trained on the bundled tools only, not on {escape_line(named)}, so its "
-        "answer is not reliable. Give another model: --model FILE.gguf, or --server URL."
+        f"the demonstration model is trained on the bundled tools only, not on {escape_line(named)}"
+        f"{described}, so its answer is not reliable. Give another model: --model FILE.gguf, or --server URL."
     )
     stderr_console().print(Text.assemble(("warning: ", "yellow"), message), soft_wrap=True)
-    return True
+    restricted = tuple(
+        replace(tool, run=replace(tool.run, confirm=True))
+        if tool.name in foreign and tool.run.effect == "write"
+        else tool
+        for tool in tools
+    )
+    return restricted, True

@@ -52,11 +52,14 @@ def read_json(path: str | Path, what: str) -> Any:
 
 def read_schema(path: str | Path) -> Mapping[str, Any] | bool:
     """Return the JSON Schema in a file, or on the standard input. Raises InputError."""
+    from gbnf.schema.keywords import KEYWORDS
     from gbnf_server.errors import InputError
 
     value = read_json(path, "a JSON Schema")
     if not isinstance(value, dict | bool):
         raise InputError(f"{source_name(path)}: a JSON Schema is an object or a boolean, got {value!r:.80}.")
+    if isinstance(value, dict) and "tools" in value and not KEYWORDS & value.keys():
+        raise InputError(f"{source_name(path)}: it is a list of tools, not a JSON Schema. Use --tools.")
     return value
 
 

@@ -170,7 +170,7 @@ def run(
     source.check()
     if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.GRAMMAR}:
         raise typer.BadParameter("--reasoning field requires a grammar: use --reasoning free")
-    from gbnf_server.cli.demo_model_warning import warn_about_demo_model
+    from gbnf_server.cli.demo_model_warning import restrict_demo_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.planner import PlannerOptions
 
@@ -198,8 +198,8 @@ def run(
     )
     request = RunRequest(query, workspace, image or (), yes)
     output = OutputOptions(json_, stream, quiet, verbose)
-    with interruptible(), ToolSources(manifests, tools, mcp, verbose).open() as pool:
-        is_untrained = warn_about_demo_model(source, pool)
+    with interruptible(), ToolSources(manifests, tools, mcp, verbose).open() as loaded:
+        pool, is_untrained = restrict_demo_model(source, loaded)
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
     raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])
 

@@ -454,3 +454,12 @@ def test_the_schema_of_an_invalid_file_is_named(gbnf: Gbnf, tmp_path: Path) -> N
     result = gbnf("compile", path)
     assert result.code == ExitCode.INPUT
     assert f"{path}: schema at '/properties/a/type'" in result.err
+
+
+def test_a_list_of_tools_is_not_a_schema(gbnf: Gbnf, tmp_path: Path) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text('{"tools": [{"name": "search", "inputSchema": {"type": "object"}}]}')
+    result = gbnf("compile", "--schema", path)
+    assert result.code == ExitCode.INPUT
+    assert f"{path}: it is a list of tools, not a JSON Schema. Use --tools." in result.err
+    assert gbnf("compile", "--tools", path).code == ExitCode.SUCCESS

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +15,13 @@ import pytest
 import typer
 from rich.console import Console
 
+from gbnf import load_manifests
+from gbnf.tools import RunPolicy
+from gbnf_server.bundled import manifests_path
 from gbnf_server.cli import main
+from gbnf_server.cli.demo_model_warning import restrict_demo_model
 from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.cli.run import _copy_image
 from gbnf_server.cli.run_progress import PausingPerson, RunProgress
 from gbnf_server.executors import AbsentPerson, Workspace
@@ -250,6 +256,19 @@ def test_the_demonstration_model_warns_of_tools_that_it_is_not_trained_on(
         assert ("get_weather" in result.err) == own
         assert result.code == (ExitCode.FAILURE if own else ExitCode.SUCCESS)
         assert f"workspace: {tmp_path / 'work'}" in result.err
+
+
+def test_the_demonstration_model_changes_nothing_unasked_with_tools_that_it_is_not_trained_on(
+    tmp_path: Path,
+) -> None:
+    own = make_tool(tmp_path / "tools", "get_weather")
+    tools = (*load_manifests(manifests_path()), own, replace(own, name="buy", run=RunPolicy("write")))
+    assert restrict_demo_model(ModelSource("model.gguf"), tools) == (tools, False)
+    assert restrict_demo_model(ModelSource(), tools[:-2]) == (tools[:-2], False)
+    restricted, is_untrained = restrict_demo_model(ModelSource(), tools)
+    assert is_untrained
+    assert restricted[:-1] == tools[:-1]
+    assert restricted[-1].run == RunPolicy("write", confirm=True)
 
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
