@@ -277,9 +277,9 @@ def test_refused(tmp_path: Path, arguments: dict[str, Any], reason: str) -> None
 )
 def test_a_file_that_is_no_calendar(tmp_path: Path, text: str) -> None:
     (tmp_path / "calendar.ics").write_text(text)
-    with pytest.raises(ExecutorError, match=r"'calendar.ics' is not a readable calendar"):
+    with pytest.raises(ExecutorError, match=r"'calendar.ics' is not a (readable )?calendar"):
         free(tmp_path, period="next_week")
-    with pytest.raises(ExecutorError, match=r"'calendar.ics' is not a readable calendar"):
+    with pytest.raises(ExecutorError, match=r"'calendar.ics' is not a (readable )?calendar"):
         create(tmp_path, "2026-11-24T09:00")
     assert (tmp_path / "calendar.ics").read_text() == text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,13 @@ from gbnf_server.cli.exit_codes import ExitCode
 from support.command_line import Gbnf
 
 
+def run_pytest(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run pytest as a user does, without the options of this run."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("name", ["count_words", "a-tool.v2", "T" * 128])
 def test_the_tool_loads_passes_its_tests_and_can_be_called(gbnf: Gbnf, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "my tools" / name
@@ -21,13 +29,7 @@ def test_the_tool_loads_passes_its_tests_and_can_be_called(gbnf: Gbnf, tmp_path:
     assert {Path(line) for line in result.out.splitlines()} == set(folder.iterdir())
     [tool] = load_manifests(folder.parent)
     assert (tool.name, tool.path) == (name, folder / "manifest.toml")
-    tests = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", str(folder)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    tests = run_pytest("-W", "error", folder, cwd=tmp_path)
     assert tests.returncode == 0, tests.stdout
     assert "6 passed" in tests.stdout
     called = gbnf("call", folder, '{"text": "one two"}', "--workspace", tmp_path / "work")
@@ -37,17 +39,7 @@ def test_the_tool_loads_passes_its_tests_and_can_be_called(gbnf: Gbnf, tmp_path:
 def test_tests_of_several_tools_run_together(gbnf: Gbnf, tmp_path: Path) -> None:
     for name in ("one", "two"):
         gbnf("new", tmp_path / name)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--collect-only",
-        str(tmp_path),
-    ]
-    tests = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    tests = run_pytest("--collect-only", tmp_path, cwd=tmp_path)
     assert "12 tests collected" in tests.stdout
 
 
