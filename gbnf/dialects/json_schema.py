@@ -81,7 +81,7 @@ def schema_violation(schema: Mapping[str, Any], text: str) -> str | None:
     try:
         value = parse_json(text)
     except InvalidJsonError as fault:
-        return f"the text is no JSON value ({fault})"
+        return f"the text is not a JSON value ({fault})"
     validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     try:
         error = best_match(validator.iter_errors(value))

@@ -130,7 +130,7 @@ def _lines() -> Iterator[str]:
     if sys.stdin is None:
         return
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="surrogateescape")  # what is no text is refused as a request
+        sys.stdin.reconfigure(errors="surrogateescape")  # a request that is not valid Unicode is refused
     prompt = ""
     if _is_terminal():
         with suppress(ImportError):  # not every Python has it
@@ -186,7 +186,7 @@ class _Conversation:
         try:
             events = self.planner.events(text, history=history, text=True)
             run = print_run(events, self.output, self.progress)
-        except ValueError as error:  # a request that is no text
+        except ValueError as error:  # a request that is not valid Unicode
             self._say(f"error: {error}", "red")
             self.unanswered = True
         except KeyboardInterrupt:

@@ -124,7 +124,7 @@ def _problem(answer: Completion, schema: Mapping[str, Any] | bool, max_tokens: i
     try:
         value = parse_json(answer.text)
     except InvalidJsonError as error:
-        return f"the answer is no JSON: {error}"
+        return f"the answer is not JSON: {error}"
     return _violation(value, schema)
 
 

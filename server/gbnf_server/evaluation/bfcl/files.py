@@ -157,5 +157,5 @@ def _lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
             yield (number, *(value[key] for key in keys))
         except (ValueError, LookupError, TypeError) as error:
             raise ResultsFileError(
-                f"{path}, line {number}: this is no JSON object with {', '.join(keys)} ({error!r})"
+                f"{path}, line {number}: not a JSON object with {', '.join(keys)} ({error!r})"
             ) from None
