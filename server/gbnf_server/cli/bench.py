@@ -237,6 +237,7 @@ def run_suites(task: BenchTask, chosen: SuiteOptions) -> Results:
     from gbnf import load_manifests
     from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.bench_output import run_jobs
+    from gbnf_server.cli.demo_model_warning import restrict_demo_model
     from gbnf_server.evaluation.call_matching import references_of
     from gbnf_server.evaluation.dsl import load_suites
     from gbnf_server.evaluation.metadata import about, identity
@@ -247,6 +248,7 @@ def run_suites(task: BenchTask, chosen: SuiteOptions) -> Results:
     suites = load_suites(chosen.suites or ["representative"], pool)
     if len({each.name for each in suites}) < len(suites):
         raise typer.BadParameter("two suites have the same name", param_hint="--suite")
+    restrict_demo_model(task.source, pool)  # for its warning: each case runs in a workspace of its own
     with task.source.open() as backend:
         facts = task.source.facts(backend)
         label = task.label or _slug(facts["name"])
