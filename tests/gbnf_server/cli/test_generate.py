@@ -99,7 +99,7 @@ def test_usage_errors(gbnf: Gbnf, prompt: str, schema: str) -> None:
         ("3.5", {"type": "integer"}, "at $ 3.5 is not of type 'integer'"),
         ('{"a": [1]}', {"properties": {"a": {"items": {"type": "string"}}}}, "at $.a[0] 1"),
         ('["b"]', {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"const": "a"}]}, "$[0]"),
-        ("x", {}, "no JSON"),
+        ("x", {}, "not JSON"),
         ("1", False, "at $ False schema"),
         ("1", {"$ref": "#"}, "cannot be validated"),
     ],

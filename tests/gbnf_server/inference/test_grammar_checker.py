@@ -131,7 +131,7 @@ def test_a_name_of_an_end_token_is_a_text_like_others(any_engine: GrammarChecker
         ("", "empty"),
         (" \n", "empty"),
         ('root ::= "a\0"', "NUL"),
-        ('root ::= "\ud800"', "no Unicode"),
+        ('root ::= "\ud800"', "not Unicode"),
     ],
 )
 def test_refusals(
