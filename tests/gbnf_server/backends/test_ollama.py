@@ -180,7 +180,7 @@ def test_a_truncated_answer_is_reported(fields: dict[str, Any], finish: str) -> 
 def test_an_answer_that_ignored_the_schema_is_found_out() -> None:
     with served(chat("Sure!"), chat('{"name": "x", "arguments": {}}')) as server:
         backend = client(server.url)
-        assert "no JSON" in str(backend.complete(ASK, grammar=SCHEMA).grammar_violation)
+        assert "not a JSON" in str(backend.complete(ASK, grammar=SCHEMA).grammar_violation)
         assert "$.name" in str(backend.complete(ASK, grammar=SCHEMA).grammar_violation)
         backend.close()
 
