@@ -49,20 +49,21 @@ def new(
     except ManifestError as error:
         raise typer.BadParameter(f"{name!r}: {error.problem}. {error.hint}", param_hint="DIR/NAME") from None
     names = {"name": name, "module": re.sub(r"\W", "_", name)}
+    targets = [path / Template(file).substitute(names) for file in _FILES]
     try:
         path.mkdir(parents=True)
-        for file, template in _FILES.items():
-            target = path / Template(file).substitute(names)
+        for target, template in zip(targets, _FILES.values(), strict=True):
             text = (_TEMPLATES / template).read_text(encoding="utf-8")
             with target.open("x", encoding="utf-8") as written:
                 written.write(Template(text).substitute(names))
-            write(str(target))
     except FileExistsError as error:
         raise typer.BadParameter(
             f"{error.filename} already exists. Choose another name", param_hint="DIR/NAME"
         ) from None
     except OSError as error:
         raise SetupError(f"{path} cannot be written: {error.strerror or error}.") from None
+    for target in targets:
+        write(str(target))
     stderr_console().print(
         f'Try: gbnf call {shlex.quote(str(path))} \'{{"text": "two words"}}\'', style="dim", soft_wrap=True
     )

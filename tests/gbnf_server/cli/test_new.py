@@ -80,3 +80,12 @@ def test_a_folder_that_cannot_be_written(gbnf: Gbnf, tmp_path: Path) -> None:
     result = gbnf("new", tmp_path / "file" / "mine")
     assert result.code == ExitCode.ENVIRONMENT
     assert "cannot be written" in result.err
+
+
+def test_every_file_is_written_though_nobody_reads_their_names(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "gbnf_server", "new", str(tmp_path / "mine")]
+    with os.fdopen(writing, "w") as closed:
+        subprocess.run(command, stdout=closed, stderr=subprocess.DEVNULL, check=False)
+    assert len(list((tmp_path / "mine").iterdir())) == 3
