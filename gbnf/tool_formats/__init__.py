@@ -1,5 +1,13 @@
 """Tool-call formats: how a model's chat template writes tools, calls, results and reasoning."""
 
+from gbnf.tool_formats.deltas import (
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    ReasoningDelta,
+    TextDelta,
+)
 from gbnf.tool_formats.format import (
     ElementArguments,
     JsonArguments,
@@ -14,12 +22,18 @@ from gbnf.tool_formats.format import (
 )
 
 __all__ = [
+    "ArgumentsDelta",
+    "CallEnded",
+    "CallStarted",
+    "Delta",
     "ElementArguments",
     "JsonArguments",
     "NestedElements",
     "Part",
     "Reasoning",
+    "ReasoningDelta",
     "Slot",
+    "TextDelta",
     "TextFormat",
     "ToolFormat",
     "ValueForm",
