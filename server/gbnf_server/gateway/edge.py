@@ -18,7 +18,6 @@ from typing import Any, Protocol, TypeVar
 
 from gbnf_server.errors import GbnfServerError
 
-_Parsed = TypeVar("_Parsed")
 _Event_contra = TypeVar("_Event_contra", contravariant=True)
 
 
@@ -71,6 +70,17 @@ class Edge(Protocol):
     """One API: a path, and what is exchanged there."""
 
     path: str
+
+    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
+        """Return what the engine answers, from the JSON of a request. Raises RequestRefused.
+
+        Names of `headers` are in lower case. Called in a thread.
+        """
+        ...
+
+    def reply(self, parsed: Any) -> Reply[Any]:
+        """Return an empty answer to a parsed request."""
+        ...
 
     def error(self, problem: Problem) -> dict[str, Any]:
         """Return the JSON of an error."""

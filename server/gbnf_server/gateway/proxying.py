@@ -1,0 +1,96 @@
+"""A llama-server's own endpoints, passed through: some clients read `/props`, or count tokens with it.
+
+Only the endpoints listed here are reachable: no text is generated around the queue and the grammar, and
+nothing of the server's settings and files is changed. The gateway's key is checked before, and replaced by
+the server's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import httpx
+from starlette.types import Send
+
+from gbnf_server.backends.http_transport import proxy_of
+from gbnf_server.errors import BackendUnreachable
+from gbnf_server.llama_server import api_keys
+
+_GET = re.compile(r"/(props|slots|lora-adapters|models(/[\w.:-]+)*)", re.ASCII)
+_POST = re.compile(r"/(tokenize|detokenize|apply-template|models/(load|unload))", re.ASCII)
+
+_KEPT_OF_REQUEST = frozenset({"accept", "content-type"})
+_DROPPED_OF_RESPONSE = frozenset(
+    {
+        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"te", b"trailer",
+        b"transfer-encoding", b"upgrade",  # RFC 9110, 7.6.1: they are of one connection
+        b"set-cookie", b"date", b"server",
+    }
+)  # fmt: skip
+_TIMEOUT = httpx.Timeout(600.0, connect=5.0)
+
+
+def is_passed(method: str, path: str) -> bool:
+    """Return whether a request is passed to the llama-server."""
+    return (_POST if method == "POST" else _GET).fullmatch(path) is not None and method in {"GET", "POST"}
+
+
+class PassThrough:
+    """Passes requests to the llama-server at `url()`, which is called for each."""
+
+    def __init__(self, url: Callable[[], str], api_key: str | None) -> None:
+        self._url, self._api_key = url, api_key
+
+    async def forward(
+        self, method: str, path: str, query: bytes, headers: httpx.Headers, body: bytes, send: Send
+    ) -> int:
+        """Send a request on, and its response back as it arrives. Return the status.
+
+        Raises BackendUnreachable if no response begins.
+        """
+        base = httpx.URL(self._url())
+        url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + path.encode() + (b"?" + query if query else b""))
+        proxy = None if base.host in {"127.0.0.1", "localhost", "::1"} else proxy_of(base)
+        request = httpx.Request(
+            method,
+            url,
+            headers=self._headers(headers, str(base)),
+            content=body or None,
+            extensions={"timeout": _TIMEOUT.as_dict()},
+        )
+        # a transport, not a client: no redirect is followed, and no cookie is kept for the next client
+        async with httpx.AsyncHTTPTransport(proxy=proxy) as transport:
+            try:
+                response = await transport.handle_async_request(request)
+            except httpx.RequestError as error:
+                raise BackendUnreachable(f"no llama-server answers at {base} ({error}).") from None
+            try:
+                await send(
+                    {
+                        "type": "http.response.start",
+                        "status": response.status_code,
+                        "headers": [*_end_to_end(response.headers)],
+                    }
+                )
+                async for piece in response.aiter_raw():
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            finally:
+                await response.aclose()
+        return response.status_code
+
+    def _headers(self, given: httpx.Headers, url: str) -> dict[str, str]:
+        headers = {name: value for name, value in given.items() if name in _KEPT_OF_REQUEST}
+        headers["accept-encoding"] = "identity"
+        if key := self._api_key or api_keys.find(url):
+            headers["authorization"] = f"Bearer {key}"
+        return headers
+
+
+def _end_to_end(headers: httpx.Headers) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the headers that are not of one connection, nor named by its `Connection` header."""
+    named = {name.strip().lower().encode() for name in headers.get("connection", "").split(",")}
+    for name, value in headers.raw:
+        if name.lower() not in _DROPPED_OF_RESPONSE | named:
+            yield name.lower(), value

@@ -1,0 +1,244 @@
+"""Several backends of the same model as one.
+
+Requests with the same prefix (tools, system prompt and first message of the user) go to the backend that has
+it in its cache; others to the one with the least load. A backend that fails is left out, and probed with
+growing pauses until it answers. A request that failed before its first text goes to another backend.
+
+Invariant: an error that is about one request never leaves a backend out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gbnf.prompts.messages import Image, PromptStyle
+from gbnf_server.backends.base import Backend, Capabilities, Completion, Dialect, Request
+from gbnf_server.backends.http_client import HttpClient, RetryPolicy
+from gbnf_server.backends.request_backend import RequestBackend
+from gbnf_server.errors import BackendError, BackendUnreachable, ServerResponseError
+
+_KNOWN_PREFIXES = 10_000
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_UNAVAILABLE = frozenset({502, 503, 504})
+_PROBE_POLICY = RetryPolicy(timeout=10.0, retries=0, loading_timeout=0.0)
+
+Probe = Callable[[], Awaitable[bool]]
+"""Returns whether a backend answers again."""
+
+
+@dataclass(eq=False)
+class Upstream:
+    """One backend. `running`: its answers in progress; `healthy`: whether requests go to it."""
+
+    backend: Backend
+    probe: Probe
+    places: int = 1
+    running: int = 0
+    healthy: bool = True
+    probing: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The backend's name, for messages and metrics."""
+        return self.backend.name
+
+
+class Upstreams(RequestBackend):
+    """All backends of a server as one. `pause`: waits so many seconds between probes."""
+
+    dialect: Dialect
+    prompt_style: PromptStyle
+
+    def __init__(
+        self, upstreams: Sequence[Upstream], *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self.upstreams = tuple(upstreams)
+        self._pause = pause
+        self._known: OrderedDict[bytes, Upstream] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        """The names of all backends."""
+        return ", ".join(upstream.name for upstream in self.upstreams)
+
+    @property
+    def places(self) -> int:
+        """How many answers may be made at a time."""
+        return sum(upstream.places for upstream in self.upstreams)
+
+    @property
+    def first(self) -> Upstream:
+        """The first backend that answers. Raises BackendUnreachable."""
+        return self._healthy(())[0]
+
+    @property
+    def dialect(self) -> Dialect:  # type: ignore[no-redef]
+        """What the first backend takes as a grammar."""
+        return self.upstreams[0].backend.dialect
+
+    @property
+    def prompt_style(self) -> PromptStyle:  # type: ignore[no-redef]
+        """The prompt style of the first backend that answers."""
+        return self.first.backend.prompt_style
+
+    @property
+    def context_length(self) -> int:
+        """The context length of the first backend that answers."""
+        return self.first.backend.context_length
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The capabilities of the first backend that answers."""
+        return self.first.backend.capabilities
+
+    def clear_prompt_cache(self) -> None:
+        """Clear the prompt cache of each backend."""
+        for upstream in self.upstreams:
+            upstream.backend.clear_prompt_cache()
+
+    def close(self) -> None:
+        """Close the backends. Idempotent."""
+        for upstream in self.upstreams:
+            upstream.backend.close()
+
+    async def stop_probing(self) -> None:
+        """End the probes of failed backends."""
+        probes = [upstream.probing for upstream in self.upstreams if upstream.probing is not None]
+        for probe in probes:
+            probe.cancel()
+        await asyncio.gather(*probes, return_exceptions=True)
+
+    def generate(self, request: Request) -> Completion:
+        """Answer a request, blocking; see `agenerate`."""
+        return asyncio.run(self.agenerate(request))
+
+    async def agenerate(self, request: Request) -> Completion:
+        """Answer a request on one of the backends. Raises BackendUnreachable if none answers."""
+        tried: list[Upstream] = []
+        while True:
+            upstream = self._choose(request, tried)
+            tried.append(upstream)
+            watched = _Watched(request)
+            try:
+                with _counted(upstream):
+                    return await upstream.backend.agenerate(watched.request)
+            except BackendError as error:
+                if not _is_down(error):
+                    raise
+                self._leave_out(upstream)
+                if watched.has_begun or not any(other.healthy for other in self.upstreams):
+                    raise
+
+    def _choose(self, request: Request, tried: Sequence[Upstream]) -> Upstream:
+        """Return the backend for a request, and remember it for requests with the same prefix."""
+        if len(self.upstreams) == 1:
+            return self._healthy(tried)[0]
+        key = _prefix(request)
+        known = self._known.get(key)
+        healthy = self._healthy(tried)
+        free = [upstream for upstream in healthy if upstream.running < upstream.places]
+        if known in (free or healthy):
+            assert known is not None
+            self._known.move_to_end(key)
+            return known
+        chosen = min(free or healthy, key=lambda upstream: upstream.running / upstream.places)
+        self._known[key] = chosen
+        self._known.move_to_end(key)
+        if len(self._known) > _KNOWN_PREFIXES:
+            self._known.popitem(last=False)
+        return chosen
+
+    def _healthy(self, tried: Sequence[Upstream]) -> list[Upstream]:
+        found = [upstream for upstream in self.upstreams if upstream.healthy and upstream not in tried]
+        if not found:
+            raise BackendUnreachable(f"no server answers: {self.name}. They are probed; try again later.")
+        return found
+
+    def _leave_out(self, upstream: Upstream) -> None:
+        upstream.healthy = False
+        if upstream.probing is None:
+            upstream.probing = asyncio.get_running_loop().create_task(self._probe(upstream))
+
+    async def _probe(self, upstream: Upstream) -> None:
+        """Probe a backend until it answers, or this is cancelled."""
+        seconds = _FIRST_PAUSE_S
+        try:
+            while not upstream.healthy:
+                await self._pause(seconds)
+                seconds = min(2 * seconds, _LONGEST_PAUSE_S)
+                with suppress(BackendError):
+                    upstream.healthy = await upstream.probe()
+        finally:
+            upstream.probing = None
+
+
+class _Watched:
+    """A request that notes whether text of its answer has arrived."""
+
+    def __init__(self, request: Request) -> None:
+        self.has_begun = False
+        self._on_text = request.on_text
+        self.request = request if request.on_text is None else replace(request, on_text=self._pass_on)
+
+    def _pass_on(self, piece: str) -> None:
+        self.has_begun = True
+        assert self._on_text is not None
+        self._on_text(piece)
+
+
+@contextmanager
+def _counted(upstream: Upstream) -> Iterator[None]:
+    upstream.running += 1
+    try:
+        yield
+    finally:
+        upstream.running -= 1
+
+
+def http_probe(url: str, api_key: str | None) -> Probe:
+    """Return a probe that asks a server for its models."""
+    client = HttpClient(url, server_name="the server", api_key=api_key, retry_policy=_PROBE_POLICY)
+
+    async def probe() -> bool:
+        response = await client.adrive(client.request("GET", "/v1/models"))
+        return response.status_code < 500
+
+    return probe
+
+
+async def always() -> bool:
+    """Probe a model in this process: it is there."""
+    return True
+
+
+def _is_down(error: BackendError) -> bool:
+    """Return whether an error is about the server, not about the request."""
+    match error:
+        case BackendUnreachable():
+            return True
+        case ServerResponseError():
+            return error.status in _UNAVAILABLE
+        case _:
+            return False
+
+
+def _prefix(request: Request) -> bytes:
+    """Return the hash of a request's tools and its messages up to the first of the user."""
+    first: list[Any] = []
+    for message in request.messages:
+        first.append(message)
+        if message["role"] == "user":
+            break
+    text = json.dumps([list(request.tools), first], sort_keys=True, default=_image_hash)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _image_hash(value: Any) -> Any:
+    return hashlib.sha256(value.data).hexdigest() if isinstance(value, Image) else list(value)
