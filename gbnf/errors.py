@@ -8,6 +8,7 @@
     ├── GrammarError               rules that are no grammar (also a ValueError)
     │   ├── GrammarSyntaxError     GBNF text that llama.cpp would refuse: line, column, problem, hint
     │   └── AmbiguousGrammarError  a grammar with too many derivations of one text
+    ├── ToolFormatError            a chat template without a tool-call format that can be derived: reason
     ├── InvalidArgumentError       an argument that is out of range or unknown (also a ValueError)
     └── TooManyStates, PatternError (gbnf.regular.errors): a regular language that is not enforced
 
@@ -103,6 +104,15 @@ class AmbiguousGrammarError(GrammarError):
             f"the grammar has more than {limit:,} derivations of the same text. "
             f"Give each rule one way to derive the empty string, and none two ways to derive the same text."
         )
+
+
+class ToolFormatError(GbnfError):
+    """A chat template that fails, or whose tool-call format cannot be derived. Field: `reason`."""
+
+    def __init__(self, reason: str) -> None:
+        """Compose the message from the reason."""
+        self.reason = reason
+        super().__init__(f"{reason}.")
 
 
 def _shorten(value: Any, limit: int = 120) -> str:

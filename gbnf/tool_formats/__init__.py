@@ -20,6 +20,7 @@ from gbnf.tool_formats.format import (
     ValueForm,
     ValueForms,
 )
+from gbnf.tool_formats.template import TemplateRenderer
 
 __all__ = [
     "ArgumentsDelta",
@@ -34,6 +35,7 @@ __all__ = [
     "ReasoningDelta",
     "Slot",
     "TextDelta",
+    "TemplateRenderer",
     "TextFormat",
     "ToolFormat",
     "ValueForm",
