@@ -36,13 +36,19 @@ class Image:
 class Message(TypedDict):
     """A message of a conversation. Roles: system, user, assistant (a call), tool (its result).
 
-    `images`: for backends that support them. `thinking`: the last message is the start of the answer, with
+    `images`: for backends that support them. `tool_calls`, of an assistant: calls in OpenAI's form, with the
+    arguments as an object. `tool_call_id`, `name`, of a tool: the call that it answers. `reasoning_content`:
+    the reasoning before an assistant's text. `thinking`: the last message is the start of the answer, with
     reasoning that is open or closed.
     """
 
     role: str
     content: str
     images: NotRequired[Sequence[Image]]
+    tool_calls: NotRequired[Sequence[Mapping[str, Any]]]
+    tool_call_id: NotRequired[str]
+    name: NotRequired[str]
+    reasoning_content: NotRequired[str]
     thinking: NotRequired[Literal["open", "closed"]]
 
 

@@ -5,6 +5,7 @@
     │   ├── BackendUnreachable    no server answers, or the connection broke
     │   ├── ServerResponseError   the server answered with an error status
     │   ├── GrammarRefused        the engine refuses the grammar
+    │   ├── RequestNotSupported   the backend has no such option
     │   ├── ContextOverflow       the messages do not fit the model's context
     │   ├── MalformedText         the server's answer is not valid Unicode text
     │   ├── ModelLoadError        the model file cannot be loaded
@@ -68,6 +69,14 @@ class GrammarRefused(BackendError):  # noqa: N818
     def __init__(self, message: str) -> None:
         self.message = message
         super().__init__(f"the engine refuses the grammar: {message}")
+
+
+class RequestNotSupported(BackendError):  # noqa: N818
+    """A backend does not support a field of a request. Fields: `backend`, `field`, `hint`."""
+
+    def __init__(self, backend: str, field: str, hint: str) -> None:
+        self.backend, self.field, self.hint = backend, field, hint
+        super().__init__(f"{backend} does not support {field}. {hint}")
 
 
 class ContextOverflow(BackendError):  # noqa: N818

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import Capabilities, Completion, Dialect
+from gbnf_server.backends.base import Capabilities, Completion, Dialect, Request
 
 if TYPE_CHECKING:
     from gbnf_server.backends.in_process import InProcess
@@ -30,6 +30,12 @@ class FakeBackend:
     def complete(self, *_given: Any, **_limits: Any) -> Completion:
         raise NotImplementedError
 
+    def generate(self, request: Request) -> Completion:
+        return self.complete(request.messages, **_limits(request))
+
+    async def agenerate(self, request: Request) -> Completion:
+        return await self.acomplete(request.messages, **_limits(request))
+
     async def acomplete(self, *given: Any, **limits: Any) -> Completion:
         return self.complete(*given, **limits)
 
@@ -46,3 +52,9 @@ class FakeBackend:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         pass
+
+
+def _limits(request: Request) -> dict[str, Any]:
+    """Return the keyword arguments of `complete`; `on_text` only for a stream."""
+    limits = {key: getattr(request, key) for key in ("grammar", "max_tokens", "temperature", "seed")}
+    return limits if request.on_text is None else {**limits, "on_text": request.on_text}

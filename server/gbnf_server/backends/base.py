@@ -11,6 +11,9 @@ Invariants of every backend:
   add up to the completion's `text`. They contain no reasoning: a backend that can separate the two only at
   the end sends nothing before. It may be called in another thread, but never in two at a time. An exception
   in it ends the call and propagates.
+- With tools, the text is the whole answer, reasoning and the texts of control tokens included: the model's
+  tool-call format says what is what.
+- A field of a request that the backend does not support is a RequestNotSupported error, never ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.tool_formats import ToolFormat
 from gbnf_server.backends.reasoning import ReasoningTags
+from gbnf_server.inference.logprobs import TokenLogprob
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""
@@ -36,15 +41,71 @@ class Capabilities:
     """What a backend and its model support.
 
     `reasoning_tags`: the tags of the model's reasoning, for a backend that continues a `reasoning_message`.
-    `takes_images`: whether messages may contain images; other backends refuse them.
+    `takes_images`: whether messages may contain images; other backends refuse them. `tool_format`: the format
+    of tool calls in the model's chat template, None if the template has none or is unknown.
     """
 
     reasoning_tags: ReasoningTags | None = None
     takes_images: bool = False
+    tool_format: ToolFormat | None = None
 
 
 DEMO_MODEL_NAME = "gbnf-planner-demo"
 """`general.name` of the bundled model, which was trained with the minimal prompt style."""
+
+
+MAX_LOGPROBS = 20
+"""The largest number of alternatives in `Request.logprobs`, as in OpenAI's API."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of a model. Raises ValueError for a value out of range.
+
+    `tools`: tools in OpenAI's form, declared through the chat template. `temperature`: 0 is greedy, and
+    ignores `seed`. `top_p`, `top_k`, `min_p`: truncation of the distribution; the defaults are those of the
+    backend. `stop`: strings that end the answer, and are no part of it. `reasoning`: ask the template for
+    reasoning; a grammar then covers it. `logprobs`: return the log-probabilities of the answer's tokens, and
+    of this many alternatives to each.
+    """
+
+    messages: Sequence[Message]
+    grammar: AnswerFormat | None = None
+    tools: Sequence[Mapping[str, Any]] = ()
+    max_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    stop: Sequence[str] = ()
+    reasoning: bool = False
+    logprobs: int | None = None
+    on_text: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens is {self.max_tokens}; it must be at least 1")
+        if self.top_k < 0:
+            raise ValueError(f"top_k is {self.top_k}; it must be the number of tokens to keep, or 0 for all")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}; it must be above 0, and at most 1, which keeps all")
+        if not 0 <= self.min_p <= 1:
+            raise ValueError(f"min_p is {self.min_p}; it must be between 0, which keeps all, and 1")
+        if isinstance(self.stop, str) or "" in self.stop:
+            raise ValueError(f"stop is {self.stop!r}; it must be a list of texts that are not empty")
+        if self.logprobs is not None and not 0 <= self.logprobs <= MAX_LOGPROBS:
+            raise ValueError(f"logprobs is {self.logprobs}; it must be between 0 and {MAX_LOGPROBS}")
+
+    @property
+    def is_whole_text(self) -> bool:
+        """Whether all of the answer is its text, so that no reasoning is separated from it."""
+        return self.grammar is not None or bool(self.tools)
+
+    @property
+    def truncates(self) -> bool:
+        """Whether `top_p`, `top_k` or `min_p` truncates the distribution."""
+        return bool(self.top_k) or self.top_p < 1 or self.min_p > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +119,8 @@ class Completion:
     computing token masks, None if unknown or without a grammar. `forced_tokens`: how many of the
     `completion_tokens` the grammar forced, without a step of the model. `reclaimed`: the server returned the
     text as reasoning, but it fits the grammar. `context_length`: that of the backend, as far as it is known.
+    `stop_string`: that of the request which ended the text; with a grammar, the text then is a prefix only.
+    `logprobs`: one per token, if the request asked for them.
     """
 
     text: str
@@ -73,10 +136,28 @@ class Completion:
     forced_tokens: int = 0
     reclaimed: bool = False
     context_length: int | None = None
+    stop_string: str | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class Completer(Protocol):
     """Completes conversations: the part of a backend that a run needs."""
+
+    def generate(self, request: Request) -> Completion:
+        """Answer a request.
+
+        Raises GrammarRefused, RequestNotSupported, ContextOverflow, BackendUnreachable, ServerResponseError
+        or BackendError.
+        """
+        ...
+
+    async def agenerate(self, request: Request) -> Completion:
+        """Answer a request without blocking the event loop; cancelling it ends the generation."""
+        ...
+
+
+class Backend(Completer, Protocol):
+    """A language model, in this process or behind a server. Its properties may send a request."""
 
     def complete(
         self,
@@ -88,10 +169,7 @@ class Completer(Protocol):
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """Answer the conversation. Temperature 0 is greedy and ignores the seed.
-
-        Raises GrammarRefused, ContextOverflow, BackendUnreachable, ServerResponseError or BackendError.
-        """
+        """Answer the conversation; as `generate`."""
         ...
 
     async def acomplete(
@@ -104,12 +182,8 @@ class Completer(Protocol):
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """Answer the conversation without blocking the event loop; otherwise as `complete`."""
+        """Answer the conversation; as `agenerate`."""
         ...
-
-
-class Backend(Completer, Protocol):
-    """A language model, in this process or behind a server. Its properties may send a request."""
 
     @property
     def name(self) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jinja2
 
 from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message
+from gbnf.tool_formats import ToolFormat
 from gbnf_server.backends.image_messages import refuse_images
 from gbnf_server.backends.reasoning import (
     append_reasoning,
@@ -15,7 +17,13 @@ from gbnf_server.backends.reasoning import (
     find_reasoning_tags,
     split_reasoning_message,
 )
-from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages, probe_roles
+from gbnf_server.backends.template_roles import (
+    TemplateRoles,
+    adapt_messages,
+    escape_texts,
+    native_roles,
+    probe_roles,
+)
 from gbnf_server.errors import BackendError, ChatTemplateError, ModelLoadError
 from gbnf_server.inference.bindings import Jinja2ChatFormatter, llama_cpp
 from gbnf_server.inference.native import NativeModel
@@ -32,6 +40,7 @@ class ChatTemplate:
     def __init__(self, model: NativeModel) -> None:
         source = model.metadata.get("tokenizer.chat_template", _CHATML)
         self.reasoning_tags = find_reasoning_tags(source)
+        self.tool_format: ToolFormat | None = None
         self._escape = make_escaper(model.control_token_texts | strings_removed_by(source))
         try:
             self._formatter = Jinja2ChatFormatter(
@@ -43,22 +52,41 @@ class ChatTemplate:
         except (jinja2.TemplateError, ChatTemplateError) as error:
             raise ModelLoadError(f"the chat template of {model.path} fails: {error}") from None
 
-    def prompt(self, messages: Sequence[Message], *, constrained: bool) -> str:
-        """Return the prompt of an answer: without reasoning, or after that of the last message."""
+    def prompt(
+        self,
+        messages: Sequence[Message],
+        *,
+        constrained: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
+        reasoning: bool = False,
+    ) -> str:
+        """Return the prompt of an answer.
+
+        With reasoning if it is asked for, or after that of the last message; otherwise a constrained answer
+        has none.
+        """
         refuse_images(messages, "a model in this process")
-        shown, reasoning = split_reasoning_message(adapt_messages(messages, self._roles, self._escape))
-        tags = None if reasoning is None else self.reasoning_tags
+        roles = native_roles(self._roles, self.tool_format) if tools else self._roles
+        shown, begun = split_reasoning_message(adapt_messages(messages, roles, self._escape))
+        tools = escape_texts(tools, self._escape)
+        tags = None if begun is None else self.reasoning_tags
         try:
-            prompt = self._render(shown, thinking=tags is not None)
+            prompt = self._render(shown, tools, thinking=reasoning or tags is not None)
         except ChatTemplateError as error:
             raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
-        if reasoning is not None and tags is not None:
-            return append_reasoning(prompt, reasoning, tags)
-        return close_reasoning(prompt) if constrained else prompt
+        if begun is not None and tags is not None:
+            return append_reasoning(prompt, begun, tags)
+        return close_reasoning(prompt) if constrained and not reasoning else prompt
 
-    def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
+    def _render(
+        self, messages: Sequence[Message], tools: Sequence[Any] = (), *, thinking: bool = False
+    ) -> str:
         try:
-            return str(self._formatter(messages=list(messages), enable_thinking=thinking).prompt)
+            return str(
+                self._formatter(
+                    messages=list(messages), tools=list(tools) or None, enable_thinking=thinking
+                ).prompt
+            )
         except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise ChatTemplateError(str(error)) from error  # templates may raise anything
 

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import httpx
 
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.http_client import Flow, HttpClient
 from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.backends.request_backend import Request, RequestBackend
+from gbnf_server.backends.request_backend import RequestBackend
 from gbnf_server.backends.streaming import EventStream, ReasoningFilter
 
 ReadResponse: TypeAlias = Callable[[httpx.Response, dict[str, Any] | None], Completion]
@@ -33,10 +33,12 @@ class HttpBackend(RequestBackend):
     @abstractmethod
     def _flow(self, request: Request) -> Flow[Completion]: ...
 
-    def _complete(self, request: Request) -> Completion:
+    def generate(self, request: Request) -> Completion:
+        """Answer a request; see `Completer`."""
         return self._http.drive(self._flow(request))
 
-    async def _acomplete(self, request: Request) -> Completion:
+    async def agenerate(self, request: Request) -> Completion:
+        """Answer a request in an event loop; see `Completer`."""
         # cancelling it closes the connection, and the server stops
         return await self._http.adrive(self._flow(request))
 
@@ -54,7 +56,7 @@ class HttpBackend(RequestBackend):
             response = yield from self._http.request("POST", path, body, tokens=request.max_tokens)
             return read(response, None)
         reasoning_filter = ReasoningFilter(
-            request.on_text, constrained=request.grammar is not None, open_tags=open_tags
+            request.on_text, constrained=request.is_whole_text, open_tags=open_tags
         )
         lines = stream(reasoning_filter, request.max_tokens)
         response = yield from self._http.request(

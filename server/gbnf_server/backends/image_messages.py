@@ -8,7 +8,8 @@ llama-server    a marker in the prompt for each, and the images beside it, as ba
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gbnf.prompts.messages import Image, Message
@@ -25,12 +26,23 @@ def refuse_images(messages: Sequence[Message], name: str) -> None:
 
 
 def openai_message(message: Message) -> dict[str, Any]:
-    """Return a message of OpenAI's chat API."""
+    """Return a message of OpenAI's chat API, the arguments of its calls as JSON text."""
     images = message.get("images", ())
+    plain: dict[str, Any] = {
+        key: value for key, value in message.items() if key not in {"images", "thinking"}
+    }
+    if calls := message.get("tool_calls"):
+        plain["tool_calls"] = [_openai_call(call) for call in calls]
     if not images:
-        return {"role": message["role"], "content": message["content"]}
+        return plain
     parts = [{"type": "image_url", "image_url": {"url": _data_url(image)}} for image in images]
-    return {"role": message["role"], "content": [{"type": "text", "text": message["content"]}, *parts]}
+    return {**plain, "content": [{"type": "text", "text": message["content"]}, *parts]}
+
+
+def _openai_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    arguments = json.dumps(function["arguments"], ensure_ascii=False)
+    return {**call, "type": "function", "function": {**function, "arguments": arguments}}
 
 
 def ollama_message(message: Message) -> dict[str, Any]:
@@ -51,8 +63,9 @@ def insert_image_markers(messages: Sequence[Message], marker: str) -> tuple[list
         images = message.get("images", ())
         data += [_base64(image) for image in images]
         content = "".join(f"{marker}\n" for _ in images) + message["content"]
-        marked: Message = {"role": message["role"], "content": content}
-        plain.append({**marked, "thinking": message["thinking"]} if "thinking" in message else marked)
+        marked: Message = {**message, "content": content}
+        marked.pop("images", None)
+        plain.append(marked)
     return plain, data
 
 

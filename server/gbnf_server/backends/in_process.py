@@ -17,10 +17,10 @@ from pathlib import Path
 import psutil
 
 from gbnf.prompts.messages import PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect
+from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect, Request
 from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
-from gbnf_server.backends.request_backend import Request, RequestBackend
+from gbnf_server.backends.request_backend import RequestBackend
 from gbnf_server.backends.streaming import ReasoningFilter
 from gbnf_server.errors import ContextOverflow, ModelLoadError
 from gbnf_server.inference.constraint import Constraint
@@ -74,7 +74,9 @@ class InProcess(RequestBackend):
         self._model = model
         self._template = ChatTemplate(model)
         self.dialect: Dialect = "gbnf"
-        self.capabilities = Capabilities(reasoning_tags=self._template.reasoning_tags)
+        self.capabilities = Capabilities(
+            reasoning_tags=self._template.reasoning_tags, tool_format=self._template.tool_format
+        )
         # it rolls back the KV cache, which a recurrent model cannot
         self._jumps = jump_forward and not model.has_recurrent_state
         self._engine: GrammarEngine = grammar_engine(engine, model)
@@ -100,10 +102,12 @@ class InProcess(RequestBackend):
         self._kv_cache.close()
         self._free()
 
-    def _complete(self, request: Request) -> Completion:
+    def generate(self, request: Request) -> Completion:
+        """Answer a request; see `Completer`."""
         return self._run(request, threading.Event())
 
-    async def _acomplete(self, request: Request) -> Completion:
+    async def agenerate(self, request: Request) -> Completion:
+        """Answer a request in an event loop; see `Completer`."""
         stop = threading.Event()
         try:
             return await asyncio.to_thread(self._run, request, stop)
@@ -111,12 +115,20 @@ class InProcess(RequestBackend):
             stop.set()  # ends the thread at the next token
 
     def _run(self, request: Request, stop: threading.Event) -> Completion:
-        sampler = Sampler(request.temperature, request.seed, self._truncation)
+        truncation = (
+            Truncation(request.top_k, request.top_p, request.min_p) if request.truncates else self._truncation
+        )
+        sampler = Sampler(request.temperature, request.seed, truncation)
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
         slot = Slot()
         try:
             self._kv_cache.register(slot)
-            prompt = self._template.prompt(request.messages, constrained=grammar is not None)
+            prompt = self._template.prompt(
+                request.messages,
+                constrained=request.is_whole_text,
+                tools=request.tools,
+                reasoning=request.reasoning,
+            )
             tokens = self._encoded(prompt)
             started = time.perf_counter()
             constrained = None if grammar is None else self._engine.constraint(grammar)
@@ -126,13 +138,11 @@ class InProcess(RequestBackend):
             reasoning_filter = (
                 None
                 if request.on_text is None
-                else ReasoningFilter(
-                    request.on_text, constrained=constrained is not None, open_tags=open_tags
-                )
+                else ReasoningFilter(request.on_text, constrained=request.is_whole_text, open_tags=open_tags)
             )
             feed = None if reasoning_filter is None else reasoning_filter.feed
-            answer = self._answer(tokens, constrained, request.max_tokens, sampler, stop, feed, slot)
-            if constrained is None:
+            answer = self._answer(tokens, constrained, request, sampler, stop, feed, slot)
+            if not request.is_whole_text:
                 reasoning, text = split_reasoning(answer.text, open_tags)
                 answer = replace(answer, text=text, reasoning=reasoning)
             return answer if reasoning_filter is None else reasoning_filter.end(answer)
@@ -152,7 +162,7 @@ class InProcess(RequestBackend):
         self,
         prompt: list[int],
         constrained: Constraint | None,
-        max_tokens: int,
+        request: Request,
         sampler: Sampler,
         stop: threading.Event,
         on_text: OnText | None,
@@ -168,9 +178,11 @@ class InProcess(RequestBackend):
             constrained,
             jumps=self._jumps,
             stop=stop,
+            stop_strings=request.stop,
+            logprobs=request.logprobs,
             on_text=on_text,
         )
-        answer = decoder.generate(prompt, min(max_tokens, self.context_length - len(prompt)))
+        answer = decoder.generate(prompt, min(request.max_tokens, self.context_length - len(prompt)))
         ended = time.perf_counter()
         return Completion(
             text=answer.text,
@@ -183,6 +195,8 @@ class InProcess(RequestBackend):
             grammar_s=None if constrained is None else constrained.seconds,
             forced_tokens=answer.forced_tokens,
             context_length=self.context_length,
+            stop_string=answer.stop_string,
+            logprobs=tuple(answer.logprobs),
         )
 
 

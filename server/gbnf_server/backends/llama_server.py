@@ -17,10 +17,10 @@ import httpx
 
 from gbnf.prompts.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect
+from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect, Request
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import Flow, HttpClient, Method, RetryPolicy
-from gbnf_server.backends.image_messages import insert_image_markers, refuse_images
+from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
 from gbnf_server.backends.reasoning import (
     append_reasoning,
@@ -29,9 +29,14 @@ from gbnf_server.backends.reasoning import (
     open_reasoning_tags,
     split_reasoning_message,
 )
-from gbnf_server.backends.request_backend import Request
 from gbnf_server.backends.streaming import CompletionStream
-from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages, probe_roles
+from gbnf_server.backends.template_roles import (
+    TemplateRoles,
+    adapt_messages,
+    escape_texts,
+    native_roles,
+    probe_roles,
+)
 from gbnf_server.backends.wire import parse_count, value_at
 from gbnf_server.errors import BackendError, ChatTemplateError, ServerResponseError
 from gbnf_server.inference.grammar_checker import guard_grammar
@@ -120,9 +125,7 @@ class LlamaServer(HttpBackend):
         # a server hangs and crashes on the same grammars as the engine here
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
         properties = yield from self._fetch_properties(refresh=True)
-        prompt, images = yield from self._prompt(
-            request.messages, properties, constrained=grammar is not None
-        )
+        prompt, images = yield from self._prompt(request, properties)
         body: dict[str, Any] = {
             "prompt": {"prompt_string": prompt, "multimodal_data": images} if images else prompt,
             "n_predict": request.max_tokens,
@@ -132,35 +135,45 @@ class LlamaServer(HttpBackend):
             "cache_prompt": self._reuses,
         }
         self._reuses = True
+        if request.truncates:
+            body["samplers"] = ["top_k", "top_p", "min_p", "temperature"]
+            body |= {"top_k": request.top_k, "top_p": request.top_p, "min_p": request.min_p}
+        if request.stop:
+            body["stop"] = list(request.stop)
+        if request.logprobs is not None:
+            body["n_probs"] = max(request.logprobs, 1)  # 0 returns none, not even those of the answer
         if grammar is not None:
             body["grammar"] = str(grammar)
-        elif (tags := properties.capabilities.reasoning_tags) is not None:
-            body["preserved_tokens"] = list(tags.tokens)  # otherwise the server drops special tokens
+        if preserved := _preserved_tokens(request, properties):
+            body["preserved_tokens"] = preserved  # otherwise the server drops special tokens
         open_tags = open_reasoning_tags(prompt)
 
         def read(response: httpx.Response, streamed: dict[str, Any] | None) -> Completion:
             return read_completion(
-                unpack_response(response, streamed), grammar, open_tags, properties.context_length
+                unpack_response(response, streamed), request, open_tags, properties.context_length
             )
 
         return (yield from self._post("/completion", body, request, CompletionStream, read, open_tags))
 
-    def _prompt(
-        self, messages: Sequence[Message], properties: _ServerProperties, *, constrained: bool
-    ) -> Flow[tuple[str, list[str]]]:
+    def _prompt(self, request: Request, properties: _ServerProperties) -> Flow[tuple[str, list[str]]]:
         """Return the prompt, with a marker for each image, and the images."""
         if not properties.capabilities.takes_images:
-            refuse_images(messages, self.name)
+            refuse_images(request.messages, self.name)
+        roles = properties.roles
+        if request.tools:
+            roles = native_roles(roles, properties.capabilities.tool_format)
         marked, images = insert_image_markers(
-            adapt_messages(messages, properties.roles, properties.escape), properties.media_marker
+            adapt_messages(request.messages, roles, properties.escape), properties.media_marker
         )
+        tools = escape_texts(request.tools, properties.escape)
         shown, reasoning = split_reasoning_message(marked)
         tags = properties.capabilities.reasoning_tags
         if reasoning is not None and tags is not None:
-            prompt = yield from self._render(shown, thinking=True)
+            prompt = yield from self._render(shown, tools, thinking=True)
             return append_reasoning(prompt, reasoning, tags), images
-        prompt = yield from self._render(shown)
-        return close_reasoning(prompt) if constrained else prompt, images
+        prompt = yield from self._render(shown, tools, thinking=request.reasoning)
+        closes = request.is_whole_text and not request.reasoning
+        return close_reasoning(prompt) if closes else prompt, images
 
     def _fetch_properties(self, *, refresh: bool = False) -> Flow[_ServerProperties]:
         """Return the cached properties; with `refresh`, check first whether server or model have changed."""
@@ -218,8 +231,15 @@ class LlamaServer(HttpBackend):
         except ChatTemplateError as error:
             raise BackendError(f"the model's chat template fails: {error}") from None
 
-    def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> Flow[str]:
-        body = {"messages": list(messages), "chat_template_kwargs": {"enable_thinking": thinking}}
+    def _render(
+        self, messages: Sequence[Message], tools: Sequence[Any] = (), *, thinking: bool = False
+    ) -> Flow[str]:
+        body: dict[str, Any] = {
+            "messages": [openai_message(message) for message in messages],
+            "chat_template_kwargs": {"enable_thinking": thinking},
+        }
+        if tools:
+            body["tools"] = list(tools)
         answer = yield from self._request("POST", "/apply-template", body)
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
@@ -232,6 +252,16 @@ class LlamaServer(HttpBackend):
 
     def _clear_properties(self) -> None:
         self._properties = None
+
+
+def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[str]:
+    """Return the special tokens whose texts belong to the answer."""
+    capabilities = properties.capabilities
+    if request.tools and capabilities.tool_format is not None:
+        return list(capabilities.tool_format.control_texts)
+    if request.tools or (request.grammar is None and capabilities.reasoning_tags is not None):
+        return list(capabilities.reasoning_tags.tokens) if capabilities.reasoning_tags else []
+    return []
 
 
 _MEDIA_MARKER = "<__media__>"

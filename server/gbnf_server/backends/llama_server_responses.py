@@ -10,11 +10,17 @@ from typing import Any, Literal
 import httpx
 
 from gbnf import Grammar
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.http_client import value_of
 from gbnf_server.backends.reasoning import ReasoningTags, split_reasoning
 from gbnf_server.backends.verification import grammar_violation
-from gbnf_server.backends.wire import parse_count, parse_number, value_at
+from gbnf_server.backends.wire import (
+    message_text,
+    parse_count,
+    parse_logprobs,
+    parse_number,
+    value_at,
+)
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
 
 
@@ -45,7 +51,7 @@ def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = 
 
 def read_completion(
     answer: dict[str, Any],
-    grammar: Grammar | None,
+    request: Request,
     open_tags: ReasoningTags | None = None,
     context_length: int | None = None,
 ) -> Completion:
@@ -60,11 +66,13 @@ def read_completion(
         "stop" if stop in {"eos", "word"} and not answer.get("truncated") else "length"
     )
     timings = answer.get("timings")
+    stopped = answer.get("stopping_word") if stop == "word" else None
     reasoning, wrong = "", None
-    if grammar is None:
+    if not request.is_whole_text:
         reasoning, text = split_reasoning(text, open_tags)
-    else:
-        wrong = grammar_violation(grammar, text, truncated=finish == "length")
+    elif isinstance(request.grammar, Grammar):
+        truncated = finish == "length" or stopped is not None
+        wrong = grammar_violation(request.grammar, text, truncated=truncated)
     return Completion(
         text=text,
         finish=finish,
@@ -76,4 +84,6 @@ def read_completion(
         grammar_violation=wrong,
         reasoning=reasoning,
         context_length=context_length,
+        stop_string=message_text(stopped),
+        logprobs=parse_logprobs(answer.get("completion_probabilities"), request.logprobs),
     )

@@ -25,7 +25,14 @@ import httpx
 
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, AnswerFormat, Capabilities, Completion, Dialect
+from gbnf_server.backends.base import (
+    DEMO_MODEL_NAME,
+    AnswerFormat,
+    Capabilities,
+    Completion,
+    Dialect,
+    Request,
+)
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
     Flow,
@@ -36,11 +43,16 @@ from gbnf_server.backends.http_client import (
 )
 from gbnf_server.backends.image_messages import ollama_message
 from gbnf_server.backends.reasoning import reclaim, split_reasoning
-from gbnf_server.backends.request_backend import Request
 from gbnf_server.backends.streaming import OllamaStream
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
-from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
+from gbnf_server.errors import (
+    BackendError,
+    ContextOverflow,
+    GrammarRefused,
+    RequestNotSupported,
+    ServerResponseError,
+)
 
 _BYTES_PER_TOKEN = 6.0
 """Prompts of tools and JSON have 3 to 4 bytes per token; one truncated to half the context has twice as many
@@ -89,8 +101,14 @@ class Ollama(HttpBackend):
         self.prompt_style: PromptStyle = prompt_style or ("minimal" if demonstration else "full")
 
     def _flow(self, request: Request) -> Flow[Completion]:
+        if request.tools:
+            raise RequestNotSupported(self.name, "tools", "Ollama constrains no calls of its own tools.")
+        if request.logprobs is not None:
+            raise RequestNotSupported(self.name, "logprobs", "Use a llama-server.")
+        if request.stop and request.grammar is not None:
+            raise RequestNotSupported(self.name, "stop with a JSON Schema", "Leave out one of the two.")
         body = self._body(request)
-        read = partial(self._read, body=body, grammar=request.grammar)
+        read = partial(self._read, body=body, request=request)
         return (yield from self._post("/api/chat", body, request, OllamaStream, read))
 
     def _body(self, request: Request) -> dict[str, Any]:
@@ -107,16 +125,20 @@ class Ollama(HttpBackend):
                 "num_predict": request.max_tokens,
                 "temperature": request.temperature,
                 "seed": request.seed,
-                # disable all samplers except the temperature, which Ollama's defaults would not
-                "top_k": 0,
-                "top_p": 1.0,
-                "min_p": 0.0,
+                # disable all other samplers, which Ollama's defaults would not
+                "top_k": request.top_k,
+                "top_p": request.top_p,
+                "min_p": request.min_p,
                 "repeat_penalty": 1.0,
             },
         }
         if request.grammar is not None:
             body["format"] = require_schema(request.grammar, self.name)
-            body["think"] = False
+            body["think"] = request.reasoning
+        elif request.reasoning:
+            body["think"] = True
+        if request.stop:
+            body["options"]["stop"] = list(request.stop)
         return body
 
     def _read(
@@ -125,7 +147,7 @@ class Ollama(HttpBackend):
         streamed: dict[str, Any] | None,
         *,
         body: dict[str, Any],
-        grammar: AnswerFormat | None,
+        request: Request,
     ) -> Completion:
         answer, error = parse_response(response, streamed)
         if error:
@@ -139,6 +161,7 @@ class Ollama(HttpBackend):
         reason = answer.get("done_reason", "length" if full else "stop")
         finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
         reasoning, wrong, reclaimed = message_text(value_at(answer, "message", "thinking")) or "", None, False
+        grammar = request.grammar
         if grammar is None:
             split, text = split_reasoning(text)
             reasoning = reasoning or split

@@ -22,7 +22,7 @@ import httpx
 from gbnf import Grammar
 from gbnf.dialects import schema_violation, xgrammar_text
 from gbnf.prompts.messages import PromptStyle
-from gbnf_server.backends.base import AnswerFormat, Capabilities, Completion, Dialect
+from gbnf_server.backends.base import AnswerFormat, Capabilities, Completion, Dialect, Request
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
     Flow,
@@ -34,12 +34,23 @@ from gbnf_server.backends.http_client import (
 from gbnf_server.backends.image_messages import openai_message
 from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.reasoning import reclaim, split_reasoning
-from gbnf_server.backends.request_backend import Request
 from gbnf_server.backends.streaming import ChatStream
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.backends.verification import grammar_violation
-from gbnf_server.backends.wire import abbreviate, message_text, parse_count, value_at
-from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
+from gbnf_server.backends.wire import (
+    abbreviate,
+    message_text,
+    parse_count,
+    parse_logprobs,
+    value_at,
+)
+from gbnf_server.errors import (
+    BackendError,
+    ContextOverflow,
+    GrammarRefused,
+    RequestNotSupported,
+    ServerResponseError,
+)
 from gbnf_server.inference.grammar_checker import guard_grammar
 
 ServerKind = Literal["vllm", "vllm_old", "sglang", "lm_studio", "plain"]
@@ -103,11 +114,27 @@ class OpenAICompatible(HttpBackend):
         return self._context_length
 
     def _flow(self, request: Request) -> Flow[Completion]:
+        self._check(request)
         if self._model is None:
             yield from self._fetch_model()
-        read = partial(self._read, grammar=request.grammar)
+        read = partial(self._read, request=request)
         path = "/v1/chat/completions"
         return (yield from self._post(path, self._body(request), request, ChatStream, read))
+
+    def _check(self, request: Request) -> None:
+        """Raise RequestNotSupported for what the server would ignore, or do in its own way."""
+        if request.tools:
+            raise RequestNotSupported(
+                self.name, "tools", "Its own parser would take the calls out of the text."
+            )
+        if request.grammar is None:
+            return
+        if request.reasoning and self.dialect == "gbnf":
+            raise RequestNotSupported(
+                self.name, "reasoning with a grammar", "Whether the grammar covers it depends on the server."
+            )
+        if request.stop and self.dialect == "json_schema":
+            raise RequestNotSupported(self.name, "stop with a JSON Schema", "Leave out one of the two.")
 
     def _fetch_model(self) -> Flow[None]:
         response = yield from self._http.request("GET", "/v1/models")
@@ -134,14 +161,20 @@ class OpenAICompatible(HttpBackend):
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
             "seed": request.seed,
-            "top_p": 1.0,
+            "top_p": request.top_p,
             "stream": False,
         }
+        if request.stop:
+            body["stop"] = list(request.stop)
+        if request.logprobs is not None:
+            body |= {"logprobs": True, "top_logprobs": request.logprobs}
         if self.dialect == "gbnf":
-            # disable all samplers except the temperature, which a model's defaults would not
-            body |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-            if request.grammar is not None:
-                body["chat_template_kwargs"] = {"enable_thinking": False}
+            # disable all other samplers, which a model's defaults would not
+            body |= {"top_k": request.top_k or -1, "min_p": request.min_p, "repetition_penalty": 1.0}
+            if request.grammar is not None or request.reasoning:
+                body["chat_template_kwargs"] = {"enable_thinking": request.reasoning}
+        elif request.top_k or request.min_p:
+            body |= {"top_k": request.top_k, "min_p": request.min_p}  # beyond the API, but widespread
         return body if request.grammar is None else body | self._grammar_fields(request.grammar)
 
     def _grammar_fields(self, grammar: AnswerFormat) -> dict[str, Any]:
@@ -160,8 +193,9 @@ class OpenAICompatible(HttpBackend):
                 raise GrammarRefused(f"{self.name} takes no grammar: use the call format text")
 
     def _read(
-        self, response: httpx.Response, streamed: dict[str, Any] | None, grammar: AnswerFormat | None
+        self, response: httpx.Response, streamed: dict[str, Any] | None, request: Request
     ) -> Completion:
+        grammar = request.grammar
         answer, error = parse_response(response, streamed)
         if error:
             raise self._refusal(response.status_code, error)
@@ -185,9 +219,9 @@ class OpenAICompatible(HttpBackend):
         else:
             if finish == "stop":
                 text, reclaimed = reclaim(
-                    text, reasoning, lambda other: self._violation(grammar, other, finish)
+                    text, reasoning, lambda other: self._violation(request, other, finish)
                 )
-            wrong = self._violation(grammar, text, finish)
+            wrong = self._violation(request, text, finish)
         usage = answer.get("usage")
         return Completion(
             text=text,
@@ -201,11 +235,16 @@ class OpenAICompatible(HttpBackend):
             reasoning=reasoning,
             reclaimed=reclaimed,
             context_length=self._context_length,
+            stop_string=_stop_string(choice, request),
+            logprobs=parse_logprobs(value_at(choice, "logprobs", "content"), request.logprobs),
         )
 
-    def _violation(self, grammar: AnswerFormat, text: str, finish: str) -> str | None:
+    def _violation(self, request: Request, text: str, finish: str) -> str | None:
+        grammar = request.grammar
+        assert grammar is not None
         if isinstance(grammar, Grammar):
-            return grammar_violation(grammar, text, truncated=finish == "length")
+            # not every server tells whether a stop string ended the text
+            return grammar_violation(grammar, text, truncated=finish == "length" or bool(request.stop))
         return schema_violation(grammar, text) if finish == "stop" else None
 
     def _refusal(self, status: int, error: str) -> BackendError:
@@ -214,3 +253,9 @@ class OpenAICompatible(HttpBackend):
         if status in {400, 422} and any(word in error.lower() for word in _GRAMMAR_ERROR_WORDS):
             return GrammarRefused(error)
         return ServerResponseError(status, error)
+
+
+def _stop_string(choice: dict[str, Any], request: Request) -> str | None:
+    """Return the stop string that ended the text, as far as the server tells (vLLM, SGLang)."""
+    told = (choice.get("stop_reason"), choice.get("matched_stop"))
+    return next((each for each in told if each in request.stop), None)

@@ -1,30 +1,13 @@
-"""The common part of all backends: the arguments of a call as one value."""
+"""The common part of all backends: `complete` in terms of `generate`."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import AnswerFormat, Completion
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The arguments of `Completer.complete`. Raises ValueError for a limit below 1."""
-
-    messages: Sequence[Message]
-    grammar: AnswerFormat | None
-    max_tokens: int
-    temperature: float
-    seed: int
-    on_text: Callable[[str], None] | None
-
-    def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens is {self.max_tokens}; it must be at least 1")
+from gbnf_server.backends.base import AnswerFormat, Completion, Request
 
 
 class RequestBackend(ABC):
@@ -41,7 +24,16 @@ class RequestBackend(ABC):
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Answer the conversation; see `Backend`. `dialect` determines what `grammar` is."""
-        return self._complete(Request(messages, grammar, max_tokens, temperature, seed, on_text))
+        return self.generate(
+            Request(
+                messages,
+                grammar,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=seed,
+                on_text=on_text,
+            )
+        )
 
     async def acomplete(
         self,
@@ -54,7 +46,16 @@ class RequestBackend(ABC):
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
         """Like `complete`, for an event loop; cancelling it ends the generation."""
-        return await self._acomplete(Request(messages, grammar, max_tokens, temperature, seed, on_text))
+        return await self.agenerate(
+            Request(
+                messages,
+                grammar,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=seed,
+                on_text=on_text,
+            )
+        )
 
     @abstractmethod
     def close(self) -> None:
@@ -67,7 +68,9 @@ class RequestBackend(ABC):
         self.close()
 
     @abstractmethod
-    def _complete(self, request: Request) -> Completion: ...
+    def generate(self, request: Request) -> Completion:
+        """Answer a request; see `Completer`."""
 
     @abstractmethod
-    async def _acomplete(self, request: Request) -> Completion: ...
+    async def agenerate(self, request: Request) -> Completion:
+        """Answer a request in an event loop; see `Completer`."""

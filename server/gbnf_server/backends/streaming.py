@@ -118,6 +118,7 @@ class EventStream(ABC):
         self._others: list[str] = []
         self._message = _Message(reasoning_filter, max_tokens, *self.REASONING)
         self._last: dict[str, Any] = {}
+        self._logprobs: list[Any] = []
 
     def feed(self, line: str) -> None:
         """Parse a line. Raises BackendError if an event is not a JSON object."""
@@ -147,6 +148,10 @@ class EventStream(ABC):
         if self._others:
             self._read(_object("\n".join(self._others)))
         return self._whole()
+
+    def _add_logprobs(self, found: Any) -> None:
+        if isinstance(found, list):
+            self._logprobs += found
 
     @abstractmethod
     def _read(self, event: dict[str, Any]) -> None: ...
@@ -221,11 +226,14 @@ class CompletionStream(EventStream):
 
     def _read(self, event: dict[str, Any]) -> None:
         self._message.feed(event)
+        self._add_logprobs(event.get("completion_probabilities"))
         if event.get("stop") or _has_error(event):
             self._last = event
 
     def _whole(self) -> dict[str, Any]:
-        texts = self._message.end()
+        texts: dict[str, Any] = {**self._message.end()}
+        if self._logprobs:
+            texts |= {"completion_probabilities": self._logprobs}
         return {**self._last, **texts} if self._last else {}
 
 
@@ -239,6 +247,7 @@ class ChatStream(EventStream):
         super().__init__(reasoning_filter, max_tokens)
         self._begun = False
         self._finish: Any = None
+        self._stop_reason: Any = None
         self._usage: Any = None
 
     def _read(self, event: dict[str, Any]) -> None:
@@ -254,6 +263,8 @@ class ChatStream(EventStream):
             pieces = choice.get("message")
         self._begun = self._begun or isinstance(pieces, dict)
         self._message.feed(pieces)
+        self._add_logprobs(value_at(choice, "logprobs", "content"))
+        self._stop_reason = choice.get("stop_reason") or choice.get("matched_stop") or self._stop_reason
         self._finish = choice.get("finish_reason") or self._finish
 
     def _whole(self) -> dict[str, Any]:
@@ -262,7 +273,13 @@ class ChatStream(EventStream):
             return self._last
         if not self._begun:
             return {}
-        return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
+        choice = {
+            "message": message,
+            "finish_reason": self._finish,
+            "stop_reason": self._stop_reason,
+            "logprobs": {"content": self._logprobs},
+        }
+        return {"choices": [choice], "usage": self._usage}
 
 
 class OllamaStream(EventStream):

@@ -8,8 +8,9 @@ messages (`probe_roles`), and `adapt_messages` has a fallback for each role that
 
 Consecutive user messages are then joined, since such templates also require user and assistant to alternate.
 
-Finally, the names of control tokens are escaped in every message, whether it comes from a tool, a manifest, a
-person or the model: all backends send only messages that were adapted here. The texts are changed, rather
+Finally, the names of control tokens are escaped in every text of a message (calls and declared tools too),
+whether it comes from a tool, a manifest, a person or the model: all backends send only messages that were
+adapted here. The texts are changed, rather
 than tokenized apart from the template's own, because templates trim, compare and split them, and because
 chat servers take no tokens.
 """
@@ -17,11 +18,13 @@ chat servers take no tokens.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from gbnf.prompts.control_tokens import Escape, escape_control_tokens
 from gbnf.prompts.messages import Message
+from gbnf.tool_formats import ToolFormat
 from gbnf_server.errors import ChatTemplateError
 
 _SYSTEM, _USER, _ASSISTANT, _TOOL = "7c1f-system", "7c1f-user", "7c1f-assistant", "7c1f-tool"
@@ -50,6 +53,11 @@ def probe_roles() -> Generator[list[Message], str, TemplateRoles]:
     return TemplateRoles(system, tool)
 
 
+def native_roles(roles: TemplateRoles, tool_format: ToolFormat | None) -> TemplateRoles:
+    """Return the roles for a request with tools, whose results go where the tool-call format says."""
+    return replace(roles, tool=tool_format is None or tool_format.result_role == "tool")
+
+
 def _renders(messages: list[Message], mark: str) -> Generator[list[Message], str, bool]:
     try:
         return mark in (yield messages)
@@ -70,7 +78,28 @@ def adapt_messages(
         ]
     if not (roles.system and roles.tool):
         adapted = _alternating(adapted)
-    return [{**message, "content": escape(message["content"])} for message in adapted]
+    return [_escaped(message, escape) for message in adapted]
+
+
+def escape_texts(value: Any, escape: Escape) -> Any:
+    """Return a JSON value with `escape` applied to each string and key in it."""
+    match value:
+        case str():
+            return escape(value)
+        case Mapping():
+            return {escape(key): escape_texts(member, escape) for key, member in value.items()}
+        case list() | tuple():
+            return [escape_texts(member, escape) for member in value]
+        case _:
+            return value
+
+
+def _escaped(message: Message, escape: Escape) -> Message:
+    texts = {key: value for key, value in message.items() if key not in _NO_TEXTS}
+    return {**message, **escape_texts(texts, escape)}
+
+
+_NO_TEXTS = {"role", "images", "thinking"}
 
 
 def _alternating(messages: Sequence[Message]) -> list[Message]:

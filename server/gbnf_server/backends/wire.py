@@ -15,6 +15,7 @@ from typing import Any
 
 from gbnf import surrogates
 from gbnf_server.errors import MalformedText
+from gbnf_server.inference.logprobs import TokenLogprob
 
 _BOM = b"\xef\xbb\xbf"
 _DEEPEST = 100
@@ -184,3 +185,34 @@ def message_text(content: Any) -> str | None:
 def abbreviate(value: Any) -> str:
     """Return the value as text for an error message, shortened."""
     return reprlib.repr(value)
+
+
+def parse_logprobs(entries: Any, count: int | None) -> tuple[TokenLogprob, ...]:
+    """Return the log-probabilities in OpenAI's form, each with `count` alternatives; () for None.
+
+    The form is `{"token", "bytes", "logprob", "top_logprobs": [the same]}`; invalid entries are left out.
+    """
+    if count is None or not isinstance(entries, list):
+        return ()
+    found = []
+    for entry in entries:
+        parsed = _token_logprob(entry)
+        if parsed is not None:
+            others = value_at(entry, "top_logprobs")
+            top = [
+                each
+                for each in map(_token_logprob, others if isinstance(others, list) else ())
+                if each is not None
+            ]
+            found.append(TokenLogprob(*parsed, tuple(top[:count])))
+    return tuple(found)
+
+
+def _token_logprob(entry: Any) -> tuple[bytes, float] | None:
+    logprob, raw, text = (value_at(entry, key) for key in ("logprob", "bytes", "token"))
+    if not isinstance(logprob, int | float):
+        return None
+    if isinstance(raw, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in raw):
+        return bytes(raw), float(logprob)
+    token = message_text(text)
+    return None if token is None else (token.encode(errors="replace"), float(logprob))

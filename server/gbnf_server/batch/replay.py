@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Completer, Completion
+from gbnf_server.backends.base import Completer, Completion, Request
 from gbnf_server.errors import (
     BackendError,
     BackendUnreachable,
@@ -146,24 +146,24 @@ class _ReplayedBackend:
     def __init__(self, backend: Completer, replay: Replay) -> None:
         self._backend, self._replay = backend, replay
 
-    def complete(self, *given: Any, **limits: Any) -> Completion:
-        played = self._played(limits)
+    def generate(self, request: Request) -> Completion:
+        played = self._played(request)
         if played is not None:
             return played
         try:
-            completion = self._backend.complete(*given, **limits)
+            completion = self._backend.generate(request)
         except (BackendUnreachable, ServerResponseError, ContextOverflow) as error:
             self._note(error)
             raise
         self._replay.record("model", completion=asdict(completion))
         return completion
 
-    async def acomplete(self, *given: Any, **limits: Any) -> Completion:
-        played = self._played(limits)
+    async def agenerate(self, request: Request) -> Completion:
+        played = self._played(request)
         if played is not None:
             return played
         try:
-            completion = await self._backend.acomplete(*given, **limits)
+            completion = await self._backend.agenerate(request)
         except (BackendUnreachable, ServerResponseError, ContextOverflow) as error:
             self._note(error)
             raise
@@ -176,7 +176,7 @@ class _ReplayedBackend:
         elif isinstance(error, BackendUnreachable) or error.is_retryable:
             self._replay.backend_error = error
 
-    def _played(self, limits: Mapping[str, Any]) -> Completion | None:
+    def _played(self, request: Request) -> Completion | None:
         if self._replay.backend_error is not None:
             raise self._replay.backend_error  # later replies would be logged in its place
         entry = self._replay.next("model")
@@ -184,9 +184,9 @@ class _ReplayedBackend:
             return None
         if "overflow" in entry:
             raise ContextOverflow(**entry["overflow"])
-        completion = Completion(**entry["completion"])
-        if limits.get("on_text") is not None:
-            limits["on_text"](completion.text)
+        completion = Completion(**{**entry["completion"], "logprobs": ()})
+        if request.on_text is not None:
+            request.on_text(completion.text)
         return completion
 
 

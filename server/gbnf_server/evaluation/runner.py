@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.evaluation.cases import Case, Suite
 from gbnf_server.evaluation.configurations import Configuration
@@ -167,12 +167,12 @@ class _BackendMonitor:
         self._backend = backend
         self.backend_error: BackendUnreachable | None = None
 
-    def complete(self, *given: Any, **limits: Any) -> Completion:
+    def generate(self, request: Request) -> Completion:
         try:
-            return self._backend.complete(*given, **limits)
+            return self._backend.generate(request)
         except BackendUnreachable as error:
             self.backend_error = error
             raise
 
-    async def acomplete(self, *given: Any, **limits: Any) -> Completion:
+    async def agenerate(self, request: Request) -> Completion:
         raise NotImplementedError("the bench drives runs blocking")

@@ -13,8 +13,10 @@ from gbnf_server.errors import BackendError
 from gbnf_server.inference.constraint import Constraint
 from gbnf_server.inference.jump_forward import Jump, jump
 from gbnf_server.inference.kv_cache import CachedSequence, KVCache, Logits
+from gbnf_server.inference.logprobs import TokenLogprob, token_logprob
 from gbnf_server.inference.native import NativeModel
 from gbnf_server.inference.sampler import Sampler
+from gbnf_server.inference.stop_strings import StopStrings
 
 _MIN_DRAFT_BATCH = 3  # tokens evaluated at once: on a CPU, two cost as much as one after the other
 
@@ -23,19 +25,26 @@ OnText = Callable[[str], None]
 
 @dataclass(slots=True)
 class Generation:
-    """The answer so far. `forced_tokens`: how many of `tokens` took no step; `first_token_at`: time in s."""
+    """The answer so far. `forced_tokens`: how many of `tokens` took no step; `first_token_at`: time in s.
+
+    `stop_string`: what ended it, and is no part of `text`. `logprobs`: one per token, if they are wanted.
+    """
 
     tokens: list[int] = field(default_factory=list)
     text: str = ""
     forced_tokens: int = 0
     finish: Literal["stop", "length"] = "length"
     first_token_at: float = 0.0
+    stop_string: str | None = None
+    logprobs: list[TokenLogprob] = field(default_factory=list)
 
 
 class Decoder:
     """Generates one answer after a prompt, in a sequence of the KV cache.
 
-    `jumps`: append forced text instead of sampling it. `on_text` gets each new piece of the text.
+    `jumps`: append forced text instead of sampling it; not with log-probabilities, which need a step of the
+    model for each token. `stop_strings` end the text. `logprobs`: how many alternatives to each token are
+    wanted beside its log-probability, None for neither. `on_text` gets each new piece of the text.
     """
 
     def __init__(
@@ -48,11 +57,14 @@ class Decoder:
         *,
         jumps: bool,
         stop: threading.Event,
+        stop_strings: Sequence[str] = (),
+        logprobs: int | None = None,
         on_text: OnText | None = None,
     ) -> None:
         self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
         self._constraint = constraint
-        self._jumps = jumps and constraint is not None
+        self._jumps = jumps and constraint is not None and logprobs is None
+        self._stop_strings, self._logprob_count = StopStrings(stop_strings), logprobs
         self._stop, self._on_text = stop, on_text
         self._characters = codecs.getincrementaldecoder("utf-8")("replace")
         self._answer = Generation()
@@ -64,7 +76,7 @@ class Decoder:
     def generate(self, prompt: Sequence[int], max_tokens: int) -> Generation:
         """Generate at most `max_tokens`, which the context must have space for. Raises BackendError."""
         answer = self._answer
-        while True:
+        while self._stop_strings.found is None:
             drafts: list[tuple[int, bool]] = []
             if self._constraint is not None and self._jumps:
                 forced_continuation = self._constraint.forced_continuation(spaced=self._spaced)
@@ -82,7 +94,7 @@ class Decoder:
                     if forced_continuation is not None and forced_continuation.ends:
                         answer.finish = "stop"
                         break
-            if len(answer.tokens) >= max_tokens:
+            if len(answer.tokens) >= max_tokens or self._stop_strings.found is not None:
                 break
             token = self._sample(self._next_logits(prompt, drafts))
             if token in self._model.end_tokens:
@@ -93,6 +105,7 @@ class Decoder:
             self._emit(self._characters.decode(self._model.piece(token)))
         if answer.finish == "stop":
             self._emit(self._characters.decode(b"", final=True))
+        self._end_text()
         return answer
 
     def _append_forced(self, jumped: Jump, start: int) -> None:
@@ -165,9 +178,22 @@ class Decoder:
             )
         if self._constraint is not None and token not in self._model.end_tokens:
             self._constraint.accept(token)
+        if self._logprob_count is not None and token not in self._model.end_tokens:
+            self._answer.logprobs.append(token_logprob(self._model, logits, token, self._logprob_count))
         return token
 
     def _emit(self, text: str) -> None:
         self._answer.text += text
+        self._pass_on(self._stop_strings.feed(text))
+
+    def _end_text(self) -> None:
+        """Pass on the rest, and drop the text from a stop string on."""
+        self._pass_on(self._stop_strings.end())
+        if (found := self._stop_strings.found) is not None:
+            answer = self._answer
+            answer.text = answer.text[: answer.text.index(found)]
+            answer.finish, answer.stop_string = "stop", found
+
+    def _pass_on(self, text: str) -> None:
         if text and self._on_text is not None:
             self._on_text(text)

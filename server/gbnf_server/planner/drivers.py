@@ -31,7 +31,7 @@ from gbnf_server.planner.streaming import (
     RunEnvironment,
     TextStream,
     call_hooks,
-    generation_options,
+    request_of,
     stream_text,
 )
 
@@ -122,7 +122,7 @@ async def astream(
 def _perform(effect: Effect, environment: RunEnvironment) -> Any:
     match effect:
         case CallModel():
-            return environment.backend.complete(effect.messages, **generation_options(effect))
+            return environment.backend.generate(request_of(effect))
         case ExecuteTool():
             return _execute_blocking(effect, environment, environment.context)
         case AskPerson():
@@ -136,7 +136,7 @@ def _perform(effect: Effect, environment: RunEnvironment) -> Any:
 async def _aperform(effect: Effect, environment: RunEnvironment) -> Any:
     match effect:
         case CallModel():
-            return await environment.backend.acomplete(effect.messages, **generation_options(effect))
+            return await environment.backend.agenerate(request_of(effect))
         case ExecuteTool():
             return await _execute(effect, environment)
         case AskPerson():

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Completer, Completion
+from gbnf_server.backends.base import Completer, Completion, Request
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.events import Event, TextWritten
@@ -63,9 +63,7 @@ def stream_text(
 
     def write() -> None:
         try:
-            done.append(
-                environment.backend.complete(effect.messages, **generation_options(effect), on_text=on_piece)
-            )
+            done.append(environment.backend.generate(request_of(effect, on_piece)))
         except BaseException as fault:  # noqa: BLE001 - it is raised again where the text is awaited
             faults.append(fault)
         finally:
@@ -103,9 +101,7 @@ class TextStream:
         def on_piece(piece: str) -> None:  # perhaps in another thread
             loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
-        task = asyncio.ensure_future(
-            environment.backend.acomplete(effect.messages, **generation_options(effect), on_text=on_piece)
-        )
+        task = asyncio.ensure_future(environment.backend.agenerate(request_of(effect, on_piece)))
         task.add_done_callback(lambda _: pieces.put_nowait(None))
         partial = PartialAnswer(effect.purpose)
         try:
@@ -124,11 +120,13 @@ def _piece(
     return event
 
 
-def generation_options(effect: CallModel) -> dict[str, Any]:
-    """Return the keyword arguments of `Backend.complete`."""
-    return {
-        "grammar": effect.grammar,
-        "max_tokens": effect.max_tokens,
-        "temperature": effect.temperature,
-        "seed": effect.seed,
-    }
+def request_of(effect: CallModel, on_text: Callable[[str], None] | None = None) -> Request:
+    """Return the request of an effect."""
+    return Request(
+        effect.messages,
+        effect.grammar,
+        max_tokens=effect.max_tokens,
+        temperature=effect.temperature,
+        seed=effect.seed,
+        on_text=on_text,
+    )

@@ -19,10 +19,9 @@ from gbnf import Grammar
 from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.ollama import Ollama
-from gbnf_server.backends.request_backend import Request
 from gbnf_server.errors import (
     BackendError,
     BackendUnreachable,
@@ -275,8 +274,8 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     reply = httpx.Response(200, content=json.dumps(answer))
     with Ollama("m") as backend:
         try:
-            body = backend._body(Request(ASK, None, 9, 0.0, 0, None))
-            read = backend._read(reply, None, body=body, grammar=None)
+            body = backend._body(Request(ASK))
+            read = backend._read(reply, None, body=body, request=Request(ASK))
         except BackendError as error:
             str(error).encode()
         else:

@@ -21,7 +21,7 @@ from gbnf import compile_pool
 from gbnf.dialects import call_schema, xgrammar_text
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import AnswerFormat, Backend, Completion
+from gbnf_server.backends.base import AnswerFormat, Backend, Completion, Request
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.demo_model import model_path
@@ -341,7 +341,7 @@ def test_what_is_not_essential_may_be_odd(
 def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     with client("http://127.0.0.1:9", model="m") as backend:
         try:
-            read = backend._read(httpx.Response(200, content=json.dumps(answer)), None, None)
+            read = backend._read(httpx.Response(200, content=json.dumps(answer)), None, Request(()))
         except BackendError as error:
             str(error).encode()
         else:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.llama_server_responses import read_completion
@@ -78,13 +78,13 @@ def test_the_pieces_join_to_the_text_however_it_is_split(
 def test_an_answer_is_read_alike_with_a_stream_and_without(text: str, sizes: list[int], prompt: str) -> None:
     opened = open_reasoning_tags(prompt)
     said: dict[str, Any] = {"stop_type": "limit", "tokens_evaluated": 1, "tokens_predicted": 1}
-    whole = read_completion({"content": text, **said}, None, opened)
+    whole = read_completion({"content": text, **said}, Request(()), opened)
     reasoning_filter = ReasoningFilter(lambda _: None, constrained=False, open_tags=opened)
     lines = CompletionStream(reasoning_filter)
     for piece in cut(text, sizes):
         lines.feed("data: " + json.dumps({"content": piece, "stop": False}))
     lines.feed("data: " + json.dumps({"content": "", "stop": True, **said}))
-    assert reasoning_filter.end(read_completion(lines.end(), None, opened)) == whole
+    assert reasoning_filter.end(read_completion(lines.end(), Request(()), opened)) == whole
 
 
 HARMONY = "<|channel|>analysis<|message|>"

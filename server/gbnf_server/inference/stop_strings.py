@@ -1,0 +1,54 @@
+"""End a text at the first of some stop strings, also if it arrives in pieces. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StopStrings:
+    """Finds the first stop string in a text that arrives in pieces; of several at one place, the longest.
+
+    `found`: the string, None until it is found. What may be the beginning of one is retained until the next
+    piece shows it, so that no part of a stop string is ever passed on.
+    """
+
+    def __init__(self, strings: Sequence[str]) -> None:
+        self._strings = tuple(sorted(strings, key=len, reverse=True))
+        self._pending = ""
+        self.found: str | None = None
+
+    def feed(self, piece: str) -> str:
+        """Add a piece; return the text that is certain now. Text after a stop string is dropped."""
+        if self.found is not None:
+            return ""
+        self._pending += piece
+        at = self._find()
+        if self.found is None:
+            at = len(self._pending) - self._overlap()
+        certain, self._pending = self._pending[:at], self._pending[at:]
+        return certain
+
+    def end(self) -> str:
+        """Return the rest of the text."""
+        rest, self._pending = ("" if self.found is not None else self._pending), ""
+        return rest
+
+    def _find(self) -> int:
+        found = [(at, string) for string in self._strings if (at := self._pending.find(string)) >= 0]
+        if not found:
+            return -1
+        at, self.found = min(found, key=lambda each: each[0])
+        return at
+
+    def _overlap(self) -> int:
+        """Return the length of the longest end of the text that begins a stop string."""
+        text = self._pending
+        longest = min(len(text), max((len(string) - 1 for string in self._strings), default=0))
+        return next(
+            (
+                size
+                for size in range(longest, 0, -1)
+                if text.endswith(tuple(s[:size] for s in self._strings if len(s) > size))
+            ),
+            0,
+        )
