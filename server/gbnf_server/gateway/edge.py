@@ -1,59 +1,32 @@
 """What the server needs of an API: one small object without I/O.
 
-    class ChatCompletions:
-        path = "/v1/chat/completions"
-        def parse(self, body, headers): …      JSON of a request -> what `answer` decodes
-        def reply(self, parsed): …             events -> JSON, or the text of server-sent events
-        def error(self, problem): …            a problem -> JSON in the API's own shape
-
-The server reads the body, calls `parse` (in a thread, since it may be large), waits for a free place, decodes,
-and sends what the `Reply` returns.
+The server reads the body, calls `Edge.parse` (in a thread, since the body may be large), waits for a free
+place, has the engine answer the request of the `Reply`, feeds it the events, and sends what it returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-from gbnf_server.errors import GbnfServerError
+from gbnf_server.errors import GatewayError
+from gbnf_server.gateway.answers import AnswerEvent
+from gbnf_server.gateway.chat import ChatRequest
 
-_Event_contra = TypeVar("_Event_contra", contravariant=True)
 
+class Reply(Protocol):
+    """A request, and its answer while it is made: collects the events, and writes them as the API does.
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a request has no answer. `status` is HTTP's, `code` a stable word, `param` the path in the request.
-
-    `retry_after`: seconds after which the same request may succeed, None if it would not.
+    If the request is streamed, `feed` returns server-sent events; otherwise `body` returns the answer.
     """
 
-    status: int
-    message: str
-    code: str | None = None
-    param: str | None = None
-    retry_after: int | None = None
+    request: ChatRequest
 
-
-class RequestRefused(GbnfServerError):  # noqa: N818  # it is not a fault of the server
-    """A request that is not answered. Field: `problem`."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        super().__init__(problem.message)
-
-
-class Reply(Protocol[_Event_contra]):
-    """One answer while it is made: collects its events, and writes them as the API does."""
-
-    stream: bool
-    """Whether the client asked for server-sent events."""
-
-    def feed(self, event: _Event_contra) -> str:
+    def feed(self, event: AnswerEvent) -> str:
         """Add an event. Return the text to send now: server-sent events, "" for none or if not streamed."""
         ...
 
-    def fail(self, problem: Problem) -> str:
+    def fail(self, error: GatewayError) -> str:
         """Return the text that ends a stream that has begun, as the API reports an error in its midst."""
         ...
 
@@ -71,17 +44,10 @@ class Edge(Protocol):
 
     path: str
 
-    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
-        """Return what the engine answers, from the JSON of a request. Raises RequestRefused.
-
-        Names of `headers` are in lower case. Called in a thread.
-        """
+    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Reply:
+        """Read the JSON of a request; names of headers are in lower case. Raises GatewayError."""
         ...
 
-    def reply(self, parsed: Any) -> Reply[Any]:
-        """Return an empty answer to a parsed request."""
-        ...
-
-    def error(self, problem: Problem) -> dict[str, Any]:
+    def error(self, error: GatewayError) -> dict[str, Any]:
         """Return the JSON of an error."""
         ...

@@ -1,0 +1,119 @@
+"""The events of an answer, which every API writes in its own form.
+
+    Started (TextDelta | ReasoningDelta | CallStarted ArgumentsDelta* CallEnded)* Finished
+
+once for each answer of a request, one after another. Calls do not overlap. A `CallStarted` without its
+`CallEnded` before `Finished` is a truncated call: it must not be executed, and an answer that is not streamed
+leaves it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from gbnf import Finding
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What constrained an answer, and what did not.
+
+    `grammar_hash`: "sha256:…" of the grammar's GBNF text, None for an unconstrained answer. `exact`: each
+    text of the grammar satisfies the schemas. `findings`: what the grammar does not enforce, and what was
+    removed from schemas. `format`: how calls are written, "native" or "json", None without tools.
+
+    After decoding: `verified`, whether the text was matched against the grammar again; `invalid`, what is
+    wrong with arguments, as far as the grammar does not enforce it; `forced_tokens`, those that the grammar
+    determined, and `sampled_tokens`, the others; `retries`, how often the backend was asked again.
+    """
+
+    grammar_hash: str | None = None
+    exact: bool = True
+    findings: tuple[Finding, ...] = ()
+    format: Literal["native", "json"] | None = None
+    verified: bool = False
+    invalid: tuple[str, ...] = ()
+    forced_tokens: int = 0
+    sampled_tokens: int = 0
+    retries: int = 0
+
+    def header(self) -> str:
+        """Return what is known before the answer, as a structured field of HTTP (RFC 9651, a dictionary)."""
+        if self.grammar_hash is None:
+            return "exact=?1" if self.exact else "exact=?0"
+        return f'grammar="{self.grammar_hash}", exact=?{int(self.exact)}'
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the field `x_gbnf` of an answer."""
+        kinds = {"unenforced": "unenforced", "loosened": "loosened", "left_out": "loosened"}
+        found: dict[str, list[dict[str, str]]] = {"unenforced": [], "loosened": [], "notes": []}
+        for finding in self.findings:
+            found[kinds.get(finding.kind, "notes")].append(
+                {
+                    "tool": finding.tool,
+                    "pointer": finding.pointer,
+                    "keyword": finding.keyword,
+                    "reason": finding.reason,
+                }
+            )
+        return {
+            "grammar": self.grammar_hash,
+            "format": self.format,
+            "exact": self.exact,
+            **found,
+            "verified": self.verified,
+            "invalid": list(self.invalid),
+            "forced_tokens": self.forced_tokens,
+            "sampled_tokens": self.sampled_tokens,
+            "retries": self.retries,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens. `cached_tokens`: how many of the prompt's were in the KV cache."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An answer begins. `choice` counts the answers of a request from 0."""
+
+    choice: int
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An answer is complete.
+
+    `reason`: "length" if the limit of tokens truncated it, "tool_calls" if it ends with calls. `stop_string`:
+    that of the request which ended it. `logprobs`: one per token, if the request asked for them.
+    """
+
+    reason: Literal["stop", "length", "tool_calls"]
+    usage: Usage
+    receipt: Receipt
+    stop_string: str | None = None
+    logprobs: tuple[Any, ...] = ()
+
+
+AnswerEvent: TypeAlias = Started | Delta | Finished
+
+__all__ = [
+    "AnswerEvent",
+    "ArgumentsDelta",
+    "CallEnded",
+    "CallStarted",
+    "Finished",
+    "ReasoningDelta",
+    "Receipt",
+    "Started",
+    "TextDelta",
+    "Usage",
+]

@@ -1,0 +1,137 @@
+"""A request of the gateway as a value, whatever the API that it came through.
+
+    JSON of an API ─edge─▶ ChatRequest ─engine─▶ events ─edge─▶ JSON, or server-sent events
+
+Invariants of a `ChatRequest`: the names of its tools are unique, and those of its tool choice are among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from gbnf.prompts.messages import Message
+from gbnf_server.errors import GatewayError
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTool:
+    """A tool of the client. `parameters`: the JSON Schema of its arguments, as the client gave it.
+
+    `strict`: a keyword that cannot be enforced is an error.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    strict: bool = False
+
+    def declaration(self) -> dict[str, Any]:
+        """Return the tool as OpenAI's chat API and chat templates declare it."""
+        function = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Whether the model may, must or must not call tools, and which: `names`, None for all.
+
+    A named choice of an API is `ToolChoice("required", (name,))`.
+    """
+
+    mode: Literal["auto", "required", "none"] = "auto"
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FreeText:
+    """A text without a format."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """Any JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchema:
+    """JSON that satisfies a schema. `strict`: see `FunctionTool`. `param`: its path in the request."""
+
+    schema: Mapping[str, Any] | bool
+    strict: bool = False
+    param: str = "response_format.json_schema.schema"
+
+
+@dataclass(frozen=True, slots=True)
+class GbnfText:
+    """A text in the language of a GBNF grammar. `grammar`: the grammar's text."""
+
+    grammar: str
+    param: str = "grammar"
+
+
+OutputFormat: TypeAlias = FreeText | JsonObject | JsonSchema | GbnfText
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are chosen. None: the gateway's default; without a `seed`, each answer has another one.
+
+    `logprobs`: return the log-probabilities of the tokens, and of this many alternatives to each.
+    """
+
+    max_tokens: int | None = None
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    logprobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What a client asks for. `model`: the name that it gave, which the answer repeats.
+
+    `parallel`: an answer may have several calls. `stop`: strings that end an answer's text, and are no part
+    of it. `reasoning`: the model may reason before it answers. `count`: how many answers to generate, one
+    after another. `stream`: events are sent as they come. Raises GatewayError.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[FunctionTool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel: bool = True
+    output: OutputFormat = FreeText()
+    sampling: Sampling = Sampling()
+    stop: tuple[str, ...] = ()
+    reasoning: bool = False
+    count: int = 1
+    stream: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.messages:
+            raise GatewayError(
+                400, "there are no messages. Give at least one.", "invalid_request", "messages"
+            )
+        names = [tool.name for tool in self.tools]
+        if twice := next((name for index, name in enumerate(names) if name in names[:index]), None):
+            raise GatewayError(400, f"two tools have the name {twice!r}.", "invalid_request", "tools")
+        for name in self.tool_choice.names or ():
+            if name not in names:
+                listed = ", ".join(names) or "none"
+                problem = f"tool_choice names the tool {name!r}; those of the request are: {listed}."
+                raise GatewayError(400, problem, "invalid_request", "tool_choice")
+        if self.tool_choice.mode == "required" and not self.callable_tools:
+            problem = "tool_choice requires a call, but there are no tools to call."
+            raise GatewayError(400, problem, "invalid_request", "tool_choice")
+
+    @property
+    def callable_tools(self) -> tuple[FunctionTool, ...]:
+        """The tools that the answer may call."""
+        if self.tool_choice.mode == "none":
+            return ()
+        names = self.tool_choice.names
+        return tuple(tool for tool in self.tools if names is None or tool.name in names)
