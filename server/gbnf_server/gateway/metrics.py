@@ -14,7 +14,10 @@ class Metrics:
         self.registry = CollectorRegistry()
         registry = self.registry
         self.requests = Counter(
-            "gbnf_requests", "Requests by endpoint and HTTP status.", ["endpoint", "status"], registry=registry
+            "gbnf_requests",
+            "Requests by endpoint and HTTP status.",
+            ["endpoint", "status"],
+            registry=registry,
         )
         self.cancelled = Counter(
             "gbnf_requests_cancelled", "Requests whose client left.", ["endpoint"], registry=registry

@@ -50,7 +50,9 @@ class PassThrough:
         Raises BackendUnreachable if no response begins.
         """
         base = httpx.URL(self._url())
-        url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + path.encode() + (b"?" + query if query else b""))
+        url = base.copy_with(
+            raw_path=base.raw_path.rstrip(b"/") + path.encode() + (b"?" + query if query else b"")
+        )
         proxy = None if base.host in {"127.0.0.1", "localhost", "::1"} else proxy_of(base)
         request = httpx.Request(
             method,
