@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jinja2
-
+from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message
 from gbnf.tool_formats import ToolFormat
+from gbnf.tool_formats.template import TemplateRenderer
 from gbnf_server.backends.image_messages import refuse_images
 from gbnf_server.backends.reasoning import (
     append_reasoning,
@@ -25,7 +25,7 @@ from gbnf_server.backends.template_roles import (
     probe_roles,
 )
 from gbnf_server.errors import BackendError, ChatTemplateError, ModelLoadError
-from gbnf_server.inference.bindings import Jinja2ChatFormatter, llama_cpp
+from gbnf_server.inference.bindings import llama_cpp
 from gbnf_server.inference.native import NativeModel
 
 _CHATML = (  # llama.cpp's own choice for models without a template
@@ -43,13 +43,13 @@ class ChatTemplate:
         self.tool_format: ToolFormat | None = None
         self._escape = make_escaper(model.control_token_texts | strings_removed_by(source))
         try:
-            self._formatter = Jinja2ChatFormatter(
-                template=source,
-                eos_token=model.token_text(llama_cpp.llama_vocab_eos(model.vocabulary)),
+            self._renderer = TemplateRenderer(
+                source,
                 bos_token=model.token_text(llama_cpp.llama_vocab_bos(model.vocabulary)),
+                eos_token=model.token_text(llama_cpp.llama_vocab_eos(model.vocabulary)),
             )
             self._roles = self._probe()
-        except (jinja2.TemplateError, ChatTemplateError) as error:
+        except (ToolFormatError, ChatTemplateError) as error:
             raise ModelLoadError(f"the chat template of {model.path} fails: {error}") from None
 
     def prompt(
@@ -82,13 +82,9 @@ class ChatTemplate:
         self, messages: Sequence[Message], tools: Sequence[Any] = (), *, thinking: bool = False
     ) -> str:
         try:
-            return str(
-                self._formatter(
-                    messages=list(messages), tools=list(tools) or None, enable_thinking=thinking
-                ).prompt
-            )
-        except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise ChatTemplateError(str(error)) from error  # templates may raise anything
+            return self._renderer.render(messages, tools=tools, enable_thinking=thinking)
+        except ToolFormatError as error:
+            raise ChatTemplateError(str(error)) from None
 
     def _probe(self) -> TemplateRoles:
         probing = probe_roles()

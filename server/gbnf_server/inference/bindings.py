@@ -6,8 +6,7 @@ from gbnf_server.errors import SetupError
 
 try:
     import llama_cpp
-    from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 except (ImportError, OSError, RuntimeError) as _error:  # it raises all three
     raise SetupError(f"llama-cpp-python cannot be loaded: {_error}. Run `gbnf doctor`.") from _error
 
-__all__ = ["Jinja2ChatFormatter", "llama_cpp"]
+__all__ = ["llama_cpp"]
