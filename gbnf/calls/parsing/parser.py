@@ -74,7 +74,7 @@ def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> 
                 Repair("ignored", f"ignored a call of {call.name[:80]!r} in the syntax {call.syntax!r}")
             )
             continue
-        found = _call(call, len(calls) + len(invalid) + 1, names, notes)
+        found = resolve_call(call, len(calls) + len(invalid) + 1, names, notes)
         (calls if isinstance(found, ToolCall) else invalid).append(found)  # type: ignore[arg-type]  # by its type
     if prose.strip():
         notes.append(Repair("prose", f"ignored {len(prose.strip())} characters around the call"))
@@ -98,7 +98,10 @@ def _says(text: str, segments: Sequence[Segment]) -> bool:
     return any(each.kind == "text" and text[each.start : each.end].strip() for each in segments)
 
 
-def _call(written: RawCall, number: int, names: ToolNames, notes: list[Repair]) -> ToolCall | InvalidToolCall:
+def resolve_call(
+    written: RawCall, number: int, names: ToolNames, notes: list[Repair]
+) -> ToolCall | InvalidToolCall:
+    """Return a call with its tool's name and its arguments as an object; appends the repairs to `notes`."""
     tool = names.find(written.name)
     notes += written.repairs
     if tool is None:

@@ -14,9 +14,20 @@ arguments: mapped to what they resemble; extra: keys beside the arguments, ignor
 the end of the text; ignored: calls in another syntax; text: changed, or too long to be parsed."""
 
 CallSyntaxName: TypeAlias = Literal[
-    "fenced", "call", "tool_calls", "bare", "openai", "tagged", "function", "mistral", "yaml", "python"
+    "fenced",
+    "call",
+    "tool_calls",
+    "bare",
+    "openai",
+    "tagged",
+    "function",
+    "mistral",
+    "yaml",
+    "python",
+    "native",
 ]
-"""The syntaxes of calls; `gbnf.calls.parsing.syntaxes` is their table."""
+"""The syntaxes of calls; `gbnf.calls.parsing.syntaxes` is their table. native: the format of the model's chat
+template (`gbnf.tool_formats`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,118 @@
+"""The literals of a format as patterns, read leniently: what a parser of its answers looks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from gbnf.tool_formats.cursor import Delimiters, lenient
+from gbnf.tool_formats.format import JsonArguments, Part, Slot, ToolFormat
+
+_NAME = r"""[^\s"'`<>{}()\[\]|]"""
+_SLOTS: Final = {
+    "name": rf"(?P<name>{_NAME}{{1,200}})",
+    "id": rf"(?P<id>{_NAME}{{1,200}})",
+    "index": r"(?P<index>[0-9]{1,9})",
+}
+_JSON = re.compile(r'[{\[]\s*"')
+
+
+@dataclass(frozen=True)
+class FormatDelimiters:
+    """The delimiters of a format.
+
+    openings: where a call may begin in a text. calls: the beginning of the first call, with its name;
+    next_calls: of another. tail, end: after a call, after the last. soft: texts that are no part of the
+    answer's text if nothing follows them but calls.
+    """
+
+    openings: Delimiters
+    calls: Delimiters
+    next_calls: Delimiters
+    begin: Delimiters
+    tail: Delimiters
+    end: Delimiters
+    soft: Delimiters
+    text_begin: Delimiters
+    reasoning_begin: Delimiters
+    reasoning_end: Delimiters
+    in_text: Delimiters
+    in_reasoning: Delimiters
+    json: bool
+    late_id: bool
+
+
+def joined(parts: Iterable[Part], *, json: bool = False) -> str:
+    """Return the pattern of literals and slots, without whitespace at either end."""
+    merged: list[Part] = []
+    for part in parts:
+        if isinstance(part, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += part
+        else:
+            merged.append(part)
+    if merged and isinstance(merged[0], str):
+        merged[0] = merged[0].lstrip()
+    if merged and isinstance(merged[-1], str):
+        merged[-1] = merged[-1].rstrip()
+    seen: set[str] = set()
+    patterns = []
+    for part in merged:
+        if isinstance(part, str):
+            patterns.append(lenient(part, json=json))
+        else:
+            patterns.append(f"(?P={part.kind})" if part.kind in seen else _SLOTS[part.kind])
+            seen.add(part.kind)
+    if merged and isinstance(merged[-1], Slot):
+        patterns.append(f"(?={_NAME.replace('[^', '[', 1)})")  # the slot's text is complete
+    return "".join(patterns)
+
+
+@lru_cache(maxsize=64)
+def format_delimiters(of: ToolFormat) -> FormatDelimiters:
+    """Return the delimiters of a format."""
+    heads = (of.head, *of.other_heads)
+    json = isinstance(of.arguments, JsonArguments) and any(
+        isinstance(part, str) and _JSON.search(part) for part in of.head
+    )
+    calls = [joined((of.begin, *head), json=json) for head in heads]
+    following = [joined(head, json=json) for head in heads]
+    if of.separator is not None and of.separator.strip():
+        following += [joined((of.separator, *head), json=json) for head in heads]
+    openings = [of.marker, *(_first_literal((of.begin, *head)) for head in heads)]
+    opening_patterns = [lenient(literal.strip(), json=json) for literal in openings]
+    ends = [*of.end_of_turn, of.text.end, of.text.before_calls or ""]
+    soft = [lenient(literal.strip()) for literal in ends if literal.strip()]
+    reasoning = of.reasoning
+    begins = [] if reasoning is None else [lenient(reasoning.begin.strip())]
+    reasoning_ends = [] if reasoning is None else [lenient(reasoning.end.strip())]
+    tails = [joined(of.tail, json=json)]
+    end_of_turn = {literal.strip() for literal in of.end_of_turn}
+    return FormatDelimiters(
+        openings=Delimiters(opening_patterns),
+        calls=Delimiters(calls),
+        next_calls=Delimiters(following),
+        begin=Delimiters([lenient(of.begin.strip(), json=json)]),
+        tail=Delimiters(tails),
+        end=Delimiters([lenient(of.end.strip(), json=json)]),
+        soft=Delimiters(soft),
+        text_begin=Delimiters([lenient(of.text.begin.strip())]),
+        reasoning_begin=Delimiters(begins),
+        reasoning_end=Delimiters(reasoning_ends),
+        in_text=Delimiters([*opening_patterns, *begins, *soft]),
+        in_reasoning=Delimiters([*reasoning_ends, *opening_patterns]),
+        json=json,
+        late_id=any(isinstance(part, Slot) and part.kind == "id" for part in of.tail),
+    )
+
+
+def _first_literal(parts: Sequence[Part]) -> str:
+    """Return the text up to the first slot."""
+    literal = ""
+    for part in parts:
+        if isinstance(part, Slot):
+            break
+        literal += part
+    return literal
