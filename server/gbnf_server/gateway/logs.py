@@ -33,13 +33,25 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields, default=str)
 
 
-def log(message: str, *, level: int = logging.INFO, **fields: Any) -> None:
+def log(message: str, **fields: Any) -> None:
     """Log a message with more fields."""
-    LOGGER.log(level, message, extra={"fields": fields})
+    LOGGER.info(message, extra={"fields": fields})
 
 
-def shortened(text: str) -> str:
-    """Return the beginning of a text that is logged."""
+def log_error(error: Exception, **fields: Any) -> None:
+    """Log an error that nobody raises on purpose, with its traceback."""
+    LOGGER.error("error", exc_info=error, extra={"fields": fields})
+
+
+def content_text(content: Any) -> str:
+    """Return what a client sent or is sent, for the log: bytes, text or a JSON value, shortened."""
+    match content:
+        case bytes():
+            text = content[: 4 * _MOST_CHARACTERS].decode(errors="replace")
+        case str():
+            text = content
+        case _:
+            text = json.dumps(content, ensure_ascii=False)
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 

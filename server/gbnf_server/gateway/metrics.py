@@ -1,4 +1,4 @@
-"""What Prometheus reads at `/metrics`. Labels have few values: paths of endpoints, never those of requests."""
+"""What Prometheus reads at `/metrics`. Labels have few values: endpoints, not paths of requests."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ the server's own.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import httpx
 from starlette.types import Send
@@ -17,8 +16,18 @@ from gbnf_server.backends.http_transport import proxy_of
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.llama_server import api_keys
 
-_GET = re.compile(r"/(props|slots|lora-adapters|models(/[\w.:-]+)*)", re.ASCII)
-_POST = re.compile(r"/(tokenize|detokenize|apply-template|models/(load|unload))", re.ASCII)
+PASSED = (
+    ("GET", "/props"),
+    ("GET", "/slots"),
+    ("GET", "/lora-adapters"),
+    ("GET", "/models"),
+    ("POST", "/models/load"),
+    ("POST", "/models/unload"),
+    ("POST", "/tokenize"),
+    ("POST", "/detokenize"),
+    ("POST", "/apply-template"),
+)
+"""The methods and paths of the endpoints. `/models` is of llama-server's router mode."""
 
 _KEPT_OF_REQUEST = frozenset({"accept", "content-type"})
 _DROPPED_OF_RESPONSE = frozenset(
@@ -31,11 +40,6 @@ _DROPPED_OF_RESPONSE = frozenset(
 _TIMEOUT = httpx.Timeout(600.0, connect=5.0)
 
 
-def is_passed(method: str, path: str) -> bool:
-    """Return whether a request is passed to the llama-server."""
-    return (_POST if method == "POST" else _GET).fullmatch(path) is not None and method in {"GET", "POST"}
-
-
 class PassThrough:
     """Passes requests to the llama-server at `url()`, which is called for each."""
 
@@ -43,20 +47,18 @@ class PassThrough:
         self._url, self._api_key = url, api_key
 
     async def forward(
-        self, method: str, path: str, query: bytes, headers: httpx.Headers, body: bytes, send: Send
-    ) -> int:
-        """Send a request on, and its response back as it arrives. Return the status.
+        self, method: str, path: str, query: bytes, headers: Mapping[str, str], body: bytes, send: Send
+    ) -> None:
+        """Send a request on, and its response back as it arrives. Names of `headers` are in lower case.
 
         Raises BackendUnreachable if no response begins.
         """
         base = httpx.URL(self._url())
-        url = base.copy_with(
-            raw_path=base.raw_path.rstrip(b"/") + path.encode() + (b"?" + query if query else b"")
-        )
+        target = base.raw_path.rstrip(b"/") + path.encode() + (b"?" + query if query else b"")
         proxy = None if base.host in {"127.0.0.1", "localhost", "::1"} else proxy_of(base)
         request = httpx.Request(
             method,
-            url,
+            base.copy_with(raw_path=target),
             headers=self._headers(headers, str(base)),
             content=body or None,
             extensions={"timeout": _TIMEOUT.as_dict()},
@@ -80,9 +82,8 @@ class PassThrough:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             finally:
                 await response.aclose()
-        return response.status_code
 
-    def _headers(self, given: httpx.Headers, url: str) -> dict[str, str]:
+    def _headers(self, given: Mapping[str, str], url: str) -> dict[str, str]:
         headers = {name: value for name, value in given.items() if name in _KEPT_OF_REQUEST}
         headers["accept-encoding"] = "identity"
         if key := self._api_key or api_keys.find(url):

@@ -59,7 +59,9 @@ class Response:
         """Send the last piece of the body."""
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
-    async def send_json(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+    async def send_json(
+        self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
         """Send a JSON value as the whole body."""
         body = _bytes(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
         fields = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}

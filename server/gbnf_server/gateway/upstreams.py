@@ -53,9 +53,6 @@ class Upstream:
 class Upstreams(RequestBackend):
     """All backends of a server as one. `pause`: waits so many seconds between probes."""
 
-    dialect: Dialect
-    prompt_style: PromptStyle
-
     def __init__(
         self, upstreams: Sequence[Upstream], *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
@@ -79,12 +76,12 @@ class Upstreams(RequestBackend):
         return self._healthy(())[0]
 
     @property
-    def dialect(self) -> Dialect:  # type: ignore[no-redef]
+    def dialect(self) -> Dialect:
         """What the first backend takes as a grammar."""
         return self.upstreams[0].backend.dialect
 
     @property
-    def prompt_style(self) -> PromptStyle:  # type: ignore[no-redef]
+    def prompt_style(self) -> PromptStyle:
         """The prompt style of the first backend that answers."""
         return self.first.backend.prompt_style
 

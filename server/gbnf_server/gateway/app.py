@@ -1,0 +1,304 @@
+"""The ASGI application: endpoints, and what applies to every request.
+
+Invariants:
+
+- Every request gets an id, and an answer in the shape of its API, whatever is wrong with it or here.
+- When a client leaves, the work for it is cancelled, and what it held is given back.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import HTTPConnection
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gbnf_server.errors import BackendUnreachable, GatewayError
+from gbnf_server.gateway.access import Access
+from gbnf_server.gateway.bodies import ClientLeft, read_body, while_connected
+from gbnf_server.gateway.edge import Edge, Reply
+from gbnf_server.gateway.gateway import Gateway
+from gbnf_server.gateway.logs import log, log_error
+from gbnf_server.gateway.models import list_models, model_card
+from gbnf_server.gateway.proxying import PASSED, PassThrough
+from gbnf_server.gateway.responses import ABORT, EVENT_STREAM, Response
+
+_WATCHED = frozenset({"/health", "/metrics"})
+"""Answered while the server drains, and not logged."""
+_EXCHANGE = "gbnf.exchange"
+_REQUEST_ID = re.compile(r"[\w.:@/+=-]{1,128}", re.ASCII)
+_CLIENT_LEFT = 499  # nginx's status, in logs and metrics only
+
+
+@dataclass(eq=False)
+class Exchange:
+    """A request and its response. Names of `headers` are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    request_id: str
+    scope: Scope
+    receive: Receive
+    response: Response
+    endpoint: str = "other"
+    started: float = field(default_factory=time.monotonic)
+    error: GatewayError | None = None
+
+
+_Handler = Callable[[Exchange], Awaitable[None]]
+
+
+def create_app(gateway: Gateway, access: Access, *, passed: PassThrough | None = None) -> ASGIApp:
+    """Return the application. `passed`: a llama-server, whose own endpoints are reachable, too."""
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        yield
+        await gateway.close()
+
+    handlers = _Handlers(gateway, passed)
+    routes = [_route(edge.path, partial(handlers.answer, edge), "POST") for edge in gateway.edges]
+    routes += [
+        _route("/v1/models", handlers.models, "GET"),
+        _route("/v1/models/{name:path}", handlers.model, "GET"),
+        _route("/health", handlers.health, "GET"),
+        _route("/metrics", handlers.show_metrics, "GET"),
+    ]
+    if passed is not None:
+        routes += [_route(path, handlers.pass_on, method, "pass-through") for method, path in PASSED]
+    middleware = [Middleware(_Guard, gateway=gateway, access=access)]
+    if access.origins:
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=access.origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["*"],
+        )
+        middleware.insert(0, cors)
+    return Starlette(
+        routes=routes,
+        middleware=middleware,
+        lifespan=lifespan,
+        exception_handlers={404: _not_found, 405: _not_allowed},
+    )
+
+
+def _route(path: str, handler: _Handler, method: str, label: str | None = None) -> Route:
+    return Route(path, _Endpoint(handler, label or path), methods=[method])
+
+
+class _Endpoint:
+    """An endpoint as an ASGI application, which gets its `Exchange` from the guard."""
+
+    def __init__(self, handler: _Handler, label: str) -> None:
+        self._handler, self._label = handler, label
+
+    async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
+        exchange: Exchange = scope["state"][_EXCHANGE]
+        exchange.endpoint = self._label
+        exchange.scope = scope
+        await self._handler(exchange)
+
+
+async def _not_found(connection: HTTPConnection, _error: Exception) -> NoReturn:
+    raise GatewayError(404, f"there is no {connection.url.path}.", "not_found")
+
+
+async def _not_allowed(connection: HTTPConnection, error: Exception) -> NoReturn:
+    allowed = getattr(error, "headers", None) or {}
+    method = connection.scope["method"]
+    raise GatewayError(
+        405,
+        f"{connection.url.path} does not take {method}. Use {allowed.get('Allow', 'another method')}.",
+        "method_not_allowed",
+    )
+
+
+class _Handlers:
+    """What the endpoints do."""
+
+    def __init__(self, gateway: Gateway, passed: PassThrough | None) -> None:
+        self._gateway, self._passed = gateway, passed
+
+    async def health(self, exchange: Exchange) -> None:
+        status = self._gateway.health
+        await exchange.response.send_json({"status": status}, 200 if status == "ok" else 503)
+
+    async def show_metrics(self, exchange: Exchange) -> None:
+        text = self._gateway.metrics.text()
+        await exchange.response.begin(200, {"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+        await exchange.response.end(text)
+
+    async def models(self, exchange: Exchange) -> None:
+        await exchange.response.send_json(list_models(self._gateway.models, exchange.headers))
+
+    async def model(self, exchange: Exchange) -> None:
+        name = exchange.scope["path_params"]["name"]
+        if name not in self._gateway.models:
+            listed = ", ".join(self._gateway.models)
+            raise GatewayError(404, f"there is no model {name[:100]!r}. Use {listed}.", "model_not_found")
+        await exchange.response.send_json(model_card(name, exchange.headers))
+
+    async def pass_on(self, exchange: Exchange) -> None:
+        assert self._passed is not None
+        gateway = self._gateway
+        with gateway.budget.share() as share:
+            body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
+            forwarding = self._passed.forward(
+                exchange.method,
+                exchange.path,
+                exchange.scope["query_string"],
+                exchange.headers,
+                body,
+                exchange.response.send,
+            )
+            await while_connected(exchange.receive, forwarding)
+
+    async def answer(self, edge: Edge, exchange: Exchange) -> None:
+        gateway = self._gateway
+        with gateway.budget.share() as share:
+            body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
+            gateway.log_content(exchange.request_id, "request", body)
+            reading = gateway.read(edge, body, exchange.headers, share)
+            del body  # the queue may be long
+            reply = await while_connected(exchange.receive, reading)
+            await while_connected(exchange.receive, self._send_answer(reply, exchange))
+
+    async def _send_answer(self, reply: Reply, exchange: Exchange) -> None:
+        response = exchange.response
+        try:
+            async with aclosing(self._gateway.answer(reply.request, exchange.endpoint)) as events:
+                async for event in events:
+                    if text := reply.feed(event):
+                        if response.status is None:
+                            await response.begin(200, {**EVENT_STREAM, **reply.headers()})
+                        self._gateway.log_content(exchange.request_id, "answer", text)
+                        await response.write(text)
+        except ClientLeft:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, the answer ends as the API ends one
+            exchange.error = problem_of(error, exchange)
+            if response.status is None:
+                raise exchange.error from None
+            await response.write(reply.fail(exchange.error))
+        if response.status is not None:
+            await response.end()
+        else:
+            body = reply.body()
+            self._gateway.log_content(exchange.request_id, "answer", body)
+            await response.send_json(body, headers=reply.headers())
+
+
+class _Guard:
+    """What applies to every request: who may send it, its id, its errors, its line in the log."""
+
+    def __init__(self, app: ASGIApp, gateway: Gateway, access: Access) -> None:
+        self._app, self._gateway, self._access = app, gateway, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return  # the server closes a WebSocket that is not accepted
+        exchange = self._exchange(scope, receive, send)
+        gateway = self._gateway
+        gateway.open_requests += 1
+        status = _CLIENT_LEFT
+        try:
+            await self._respond(exchange)
+            status = exchange.response.status or _CLIENT_LEFT
+        except ClientLeft:
+            if exchange.response.is_complete:  # it closed the connection after the last byte
+                status = exchange.response.status or _CLIENT_LEFT
+            else:
+                gateway.metrics.cancelled.labels(exchange.endpoint).inc()
+        finally:
+            gateway.open_requests -= 1
+            self._record(exchange, status)
+
+    def _exchange(self, scope: Scope, receive: Receive, send: Send) -> Exchange:
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        given = headers.get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+        state = scope.setdefault("state", {})
+        response = Response(
+            send,
+            {"x-request-id": request_id, "request-id": request_id},
+            self._gateway.limits.send_s,
+            state.get(ABORT),
+        )
+        exchange = Exchange(scope["method"], scope["path"], headers, request_id, scope, receive, response)
+        state[_EXCHANGE] = exchange
+        return exchange
+
+    async def _respond(self, exchange: Exchange) -> None:
+        try:
+            self._check(exchange)
+            await self._app(exchange.scope, exchange.receive, exchange.response.send)
+        except ClientLeft:
+            raise
+        except Exception as error:
+            problem = exchange.error = problem_of(error, exchange)
+            if exchange.response.status is not None:
+                raise  # the server breaks the connection off, so that the client sees it
+            await exchange.response.send_error(problem, self._shape(exchange.path))
+
+    def _check(self, exchange: Exchange) -> None:
+        self._access.check(exchange.path, exchange.headers)
+        if self._gateway.is_draining and exchange.path not in _WATCHED:
+            raise GatewayError(503, "the server is shutting down.", "shutting_down", retry_after=5)
+
+    def _shape(self, path: str) -> Callable[[GatewayError], dict[str, Any]]:
+        """Return the API's shape of errors; that of the first API for other paths."""
+        edges = self._gateway.edges
+        edge = next((edge for edge in edges if path.startswith(edge.path)), edges[0])
+        return edge.error
+
+    def _record(self, exchange: Exchange, status: int) -> None:
+        seconds = time.monotonic() - exchange.started
+        metrics = self._gateway.metrics
+        metrics.requests.labels(exchange.endpoint, str(status)).inc()
+        metrics.seconds.labels(exchange.endpoint).observe(seconds)
+        if exchange.path in _WATCHED:
+            return
+        error = {} if exchange.error is None else {"code": exchange.error.code}
+        log(
+            "request",
+            request_id=exchange.request_id,
+            method=exchange.method,
+            path=exchange.path,
+            status=status,
+            seconds=round(seconds, 3),
+            **error,
+        )
+
+
+def problem_of(error: Exception, exchange: Exchange) -> GatewayError:
+    """Return an error as the client reads it. One that nobody raises on purpose is logged."""
+    match error:
+        case GatewayError():
+            return error
+        case BackendUnreachable():
+            return GatewayError(503, str(error), "backend_unreachable", retry_after=5)
+        case _:
+            log_error(error, request_id=exchange.request_id)
+            return GatewayError(
+                500,
+                f"an internal error, which the server's log describes as {exchange.request_id}.",
+                "internal_error",
+            )

@@ -1,0 +1,142 @@
+"""The parts of a running server, and what it answers: a request, the list of models, its health."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Protocol
+
+from gbnf_server.backends.base import Backend
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.chat import ChatRequest
+from gbnf_server.gateway.edge import Edge, Reply
+from gbnf_server.gateway.limits import (
+    Limits,
+    MemoryBudget,
+    MemoryShare,
+    check_sizes,
+    count_values,
+    memory_of,
+    read_object,
+)
+from gbnf_server.gateway.logs import content_text, log
+from gbnf_server.gateway.metrics import Metrics
+from gbnf_server.gateway.queue import AnswerQueue
+from gbnf_server.gateway.upstreams import Upstreams
+
+_READERS = 2  # threads that read JSON: what they build is bounded, and so is how many do
+
+
+class Answers(Protocol):
+    """Answers requests: the engine, or the planner."""
+
+    def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
+        """Yield the events of an answer. Raises GatewayError."""
+        ...
+
+
+class Gateway:
+    """Answers requests with `engine` on `upstreams`; those to a model of `agents` with that.
+
+    `model`: the name of the model. `edges`: the APIs. `log_contents`: log requests and answers.
+    """
+
+    def __init__(
+        self,
+        engine: Answers,
+        upstreams: Upstreams,
+        edges: Sequence[Edge],
+        *,
+        model: str,
+        agents: Mapping[str, Answers] | None = None,
+        limits: Limits | None = None,
+        log_contents: bool = False,
+    ) -> None:
+        self.engine, self.upstreams, self.edges = engine, upstreams, tuple(edges)
+        self.model, self.agents = model, dict(agents or {})
+        self.limits = limits or Limits()
+        self.log_contents = log_contents
+        self.metrics = Metrics()
+        self.queue = AnswerQueue(upstreams.places, self.limits.waiting)
+        self.budget = MemoryBudget(self.limits.memory_bytes)
+        self.is_draining = False
+        self.open_requests = 0
+        self._readers = ThreadPoolExecutor(_READERS, "gbnf-gateway-read")
+        self._show_state()
+
+    @property
+    def models(self) -> list[str]:
+        """The names of the models that clients may ask for."""
+        return [self.model, *self.agents]
+
+    @property
+    def health(self) -> str:
+        """Return "ok", or why requests are not answered: "draining", "unavailable"."""
+        if self.is_draining:
+            return "draining"
+        return "ok" if any(upstream.healthy for upstream in self.upstreams.upstreams) else "unavailable"
+
+    async def read(self, edge: Edge, body: bytes, headers: Mapping[str, str], share: MemoryShare) -> Reply:
+        """Return the parsed request of a body. Raises GatewayError."""
+        loop = asyncio.get_running_loop()
+        values = await loop.run_in_executor(self._readers, count_values, body, self.limits)
+        share.add(memory_of(body, values))
+        return await loop.run_in_executor(self._readers, self._parse, edge, body, headers)
+
+    def _parse(self, edge: Edge, body: bytes, headers: Mapping[str, str]) -> Reply:
+        value = read_object(body)
+        check_sizes(value, self.limits)
+        return edge.parse(value, headers)
+
+    async def answer(self, request: ChatRequest, endpoint: str) -> AsyncGenerator[AnswerEvent, None]:
+        """Wait for a place, and yield the events of the answer. Raises GatewayError."""
+        metrics = self.metrics
+        asked = time.monotonic()
+        async with self.queue.place():
+            metrics.queue_seconds.observe(time.monotonic() - asked)
+            source = self.agents.get(request.model, self.engine)
+            has_begun = False
+            async with aclosing(source.answer(request, self.upstreams)) as events:
+                async for event in events:
+                    if not has_begun:
+                        has_begun = True
+                        metrics.first_seconds.labels(endpoint).observe(time.monotonic() - asked)
+                    self._count(event)
+                    yield event
+
+    def _count(self, event: AnswerEvent) -> None:
+        match event:
+            case Started():
+                tools = {finding.tool for finding in event.receipt.findings if finding.kind == "loosened"}
+                self.metrics.loosened_tools.inc(len(tools))
+            case Finished():
+                usage, tokens = event.usage, self.metrics.tokens
+                tokens.labels("prompt").inc(usage.prompt_tokens)
+                tokens.labels("cached").inc(usage.cached_tokens)
+                tokens.labels("completion").inc(usage.completion_tokens)
+                tokens.labels("forced").inc(event.receipt.forced_tokens)
+            case _:
+                pass
+
+    def log_content(self, request_id: str, kind: str, content: Any) -> None:
+        """Log a request or an answer, if that is wanted."""
+        if self.log_contents:
+            log(kind, request_id=request_id, content=content_text(content))
+
+    async def close(self) -> None:
+        """End what runs in the background. The backends are their owner's."""
+        await self.upstreams.stop_probing()
+        self._readers.shutdown(wait=False, cancel_futures=True)
+
+    def _show_state(self) -> None:
+        """Have the gauges read the present state when they are asked."""
+        self.metrics.running.set_function(lambda: self.queue.running)
+        self.metrics.waiting.set_function(lambda: self.queue.waiting)
+        self.metrics.memory.set_function(lambda: self.budget.reserved)
+        for upstream in self.upstreams.upstreams:
+            gauge = self.metrics.upstreams.labels(upstream.name)
+            gauge.set_function(partial(getattr, upstream, "healthy"))
