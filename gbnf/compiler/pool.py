@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -29,7 +30,8 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.step_references import offered_args
 
 _FROM_STEP = Ref("fromStep")
-_MAX_DEPTH = 4
+#: How often a recursive schema of a tool may recur.
+MAX_DEPTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def compile_pool(
     ask_user: bool = False,
     steps: Sequence[int] = (),
     whitespace: Whitespace = "default",
-    max_depth: int = _MAX_DEPTH,
+    max_depth: int = MAX_DEPTH,
     closed: bool = True,
     property_order: PropertyOrder = "declared",
     bounded_digits: bool = True,
@@ -78,7 +80,7 @@ def compile_pool(
 
 def left_out(tools: Iterable[Tool], *, steps: Sequence[int] = ()) -> tuple[Finding, ...]:
     """Return a finding for each tool that `compile_pool` leaves out because it cannot be compiled."""
-    options = CompileOptions("default", _MAX_DEPTH, closed=True)
+    options = CompileOptions("default", MAX_DEPTH, closed=True)
     compiled = ((tool, compile_tool(tool, options, bool(steps))) for tool in tools)
     return tuple(left_out_finding(tool, error) for tool, error in compiled if isinstance(error, SchemaError))
 
@@ -93,7 +95,7 @@ def compile_name_and_arguments(
     tools: Sequence[Tool], *, final_answer: bool = False, ask_user: bool = False, steps: Sequence[int] = ()
 ) -> Grammar:
     """Compile a baseline for benchmarks: the grammar in which any name goes with any tool's arguments."""
-    options = CompileOptions("default", _MAX_DEPTH, closed=True)
+    options = CompileOptions("default", MAX_DEPTH, closed=True)
     return _link_pool(pool_tools(tools, final_answer, ask_user), tuple(steps), options, discriminated=False)
 
 
@@ -108,6 +110,23 @@ def pool_tools(tools: Sequence[Tool], final_answer: bool, ask_user: bool) -> tup
     return tools
 
 
+@dataclass(frozen=True, slots=True)
+class CompiledPool:
+    """The tools of a pool that can be called, and the findings on all of its tools."""
+
+    tools: tuple[CompiledTool, ...]
+    findings: tuple[Finding, ...]
+
+    def link(self, head: Iterable[CompiledRules], steps: Sequence[int], options: CompileOptions) -> Grammar:
+        """Link the tools behind the rules of `head`, of which the very first is `root`."""
+        parts = list(head)
+        if steps and any(_FROM_STEP.name in tool.part.needs for tool in self.tools):
+            production = factor_prefixes([literal(str(step)) for step in steps])
+            parts.append(CompiledRules(Rules({_FROM_STEP.name: production})))
+        parts += [tool.part for tool in self.tools]
+        return link(parts, self.findings, options.whitespace, options.digits)
+
+
 @lru_cache(maxsize=512)
 def _link_pool(
     tools: tuple[Tool, ...],
@@ -116,18 +135,35 @@ def _link_pool(
     discriminated: bool = True,
     strict: bool = False,
 ) -> Grammar:
+    pool = compile_tools(tools, options, bool(steps), strict=strict)
+    root = (_union if discriminated else _product)(pool.tools, LAYOUTS[options.whitespace])
+    return pool.link([CompiledRules(Rules({"root": root}))], steps, options)
+
+
+def compile_tools(
+    tools: Sequence[Tool],
+    options: CompileOptions,
+    has_steps: bool,
+    *,
+    strict: bool = False,
+    taken: AbstractSet[str] = RESERVED,
+) -> CompiledPool:
+    """Compile each tool, with names of rules that differ from each other and from those in `taken`.
+
+    Raises PoolError and SchemaError as `compile_pool` does.
+    """
     compiled: list[CompiledTool] = []
     errors: dict[Tool, SchemaError] = {}
-    taken = set(RESERVED)
+    taken = set(taken)
     for tool in tools:
-        compiled_tool = compile_tool(tool, options, bool(steps))
+        compiled_tool = compile_tool(tool, options, has_steps)
         count = 1
         if isinstance(compiled_tool, SchemaError):
             errors[tool] = compiled_tool
             continue
         while isinstance(compiled_tool, CompiledTool) and not taken.isdisjoint(compiled_tool.part.names):
             count += 1  # two names that are the same in camelCase
-            compiled_tool = compile_tool(tool, options, bool(steps), f"{tool.name} {count}")
+            compiled_tool = compile_tool(tool, options, has_steps, f"{tool.name} {count}")
         if isinstance(compiled_tool, CompiledTool):
             taken |= compiled_tool.part.names
             compiled.append(compiled_tool)
@@ -135,17 +171,12 @@ def _link_pool(
         raise next(iter(errors.values())).with_traceback(None)
     if not compiled:
         raise no_callable_tool(tools)
-    layout = LAYOUTS[options.whitespace]
-    head = {"root": (_union if discriminated else _product)(compiled, layout)}
-    if steps and any(_FROM_STEP.name in compiled_tool.part.needs for compiled_tool in compiled):
-        head[_FROM_STEP.name] = factor_prefixes([literal(str(step)) for step in steps])
     findings = [finding for tool in tools for finding in tool.findings]
     if strict and any(finding.is_mistake for finding in findings):
         raise PoolError("\n".join(str(finding) for finding in findings if finding.is_mistake))
     findings += [finding for compiled_tool in compiled for finding in compiled_tool.findings]
     findings += [left_out_finding(tool, error) for tool, error in errors.items()]
-    parts = [CompiledRules(Rules(head)), *(compiled_tool.part for compiled_tool in compiled)]
-    return link(parts, findings, options.whitespace, options.digits)
+    return CompiledPool(tuple(compiled), tuple(findings))
 
 
 def no_callable_tool(tools: Iterable[Tool]) -> PoolError:

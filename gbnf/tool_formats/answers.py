@@ -1,0 +1,166 @@
+"""What may stand around the calls of an answer: reasoning and text, as one regular language.
+
+The words of the language are whole answers in which one character stands for all from behind the marker on:
+`NUL`, which no answer contains. So text, calls and text before calls share one deterministic automaton: text
+never contains the marker, and whoever reads an answer finds where its calls begin.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+from gbnf.compiler.automaton_rules import words_expr
+from gbnf.compiler.grammar import CompiledRules
+from gbnf.compiler.primitives import RESERVED
+from gbnf.compiler.rules import RuleTable, Scope
+from gbnf.errors import GrammarError
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, alt, literal, repeat, seq
+from gbnf.grammar.passes import run_passes
+from gbnf.regular.ecma262 import search
+from gbnf.tool_formats.calls import call_shapes
+from gbnf.tool_formats.format import ToolFormat
+
+#: What an answer consists of: text or calls or both, calls only, or text only.
+Content: TypeAlias = OneOf["auto", "required", "none"]
+
+CALLS = "calls"
+
+_WHITESPACE = " \t\r\n"
+_SPACES = f"[{_WHITESPACE}]*"
+#: The whitespace before calls that are required, besides the template's own: a model could write it for ever.
+_FEW_SPACES = "[ \\n]{0,2}"
+#: The characters that stand for calls: NUL, which the engine cannot match, and noncharacters.
+_PLACEHOLDERS = ("\0", "\U0010ffff", "\U0010fffe", "\U0001ffff", "\U0001fffe")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The fixed text up to the marker with which calls begin, and the heads that begin so.
+
+    Of each of the `heads`, the index in `call_shapes`, and the fixed text after the marker.
+    """
+
+    text: str
+    heads: tuple[tuple[int, str], ...]
+
+
+@lru_cache(maxsize=64)
+def openings(form: ToolFormat) -> tuple[Opening, ...]:
+    """Return the ways in which the calls of an answer begin."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for index, shape in enumerate(call_shapes(form)):
+        fixed = form.begin + shape.start
+        at = fixed.find(form.marker) if form.marker else -1
+        length = len(fixed) if at < 0 else at + len(form.marker)
+        found.setdefault(fixed[:length], []).append((index, fixed[length:]))
+    if len(found) > len(_PLACEHOLDERS):
+        raise GrammarError(f"calls begin in {len(found)} ways, more than {len(_PLACEHOLDERS)}")
+    return tuple(Opening(text, tuple(heads)) for text, heads in found.items())
+
+
+def calls_rule(number: int) -> str:
+    """Return the name of the rule for what follows the opening with this number."""
+    return f"{CALLS}{number + 1}" if number else CALLS
+
+
+@lru_cache(maxsize=256)
+def answer_rules(form: ToolFormat, content: Content, reasoning: bool) -> CompiledRules:
+    """Return the rules of an answer. The first is `root`; they refer to `calls_rule` of each opening.
+
+    Raises GrammarError for a format in which text and calls cannot be told apart, TooManyStates.
+    """
+    table = RuleTable(RESERVED - {"root"} | {calls_rule(number) for number in range(len(_PLACEHOLDERS))})
+    root = table.reserve("root")
+    language = search(f"^(?:{_reasoning(form) if reasoning else ''}{_body(form, content)})$")
+    table.define(root, words_expr(language, Scope(table, ("text",))))
+    rules = {char: Ref(calls_rule(number)) for number, char in enumerate(_PLACEHOLDERS)}
+    productions = {name: _with_calls(expr, rules) for name, expr in table.productions.items()}
+    return CompiledRules(run_passes(Rules(productions, root.name)))
+
+
+def _body(form: ToolFormat, content: Content) -> str:
+    """Return the pattern of an answer after its reasoning."""
+    marks = list(zip((opening.text for opening in openings(form)), _PLACEHOLDERS, strict=False))
+    before = ("", *((form.reasoning.end,) if form.reasoning else ()))
+    if content == "required":
+        return _any(_lead(text, before) + re.escape(text.lstrip()) + char for text, char in marks)
+    begin, end = form.text.begin.lstrip(), form.text.end.strip()
+    if not (begin or all(text.strip() for text, _ in marks)):
+        raise GrammarError("no text begins the calls of this format, so that text could be told from calls")
+    text = _text([*_excluded(form), end], form)
+    text = (_lead(form.text.begin, before) + re.escape(begin) if begin else "") + text + re.escape(end)
+    if content == "none":
+        return text
+    options = [_SPACES + re.escape(opening.lstrip()) + char for opening, char in marks]
+    if form.text.before_calls is not None:
+        between = form.text.before_calls
+        options += [
+            text + _SPACES + re.escape((between + opening).lstrip()) + char for opening, char in marks
+        ]
+    return _any([text, *options])
+
+
+def _reasoning(form: ToolFormat) -> str:
+    """Return the pattern of the reasoning, up to where the text or the calls begin."""
+    if form.reasoning is None:
+        return ""
+    begin, end = form.reasoning.begin.strip(), form.reasoning.end.strip()
+    is_open = form.reasoning.prompt == "open"
+    excluded = [end, *form.end_of_turn, *([] if is_open or begin else [form.marker])]
+    inside = f"(?:{_clear(excluded)}{_other(form)})*{re.escape(end)}"
+    return inside if is_open else f"(?:{_SPACES}{re.escape(begin)}{inside})?"
+
+
+def _excluded(form: ToolFormat) -> list[str]:
+    """Return what the text of an answer does not contain: the texts by which its regions are told apart."""
+    tags = (form.reasoning.begin, form.reasoning.end) if form.reasoning else ()
+    before = [opening.text.partition(form.marker)[0] for opening in openings(form) if form.marker]
+    return [form.marker, *before, *tags, *form.end_of_turn, form.text.before_calls or ""]
+
+
+def _text(excluded: Iterable[str], form: ToolFormat) -> str:
+    """Return the pattern of a text that is more than whitespace."""
+    clear, char = _clear(excluded), _other(form)
+    return f"{_SPACES}{clear}(?![{_WHITESPACE}]){char}(?:{clear}{char})*"
+
+
+def _clear(excluded: Iterable[str]) -> str:
+    """Return the condition that none of the texts begins here."""
+    texts = dict.fromkeys(stripped for text in excluded if (stripped := text.strip()))
+    return f"(?!{'|'.join(map(re.escape, texts))})" if texts else ""
+
+
+def _other(form: ToolFormat) -> str:
+    """Return the class of all characters that do not stand for calls."""
+    return f"[^{''.join(_PLACEHOLDERS[: len(openings(form))])}]"
+
+
+def _lead(text: str, before: Iterable[str]) -> str:
+    """Return the whitespace before `text`: a little, or its own after the trailing one of what is before."""
+    own = text[: len(text) - len(text.lstrip())]
+    return _any([_FEW_SPACES, *(re.escape(one[len(one.rstrip()) :] + own) for one in before)])
+
+
+def _any(patterns: Iterable[str]) -> str:
+    return f"(?:{'|'.join(patterns)})"
+
+
+def _with_calls(expr: Expr, rules: Mapping[str, Ref]) -> Expr:
+    """Return the expression with the rules of the calls in place of the characters that stand for them."""
+    match expr:
+        case Literal(text) if text[-1] in rules:
+            return seq(literal(text[:-1]), rules[text[-1]])
+        case CharClass(ranges, True) if ranges[:1] == ((0, 0),):  # the engine never matches NUL
+            return CharClass(ranges[1:], negated=True)
+        case Seq(items):
+            return seq(*[_with_calls(item, rules) for item in items])
+        case Alt(items):
+            return alt(*[_with_calls(item, rules) for item in items])
+        case Repeat(item, minimum, maximum):
+            return repeat(_with_calls(item, rules), minimum, maximum)
+    return expr

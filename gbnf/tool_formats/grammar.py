@@ -1,0 +1,138 @@
+"""The grammar of a whole answer in a tool-call format: reasoning, text, and calls that satisfy the schemas.
+
+Invariants: every text has one derivation; the calls of every complete derivation are valid, as far as the
+report says so. Each call binds one tool's name to that tool's arguments, as in `gbnf.compiler.pool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from gbnf.compiler.grammar import CompiledRules, Grammar, link
+from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.lowering import CompileOptions
+from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding, pool_tools
+from gbnf.compiler.primitives import RESERVED
+from gbnf.compiler.quoting import quoted
+from gbnf.errors import PoolError, SchemaError
+from gbnf.findings import Finding
+from gbnf.grammar.ir import Expr, Ref, Rules, literal, optional, repeat, seq
+from gbnf.tool_formats.answers import CALLS, Content, answer_rules, calls_rule, openings
+from gbnf.tool_formats.calls import NUMBERED_CALLS, call_expr, call_shapes, id_rules
+from gbnf.tool_formats.format import JsonArguments, ToolFormat
+from gbnf.tools import Tool
+
+
+def answer_grammar(
+    form: ToolFormat,
+    tools: Sequence[Tool],
+    *,
+    tool_choice: str = "auto",
+    parallel: bool = False,
+    final_answer: bool = False,
+    reasoning: bool = False,
+    steps: Sequence[int] = (),
+    strict: bool = False,
+) -> Grammar:
+    """Compile the grammar of an answer; see `ToolFormat.grammar`."""
+    if tool_choice == "none":
+        return _text_grammar(form, reasoning)
+    tools = pool_tools(tools, final_answer, ask_user=False)
+    content: Content = "auto" if tool_choice == "auto" else "required"
+    if tool_choice not in ("auto", "required"):
+        names = ", ".join(tool.name for tool in tools)
+        tools = tuple(tool for tool in tools if tool.name == tool_choice)
+        if not tools:
+            raise PoolError(f"tool_choice={tool_choice!r} is none of the tools: {names}")
+        parallel = False
+    return _link(form, tools, content, parallel, reasoning, tuple(steps), strict)
+
+
+@lru_cache(maxsize=256)
+def _text_grammar(form: ToolFormat, reasoning: bool) -> Grammar:
+    return link([answer_rules(form, "none", reasoning)], (), "default")
+
+
+@lru_cache(maxsize=512)
+def _link(
+    form: ToolFormat,
+    tools: tuple[Tool, ...],
+    content: Content,
+    parallel: bool,
+    reasoning: bool,
+    steps: tuple[int, ...],
+    strict: bool,
+) -> Grammar:
+    arguments = form.arguments
+    whitespace = arguments.whitespace if isinstance(arguments, JsonArguments) else "default"
+    options = CompileOptions(whitespace, MAX_DEPTH, closed=True)
+    answer, ids = answer_rules(form, content, reasoning), id_rules(form).part
+    writable, left_out = _writable(form, tools, strict)
+    taken = RESERVED | answer.names | ids.names | _CALL_NAMES
+    pool = compile_tools(writable, options, bool(steps), strict=strict, taken=taken)
+    head = (answer, CompiledRules(Rules(_calls(form, pool.tools, parallel))), ids)
+    grammar = pool.link(head, steps, options)
+    if left_out:
+        grammar = Grammar(grammar.rules, tuple(sorted([*grammar.report, *left_out])))
+    if isinstance(arguments, JsonArguments) and arguments.quoted:
+        outside = frozenset().union(*(part.names for part in head))
+        productions = grammar.rules.productions.items()
+        inside = {name: expr if name in outside else quoted(expr) for name, expr in productions}
+        grammar = Grammar(Rules(inside), grammar.report)
+    return grammar
+
+
+def _writable(
+    form: ToolFormat, tools: Sequence[Tool], strict: bool
+) -> tuple[tuple[Tool, ...], tuple[Finding, ...]]:
+    """Return the tools whose names the format can express, and findings on the others.
+
+    Raises PoolError if there is none; if `strict`, for each that it cannot.
+    """
+    shapes = call_shapes(form)
+    unwritable = [tool for tool in tools if not all(shape.can_name(tool.name) for shape in shapes)]
+    if not unwritable:
+        return tuple(tools), ()
+    problem = "the name contains what ends a name in the model's tool-call format"
+    if strict or len(unwritable) == len(tools):
+        raise PoolError(f"{unwritable[0].name!r}: {problem}: rename the tool")
+    findings = [left_out_finding(tool, SchemaError("/name", problem)) for tool in unwritable]
+    return tuple(tool for tool in tools if tool not in unwritable), tuple(findings)
+
+
+_CALL = "call"
+_CALL_NAMES = frozenset(f"{name}{number}" for name in (_CALL, CALLS) for number in ("", *range(2, 100)))
+
+
+def _calls(form: ToolFormat, tools: Sequence[CompiledTool], parallel: bool) -> dict[str, Expr]:
+    """Return the rules for the calls behind each opening, from the marker on."""
+    shapes = call_shapes(form)
+    ids = id_rules(form)
+    is_quoted = isinstance(form.arguments, JsonArguments) and form.arguments.quoted
+    rules: dict[str, Expr] = {}
+    known: dict[tuple[int, int | None], Ref] = {}
+
+    def call(index: int, number: int | None) -> Ref:
+        """Return the rule of a call with a number, in one of the shapes."""
+        key = (index, number if shapes[index].is_numbered else 0)
+        if key not in known:
+            known[key] = Ref(f"{_CALL}{len(known) + 1}" if known else _CALL)
+            rules[known[key].name] = call_expr(shapes[index], tools, ids, is_quoted, key[1])
+        return known[key]
+
+    def further(number: int | None) -> Expr:
+        """Return one more call, with what separates it from those before."""
+        heads = [seq(literal(shape.start), call(index, number)) for index, shape in enumerate(shapes)]
+        return seq(literal(form.separator or ""), factor_prefixes(heads))
+
+    more: Expr = seq()
+    if parallel and form.separator is not None:
+        is_numbered = any(shape.is_numbered for shape in shapes)
+        more = repeat(further(None))
+        for number in reversed(range(1, NUMBERED_CALLS if is_numbered else 1)):
+            more = optional(seq(further(number), more))
+    for number, opening in enumerate(openings(form)):
+        first = factor_prefixes([seq(literal(rest), call(index, 0)) for index, rest in opening.heads])
+        rules[calls_rule(number)] = seq(first, more, literal(form.end))
+    return rules
