@@ -16,11 +16,11 @@ from gbnf.tool_formats.format import (
     Reasoning,
     Slot,
     TextFormat,
-    ToolFormat,
     ValueForm,
     ValueForms,
 )
 from gbnf.tool_formats.template import TemplateRenderer
+from gbnf.tool_formats.tool_format import ToolFormat
 
 __all__ = [
     "ArgumentsDelta",

@@ -23,7 +23,7 @@ from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, S
 from gbnf.grammar.passes import run_passes
 from gbnf.regular.ecma262 import search
 from gbnf.tool_formats.calls import call_shapes
-from gbnf.tool_formats.format import ToolFormat
+from gbnf.tool_formats.format import FormatFields
 
 #: What an answer consists of: text or calls or both, calls only, or text only.
 Content: TypeAlias = OneOf["auto", "required", "none"]
@@ -50,7 +50,7 @@ class Opening:
 
 
 @lru_cache(maxsize=64)
-def openings(form: ToolFormat) -> tuple[Opening, ...]:
+def openings(form: FormatFields) -> tuple[Opening, ...]:
     """Return the ways in which the calls of an answer begin."""
     found: dict[str, list[tuple[int, str]]] = {}
     for index, shape in enumerate(call_shapes(form)):
@@ -69,7 +69,7 @@ def calls_rule(number: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def answer_rules(form: ToolFormat, content: Content, reasoning: bool) -> CompiledRules:
+def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> CompiledRules:
     """Return the rules of an answer. The first is `root`; they refer to `calls_rule` of each opening.
 
     Raises GrammarError for a format in which text and calls cannot be told apart, TooManyStates.
@@ -83,7 +83,7 @@ def answer_rules(form: ToolFormat, content: Content, reasoning: bool) -> Compile
     return CompiledRules(run_passes(Rules(productions, root.name)))
 
 
-def _body(form: ToolFormat, content: Content) -> str:
+def _body(form: FormatFields, content: Content) -> str:
     """Return the pattern of an answer after its reasoning."""
     marks = list(zip((opening.text for opening in openings(form)), _PLACEHOLDERS, strict=False))
     before = ("", *((form.reasoning.end,) if form.reasoning else ()))
@@ -105,7 +105,7 @@ def _body(form: ToolFormat, content: Content) -> str:
     return _any([text, *options])
 
 
-def _reasoning(form: ToolFormat) -> str:
+def _reasoning(form: FormatFields) -> str:
     """Return the pattern of the reasoning, up to where the text or the calls begin."""
     if form.reasoning is None:
         return ""
@@ -116,14 +116,14 @@ def _reasoning(form: ToolFormat) -> str:
     return inside if is_open else f"(?:{_SPACES}{re.escape(begin)}{inside})?"
 
 
-def _excluded(form: ToolFormat) -> list[str]:
+def _excluded(form: FormatFields) -> list[str]:
     """Return what the text of an answer does not contain: the texts by which its regions are told apart."""
     tags = (form.reasoning.begin, form.reasoning.end) if form.reasoning else ()
     before = [opening.text.partition(form.marker)[0] for opening in openings(form) if form.marker]
     return [form.marker, *before, *tags, *form.end_of_turn, form.text.before_calls or ""]
 
 
-def _text(excluded: Iterable[str], form: ToolFormat) -> str:
+def _text(excluded: Iterable[str], form: FormatFields) -> str:
     """Return the pattern of a text that is more than whitespace."""
     clear, char = _clear(excluded), _other(form)
     return f"{_SPACES}{clear}(?![{_WHITESPACE}]){char}(?:{clear}{char})*"
@@ -135,7 +135,7 @@ def _clear(excluded: Iterable[str]) -> str:
     return f"(?!{'|'.join(map(re.escape, texts))})" if texts else ""
 
 
-def _other(form: ToolFormat) -> str:
+def _other(form: FormatFields) -> str:
     """Return the class of all characters that do not stand for calls."""
     return f"[^{''.join(_PLACEHOLDERS[: len(openings(form))])}]"
 

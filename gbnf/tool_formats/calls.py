@@ -16,7 +16,7 @@ from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.grammar.ir import Expr, Literal, Ref, Rules, char_class, literal, repeat, seq
 from gbnf.regular.ecma262 import search
-from gbnf.tool_formats.format import JsonArguments, Part, ToolFormat
+from gbnf.tool_formats.format import FormatFields, JsonArguments, Part
 
 #: The first calls of an answer, whose numbers are fixed; further ones have any greater one.
 NUMBERED_CALLS = 4
@@ -73,12 +73,12 @@ class CallShape:
 
 
 @lru_cache(maxsize=64)
-def call_shapes(form: ToolFormat) -> tuple[CallShape, ...]:
+def call_shapes(form: FormatFields) -> tuple[CallShape, ...]:
     """Return the shape of each head of the format: its own, then the others that models write."""
     return tuple(_call_shape(head, form) for head in (form.head, *form.other_heads))
 
 
-def _call_shape(head: tuple[Part, ...], form: ToolFormat) -> CallShape:
+def _call_shape(head: tuple[Part, ...], form: FormatFields) -> CallShape:
     arguments = form.arguments
     opening = ('"' if arguments.quoted else "{") if isinstance(arguments, JsonArguments) else arguments.begin
     parts = [*_blanks(head, opening), Blank("arguments"), *_blanks(form.tail, "")]
@@ -116,7 +116,7 @@ class IdRules:
 
 
 @lru_cache(maxsize=64)
-def id_rules(form: ToolFormat) -> IdRules:
+def id_rules(form: FormatFields) -> IdRules:
     """Return the rules of the ids of a format: its pattern, without the character that ends an id."""
     table = RuleTable(RESERVED)
     rules: dict[Blank, Ref] = {}

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from gbnf.tool_formats.cursor import Delimiters, lenient
-from gbnf.tool_formats.format import JsonArguments, Part, Slot, ToolFormat
+from gbnf.tool_formats.format import FormatFields, JsonArguments, Part, Slot
 
 _NAME = r"""[^\s"'`<>{}()\[\]|]"""
 _SLOTS: Final = {
@@ -71,7 +71,7 @@ def joined(parts: Iterable[Part], *, json: bool = False) -> str:
 
 
 @lru_cache(maxsize=64)
-def format_delimiters(of: ToolFormat) -> FormatDelimiters:
+def format_delimiters(of: FormatFields) -> FormatDelimiters:
     """Return the delimiters of a format."""
     heads = (of.head, *of.other_heads)
     json = isinstance(of.arguments, JsonArguments) and any(

@@ -9,13 +9,10 @@ Everything here is derived from a chat template (`gbnf.tool_formats.detection`),
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.layout import Whitespace
-from gbnf.tools import Tool
 
 JsonType: TypeAlias = Literal["string", "number", "boolean", "null", "array", "object"]
 
@@ -138,8 +135,8 @@ class TextFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolFormat:
-    """The tool-call format of a chat template.
+class FormatFields:
+    """What a tool-call format consists of. `ToolFormat` adds what can be done with it.
 
     `begin` comes before the first call, `end` after the last; `separator` is None if an answer has at most
     one call. `head` has the name at least once; `other_heads` are those of models that also write the head in
@@ -169,37 +166,3 @@ class ToolFormat:
     end_of_turn: tuple[str, ...] = ()
     result_role: Literal["tool", "user"] = "tool"
     notes: tuple[str, ...] = ()
-
-    def grammar(
-        self,
-        tools: Sequence[Tool],
-        *,
-        tool_choice: str = "auto",
-        parallel: bool = False,
-        final_answer: bool = False,
-        reasoning: bool = False,
-        steps: Sequence[int] = (),
-        strict: bool = False,
-    ) -> Grammar:
-        """Compile the grammar of an answer: text, calls of these tools, or text and then calls.
-
-        `tool_choice`: "auto" for text, calls or both; "required" for calls only; "none" for text only; or the
-        name of a tool, for one call of it. With `parallel`, several calls if the format has them. With
-        `reasoning`, the prompt asks for reasoning, which comes first. For `final_answer`, `steps` and
-        `strict` see `gbnf.compile_pool`, which also says which tools are left out.
-
-        Raises PoolError as `compile_pool` does, and for a `tool_choice` that is no tool; GrammarError for a
-        format in which text and calls cannot be told apart.
-        """
-        from gbnf.tool_formats.grammar import answer_grammar
-
-        return answer_grammar(
-            self,
-            tools,
-            tool_choice=tool_choice,
-            parallel=parallel,
-            final_answer=final_answer,
-            reasoning=reasoning,
-            steps=steps,
-            strict=strict,
-        )

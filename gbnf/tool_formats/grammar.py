@@ -20,12 +20,12 @@ from gbnf.findings import Finding
 from gbnf.grammar.ir import Expr, Ref, Rules, literal, optional, repeat, seq
 from gbnf.tool_formats.answers import CALLS, Content, answer_rules, calls_rule, openings
 from gbnf.tool_formats.calls import NUMBERED_CALLS, call_expr, call_shapes, id_rules
-from gbnf.tool_formats.format import JsonArguments, ToolFormat
+from gbnf.tool_formats.format import FormatFields, JsonArguments
 from gbnf.tools import Tool
 
 
 def answer_grammar(
-    form: ToolFormat,
+    form: FormatFields,
     tools: Sequence[Tool],
     *,
     tool_choice: str = "auto",
@@ -50,13 +50,13 @@ def answer_grammar(
 
 
 @lru_cache(maxsize=256)
-def _text_grammar(form: ToolFormat, reasoning: bool) -> Grammar:
+def _text_grammar(form: FormatFields, reasoning: bool) -> Grammar:
     return link([answer_rules(form, "none", reasoning)], (), "default")
 
 
 @lru_cache(maxsize=512)
 def _link(
-    form: ToolFormat,
+    form: FormatFields,
     tools: tuple[Tool, ...],
     content: Content,
     parallel: bool,
@@ -84,7 +84,7 @@ def _link(
 
 
 def _writable(
-    form: ToolFormat, tools: Sequence[Tool], strict: bool
+    form: FormatFields, tools: Sequence[Tool], strict: bool
 ) -> tuple[tuple[Tool, ...], tuple[Finding, ...]]:
     """Return the tools whose names the format can express, and findings on the others.
 
@@ -105,7 +105,7 @@ _CALL = "call"
 _CALL_NAMES = frozenset(f"{name}{number}" for name in (_CALL, CALLS) for number in ("", *range(2, 100)))
 
 
-def _calls(form: ToolFormat, tools: Sequence[CompiledTool], parallel: bool) -> dict[str, Expr]:
+def _calls(form: FormatFields, tools: Sequence[CompiledTool], parallel: bool) -> dict[str, Expr]:
     """Return the rules for the calls behind each opening, from the marker on."""
     shapes = call_shapes(form)
     ids = id_rules(form)

@@ -16,13 +16,13 @@ from gbnf.calls.parsing.results import (
 )
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.tool_formats.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
-from gbnf.tool_formats.format import ToolFormat
+from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.streaming import CallDeltas, WrittenCall
 from gbnf.tools import Tool
 
 
 def parse_answer(
-    format: ToolFormat,  # noqa: A002
+    format: FormatFields,  # noqa: A002
     text: str,
     tools: Iterable[Tool],
     *,

@@ -26,7 +26,7 @@ from gbnf.tool_formats.deltas import (
     ReasoningDelta,
     TextDelta,
 )
-from gbnf.tool_formats.format import ToolFormat
+from gbnf.tool_formats.format import FormatFields
 from gbnf.tools import Tool
 
 _CLOSERS = {"}": "{", "]": "["}
@@ -53,7 +53,7 @@ class CallDeltas:
     `Reasoning.prompt`). `calls` are those read so far.
     """
 
-    def __init__(self, format: ToolFormat, tools: Iterable[Tool], *, reasoning: bool = False) -> None:  # noqa: A002
+    def __init__(self, format: FormatFields, tools: Iterable[Tool], *, reasoning: bool = False) -> None:  # noqa: A002
         self.calls: list[WrittenCall] = []
         self._format = format
         self._names = ToolNames(tools)

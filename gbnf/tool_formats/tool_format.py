@@ -1,0 +1,48 @@
+"""A tool-call format with what can be done with it: the public face of the modules beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gbnf.compiler.grammar import Grammar
+from gbnf.tool_formats.format import FormatFields
+from gbnf.tool_formats.grammar import answer_grammar
+from gbnf.tools import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFormat(FormatFields):
+    """The tool-call format of a chat template; the fields are described in `FormatFields`."""
+
+    def grammar(
+        self,
+        tools: Sequence[Tool],
+        *,
+        tool_choice: str = "auto",
+        parallel: bool = False,
+        final_answer: bool = False,
+        reasoning: bool = False,
+        steps: Sequence[int] = (),
+        strict: bool = False,
+    ) -> Grammar:
+        """Compile the grammar of an answer: text, calls of these tools, or text and then calls.
+
+        `tool_choice`: "auto" for text, calls or both; "required" for calls only; "none" for text only; or the
+        name of a tool, for one call of it. With `parallel`, several calls if the format has them. With
+        `reasoning`, the prompt asks for reasoning, which comes first. For `final_answer`, `steps` and
+        `strict` see `gbnf.compile_pool`, which also says which tools are left out.
+
+        Raises PoolError as `compile_pool` does, and for a `tool_choice` that is no tool; GrammarError for a
+        format in which text and calls cannot be told apart.
+        """
+        return answer_grammar(
+            self,
+            tools,
+            tool_choice=tool_choice,
+            parallel=parallel,
+            final_answer=final_answer,
+            reasoning=reasoning,
+            steps=steps,
+            strict=strict,
+        )
