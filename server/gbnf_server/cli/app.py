@@ -26,6 +26,7 @@ from gbnf_server.cli.new import new
 from gbnf_server.cli.output import escape_control_characters
 from gbnf_server.cli.property_test import property_test
 from gbnf_server.cli.run import run
+from gbnf_server.cli.serve import serve
 from gbnf_server.cli.server import server
 from gbnf_server.cli.tune import tune
 
@@ -38,6 +39,7 @@ Try:
   gbnf batch requests.jsonl           plan and execute many requests
   gbnf new my-tools/NAME              write a new tool, ready to run
   gbnf call my-tools/NAME '{…}'       execute one tool, without a model
+  gbnf serve --model F.gguf           serve it to OpenAI and Anthropic clients
   gbnf manifests                      list the bundled tools
   gbnf generate "…" --schema F.json   generate one JSON value
   gbnf compile > tools.gbnf           print the grammar of their calls
@@ -117,6 +119,7 @@ app.command("compile", help=reflow(compile_.__doc__))(compile_)
 app.command(help=reflow(check.__doc__))(check)
 app.command(help=reflow(manifests.__doc__))(manifests)
 app.command(help=reflow(mcp.__doc__))(mcp)
+app.command(help=reflow(serve.__doc__))(serve)
 app.command("test", help=reflow(property_test.__doc__))(property_test)
 app.command(help=reflow(doctor.__doc__))(doctor)
 app.add_typer(bench, name="bench")

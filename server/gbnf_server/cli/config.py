@@ -28,8 +28,10 @@ _PATHS = frozenset({"manifests", "workspace", "out", "image", "vocab"})
 _PATHS_OR_OTHER = frozenset({"model", "tools", "mcp", "schema"})
 """Options whose values are paths if they exist: otherwise they are names, commands or URLs."""
 _NAME_A_MODEL = frozenset({"model", "hf", "server", "backend"})
-_OF_ANOTHER_PLACE = frozenset({"api-key", "ctx-size", "gpu-layers", "threads"})
+_OF_ANOTHER_PLACE = frozenset({"api-key", "server-api-key", "ctx-size", "gpu-layers", "threads"})
 """Options that belong to the configured model or server, and not to another server."""
+_OF_CLIENTS: dict[tuple[str, ...], frozenset[str]] = {("serve",): frozenset({"api-key"})}
+"""Options that are about a command's own clients, so that no server replaces them."""
 _NAME_TOOLS = frozenset({"manifests", "tools", "mcp"})
 _NEVER = frozenset({"help", "version", "yes"})
 
@@ -92,7 +94,8 @@ class _ConfigReader:
             known = {name for options in inside.values() for name in options}
             self._check(setting.option, known, setting.key, "option")
             for path, options in inside.items():
-                if setting.option in options and setting.option not in overridden:
+                kept = _OF_CLIENTS.get(path, frozenset())
+                if setting.option in options and setting.option not in overridden - kept:
                     values = found
                     for name in path:
                         values = values.setdefault(name, {})

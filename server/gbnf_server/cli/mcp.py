@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -87,20 +86,11 @@ def _serve_http(app: ASGIApp, host: str, port: int) -> None:
     import uvicorn
 
     from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.listening import listen, url_of
     from gbnf_server.cli.output import stderr_console, write
-    from gbnf_server.errors import SetupError
 
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listening = socket.create_server((host, port), family=family)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise SetupError(
-            f"{host} port {port} cannot be used: {reason}. Choose another port; 0 is any."
-        ) from None
-    with listening, interruptible():
-        shown = f"[{host}]" if ":" in host else host
-        write(f"http://{shown}:{listening.getsockname()[1]}{_HTTP_PATH}")
+    with listen(host, port) as listening, interruptible():
+        write(f"{url_of(host, listening)}{_HTTP_PATH}")
         stderr_console().print("ready; press Ctrl-C to stop", style="dim")
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_LAST_REQUESTS_S)
         try:

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gbnf_server.errors import BackendUnreachable, GatewayError
 from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.bodies import ClientLeft, read_body, while_connected
-from gbnf_server.gateway.edge import Edge, Reply
+from gbnf_server.gateway.edge import Edge, Reply, StoredAnswers
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.logs import log, log_error
 from gbnf_server.gateway.models import list_models, model_card
@@ -65,11 +65,17 @@ def create_app(gateway: Gateway, access: Access, *, passed: PassThrough | None =
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        gateway.start()
         yield
         await gateway.close()
 
     handlers = _Handlers(gateway, passed)
     routes = [_route(edge.path, partial(handlers.answer, edge), "POST") for edge in gateway.edges]
+    for edge in gateway.edges:
+        if isinstance(edge, StoredAnswers):
+            path = f"{edge.path}/{{response_id}}"
+            routes.append(_route(path, partial(handlers.stored, edge.retrieve), "GET"))
+            routes.append(_route(path, partial(handlers.stored, edge.delete), "DELETE"))
     routes += [
         _route("/v1/models", handlers.models, "GET"),
         _route("/v1/models/{name:path}", handlers.model, "GET"),
@@ -151,6 +157,9 @@ class _Handlers:
             listed = ", ".join(self._gateway.models)
             raise GatewayError(404, f"there is no model {name[:100]!r}. Use {listed}.", "model_not_found")
         await exchange.response.send_json(model_card(name, exchange.headers))
+
+    async def stored(self, read: Callable[[str], Mapping[str, Any]], exchange: Exchange) -> None:
+        await exchange.response.send_json(read(exchange.scope["path_params"]["response_id"]))
 
     async def pass_on(self, exchange: Exchange) -> None:
         assert self._passed is not None

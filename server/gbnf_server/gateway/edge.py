@@ -7,7 +7,7 @@ place, has the engine answer the request of the `Reply`, feeds it the events, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import AnswerEvent
@@ -50,4 +50,17 @@ class Edge(Protocol):
 
     def error(self, error: GatewayError) -> dict[str, Any]:
         """Return the JSON of an error."""
+        ...
+
+
+@runtime_checkable
+class StoredAnswers(Protocol):
+    """An API that keeps its answers: they are read and deleted at the path of the edge, `/` and their id."""
+
+    def retrieve(self, response_id: str) -> Mapping[str, Any]:
+        """Return the JSON of a kept answer. Raises GatewayError."""
+        ...
+
+    def delete(self, response_id: str) -> Mapping[str, Any]:
+        """Forget an answer, and return the JSON that confirms it. Raises GatewayError."""
         ...

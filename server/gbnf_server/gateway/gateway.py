@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from gbnf_server.backends.base import Backend
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
@@ -30,12 +30,14 @@ from gbnf_server.gateway.upstreams import Upstreams
 
 _READERS = 2  # threads that read JSON: what they build is bounded, and so is how many do
 
+_OTHER_THREADS = 16
+
 
 class Answers(Protocol):
     """Answers requests: the engine, or the planner."""
 
-    def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
-        """Yield the events of an answer. Raises GatewayError."""
+    def answer(self, request: ChatRequest, backend: Backend) -> AsyncIterator[AnswerEvent]:
+        """Yield the events of an answer, as a generator: closing it ends the answer. Raises GatewayError."""
         ...
 
 
@@ -100,7 +102,8 @@ class Gateway:
             metrics.queue_seconds.observe(time.monotonic() - asked)
             source = self.agents.get(request.model, self.engine)
             has_begun = False
-            async with aclosing(source.answer(request, self.upstreams)) as events:
+            answering = cast("AsyncGenerator[AnswerEvent, None]", source.answer(request, self.upstreams))
+            async with aclosing(answering) as events:
                 async for event in events:
                     if not has_begun:
                         has_begun = True
@@ -126,6 +129,13 @@ class Gateway:
         """Log a request or an answer, if that is wanted."""
         if self.log_contents:
             log(kind, request_id=request_id, content=content_text(content))
+
+    def start(self) -> None:
+        """Prepare the event loop that serves."""
+        # each answer in process decodes in a thread; the rest is for what compiles and reads meanwhile
+        executor = ThreadPoolExecutor(self.queue.places + _OTHER_THREADS, "gbnf-gateway")
+        asyncio.get_running_loop().set_default_executor(executor)
+        self.upstreams.start_probing()
 
     async def close(self) -> None:
         """End what runs in the background. The backends are their owner's."""

@@ -105,6 +105,12 @@ class Upstreams(RequestBackend):
         for upstream in self.upstreams:
             upstream.backend.close()
 
+    def start_probing(self) -> None:
+        """Probe the backends that did not answer before the server started."""
+        for upstream in self.upstreams:
+            if not upstream.healthy:
+                self._leave_out(upstream)
+
     async def stop_probing(self) -> None:
         """End the probes of failed backends."""
         probes = [upstream.probing for upstream in self.upstreams if upstream.probing is not None]

@@ -1,0 +1,298 @@
+"""`gbnf serve`: a gateway for clients of OpenAI's and Anthropic's APIs."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gbnf_server.cli.model_options import (
+    ApproveAllOption,
+    BackendName,
+    BackendOption,
+    ContextSizeOption,
+    GpuLayersOption,
+    HfOption,
+    LanguageOption,
+    MaxStepsOption,
+    ModelOption,
+    ModelSource,
+    ThreadsOption,
+    WorkspaceOption,
+)
+from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+
+if TYPE_CHECKING:
+    from gbnf_server.backends.base import Backend
+    from gbnf_server.gateway.gateway import Answers
+    from gbnf_server.gateway.proxying import PassThrough
+    from gbnf_server.gateway.upstreams import Upstream, Upstreams
+
+_BATCHING = 64  # places on a server that batches requests
+_OF_AGENT = {"manifests": "--manifests", "tools": "--tools", "mcp": "--mcp", "yes": "--yes"}
+
+
+def serve(
+    context: typer.Context,
+    model: ModelOption = None,
+    hf: HfOption = None,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Running server of the model: see --backend; repeatable."),
+    ] = None,
+    backend: BackendOption = None,
+    server_api_key: Annotated[
+        str | None, typer.Option(envvar="LLAMA_API_KEY", help="API key for --server.")
+    ] = None,
+    ctx_size: ContextSizeOption = None,
+    gpu_layers: GpuLayersOption = None,
+    threads: ThreadsOption = None,
+    parallel: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Answers at a time, on each server. Default: in process 1, the slots of a llama-server, "
+            f"otherwise {_BATCHING}.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 8000,
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="GBNF_API_KEYS",
+            help="API key that clients must send; repeatable. Required for a --host other than this machine.",
+        ),
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File of API keys, one on each line.")
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name under which clients reach the server; repeatable."),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN", help="Origin of web pages that may send requests; *: any; repeatable."
+        ),
+    ] = None,
+    retry: Annotated[
+        int, typer.Option(min=0, help="Times to ask a server again that ignored the grammar.")
+    ] = 0,
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="Log the texts of requests and answers.")
+    ] = False,
+    agent: Annotated[
+        bool, typer.Option("--agent", help="Offer the model `planner`, which runs tools of this machine.")
+    ] = False,
+    manifests: ManifestsOption = None,
+    tools: ToolsOption = None,
+    mcp: McpOption = None,
+    workspace: WorkspaceOption = Path("gbnf-workspace"),
+    yes: ApproveAllOption = False,
+    language: LanguageOption = "en",
+    max_steps: MaxStepsOption = 12,
+) -> None:
+    """Serve a model to clients of the OpenAI and Anthropic APIs, with calls that a grammar constrains.
+
+    Print the URL when ready. Each call names a tool of its request and fits its schema; the answer's field
+    x_gbnf says what is enforced. Log one line of JSON per request to stderr. At SIGTERM or Ctrl-C, finish
+    the running answers. With --agent, a client that asks for the model `planner` gets the answer of a run
+    over the tools of --manifests, --tools and --mcp; those that require approval are refused without --yes.
+
+    \b
+    Try:
+      gbnf serve --model Qwen3-4B-Q4_K_M.gguf
+      gbnf serve --server http://127.0.0.1:8080
+      gbnf serve --backend vllm --server http://gpu-1:8000 --server http://gpu-2:8000
+      gbnf serve --host 0.0.0.0 --api-key-file keys.txt
+      gbnf serve --agent --manifests my-tools/ --mcp "npx -y @modelcontextprotocol/server-memory"
+    """
+    keys = _keys(api_key or (), api_key_file)
+    _check_address(host, keys)
+    if not agent:
+        _check_not_given(context)
+    base = ModelSource(model, None, server_api_key, backend, ctx_size, hf, gpu_layers, threads)
+    sources = [replace(base, server=url) for url in server or ()] or [base]
+    for source in sources:
+        source.check()
+    from gbnf_server.cli.listening import listen, url_of
+    from gbnf_server.cli.output import stderr_console, write
+    from gbnf_server.gateway.access import Access
+    from gbnf_server.gateway.app import create_app
+    from gbnf_server.gateway.edges import all_edges
+    from gbnf_server.gateway.engine import Engine
+    from gbnf_server.gateway.gateway import Gateway
+    from gbnf_server.gateway.logs import log_to_stderr
+    from gbnf_server.gateway.serving import GatewayServer
+
+    console = stderr_console()
+    agent_options = _AgentOptions(ToolSources(manifests, tools, mcp), workspace, yes, language, max_steps)
+    with ExitStack() as stack:
+        upstreams = stack.enter_context(_open(sources, parallel))
+        agents = stack.enter_context(agent_options.open(sources[0])) if agent else {}
+        gateway = Gateway(
+            Engine(retries=retry),
+            upstreams,
+            all_edges(),
+            model=_model_name(base, upstreams),
+            agents=agents,
+            log_contents=log_requests,
+        )
+        access = Access.of(host, keys, allowed_host or (), cors or ())
+        app = create_app(gateway, access, passed=_pass_through(base, upstreams))
+        listening = stack.enter_context(listen(host, port))
+        url = url_of(host, listening)
+        write(url)
+        given = "the API key" if keys else "any"
+        console.print(
+            f"model: {', '.join(gateway.models)}; {_enforcement(upstreams)}\n"
+            f'try: OpenAI(base_url="{url}/v1", api_key="{given}"), or ANTHROPIC_BASE_URL={url}\n'
+            "ready; press Ctrl-C to stop",
+            style="dim",
+            soft_wrap=True,
+        )
+        log_to_stderr()
+        GatewayServer(app, gateway).run(sockets=[listening])
+        console.print("stopped", style="dim")
+
+
+def _keys(given: Sequence[str], file: Path | None) -> list[str]:
+    """Return the API keys. Raises BadParameter."""
+    keys = list(given)
+    if file is not None:
+        try:
+            keys += file.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise typer.BadParameter(
+                f"{file} cannot be read: {reason}", param_hint="--api-key-file"
+            ) from None
+    keys = [key.strip() for key in keys if key.strip()]
+    if any(not (key.isascii() and key.isprintable()) for key in keys):
+        raise typer.BadParameter(
+            "a key must be printable ASCII: it is sent in a header", param_hint="--api-key"
+        )
+    if not keys and (given or file is not None):
+        raise typer.BadParameter(
+            "there is no key in it", param_hint="--api-key-file" if file else "--api-key"
+        )
+    return keys
+
+
+def _check_address(host: str, keys: Sequence[str]) -> None:
+    from gbnf_server.mcp.server import is_loopback
+
+    if not keys and not is_loopback(host):
+        raise typer.BadParameter(
+            f"{host} is reachable from other machines: give --api-key", param_hint="--host"
+        )
+
+
+def _check_not_given(context: typer.Context) -> None:
+    """Raise BadParameter for an option of the planner on the command line, without --agent."""
+    for name, option in _OF_AGENT.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter("it is for --agent: other requests bring their tools", param_hint=option)
+
+
+@contextmanager
+def _open(sources: Sequence[ModelSource], parallel: int | None) -> Iterator[Upstreams]:
+    """Open the backends of all sources. Raises BackendError if none answers."""
+    from gbnf_server.errors import BackendError
+    from gbnf_server.gateway.upstreams import Upstreams
+
+    faults: list[BackendError] = []
+    opened: list[Upstream] = []
+    with ExitStack() as stack:
+        for source in sources:
+            backend = stack.enter_context(source.open(parallel=parallel or 1))
+            upstream = _upstream(source, backend, parallel or _BATCHING)
+            opened.append(upstream)
+            try:
+                upstream.places = parallel or _places(source, backend)
+            except BackendError as error:
+                upstream.healthy = False
+                faults.append(error)
+        if len(faults) == len(sources):
+            raise faults[0]
+        yield Upstreams(opened)
+
+
+def _upstream(source: ModelSource, backend: Backend, places: int) -> Upstream:
+    from gbnf_server.gateway.upstreams import Upstream, always, http_probe
+
+    if source.backend_name is BackendName.IN_PROCESS:
+        return Upstream(backend, always, places)
+    return Upstream(backend, http_probe(backend.url, source.api_key), places)  # type: ignore[attr-defined]  # backends over HTTP have it
+
+
+def _places(source: ModelSource, backend: Backend) -> int:
+    """Return how many answers a backend makes at a time; asks a server. Raises BackendError."""
+    match source.backend_name:
+        case BackendName.IN_PROCESS:
+            return 1
+        case BackendName.LLAMA_SERVER:
+            slots = backend.props.get("total_slots")  # type: ignore[attr-defined]  # a LlamaServer has it
+            return slots if isinstance(slots, int) and slots > 0 else 1
+        case _:
+            _ = backend.context_length
+            return _BATCHING
+
+
+def _model_name(source: ModelSource, upstreams: Upstreams) -> str:
+    backend = upstreams.first.backend
+    name: str = source.model or getattr(backend, "model_name", "") or backend.name
+    return backend.name if source.backend_name is BackendName.IN_PROCESS else name
+
+
+def _pass_through(source: ModelSource, upstreams: Upstreams) -> PassThrough | None:
+    from gbnf_server.gateway.proxying import PassThrough
+
+    if source.backend_name is not BackendName.LLAMA_SERVER:
+        return None
+    return PassThrough(lambda: upstreams.first.backend.url, source.api_key)  # type: ignore[attr-defined]  # a LlamaServer has it
+
+
+def _enforcement(upstreams: Upstreams) -> str:
+    """Return what the answers are constrained by, in a sentence for the person who starts the server."""
+    match upstreams.dialect:
+        case "gbnf":
+            return "calls and JSON are constrained by a grammar, and verified"
+        case "json_schema":
+            return "calls and JSON are constrained by a JSON Schema, and verified"
+        case "none":
+            return "this server takes no grammar: calls are validated, but not constrained"
+
+
+@dataclass(frozen=True, slots=True)
+class _AgentOptions:
+    """The options of the planner that `--agent` offers."""
+
+    sources: ToolSources
+    workspace: Path
+    approve_all: bool
+    language: str
+    max_steps: int
+
+    @contextmanager
+    def open(self, source: ModelSource) -> Iterator[dict[str, Answers]]:
+        """Return the planner as a model, while its MCP servers run."""
+        from gbnf_server.cli.demo_model_warning import restrict_demo_model
+        from gbnf_server.executors import AbsentPerson, Context, Workspace
+        from gbnf_server.gateway.agent import MODEL_NAME, PlannerAgent
+        from gbnf_server.planner import PlannerOptions
+
+        with self.sources.open() as loaded:
+            pool, _ = restrict_demo_model(source, loaded)
+            person = AbsentPerson(approve_all=self.approve_all)
+            options = PlannerOptions(max_steps=self.max_steps, language=self.language)
+            yield {MODEL_NAME: PlannerAgent(pool, options, Context(Workspace(self.workspace), person=person))}

@@ -1,0 +1,139 @@
+"""The planner as a model: the last message is its request, its steps are reasoning, its answer is the text.
+
+Invariants: tools run in the server's workspace, and those that require approval are refused unless its owner
+approved them in advance; a run ends when its client leaves. Once a tool has run, the outcome is an answer and
+no HTTP error, after which clients would send the request, and so make the changes, again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from functools import partial
+from itertools import pairwise
+
+from gbnf.prompts.messages import Message
+from gbnf.tools import Tool
+from gbnf_server.backends.base import Backend
+from gbnf_server.errors import GatewayError
+from gbnf_server.executors import Context
+from gbnf_server.gateway.answers import (
+    AnswerEvent,
+    Finished,
+    ReasoningDelta,
+    Receipt,
+    Started,
+    TextDelta,
+    Usage,
+)
+from gbnf_server.gateway.chat import ChatRequest, FreeText
+from gbnf_server.planner import (
+    CallBlocked,
+    Event,
+    Exchange,
+    Planner,
+    PlannerOptions,
+    Run,
+    RunFinished,
+    ToolCalled,
+    ToolDone,
+    ToolFailed,
+)
+
+MODEL_NAME = "planner"
+_SHOWN_CHARACTERS = 500  # of a result, as reasoning
+
+
+class PlannerAgent:
+    """Answers requests by runs of a planner with these tools. `context`: where they run, and who approves."""
+
+    def __init__(
+        self, tools: Iterable[Tool] | Callable[[], Iterable[Tool]], options: PlannerOptions, context: Context
+    ) -> None:
+        self._tools, self._options, self._context = tools, options, context
+
+    async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
+        """Yield the events of one answer. Raises GatewayError."""
+        _check(request)
+        query, history = _conversation(request.messages)
+        images = request.messages[-1].get("images", ())
+        make = partial(Planner, self._tools, backend, self._options, context=self._context)
+        planner = await asyncio.to_thread(make)  # it may ask the server for its properties
+        try:
+            run = await asyncio.to_thread(planner.stream, query, images=images, history=history, text=False)
+        except ValueError as error:
+            raise GatewayError(400, f"{error}.", "invalid_request", "messages") from None
+        receipt = Receipt()
+        yield Started(0, receipt)
+        async with aclosing(run) as events:
+            async for event in events:
+                if isinstance(event, RunFinished):
+                    yield TextDelta(_answer(event.run))
+                    yield Finished("stop", _usage(event.run), receipt)
+                elif shown := _shown(event):
+                    yield ReasoningDelta(f"{shown}\n")
+
+
+def _check(request: ChatRequest) -> None:
+    """Raise GatewayError for what the planner cannot do."""
+    refused = {
+        "tools": request.tools,
+        "response_format": not isinstance(request.output, FreeText),
+        "n": request.count > 1,
+        "stop": request.stop,
+        "logprobs": request.sampling.logprobs is not None,
+    }
+    for param, is_given in refused.items():
+        if is_given:
+            raise GatewayError(
+                400,
+                f"the model {MODEL_NAME!r} does not take '{param}': it runs the server's own tools.",
+                "unsupported_parameter",
+                param,
+            )
+    if request.messages[-1]["role"] != "user":
+        raise GatewayError(400, "the last message must be the user's.", "invalid_request", "messages")
+
+
+def _conversation(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
+    """Return the request, after the instructions of the client, and the earlier exchanges."""
+    instructions = [each["content"] for each in messages if each["role"] in {"system", "developer"}]
+    turns = [each for each in messages if each["role"] in {"user", "assistant"} and each["content"].strip()]
+    history = [
+        Exchange(asked["content"], said["content"])
+        for asked, said in pairwise(turns)
+        if (asked["role"], said["role"]) == ("user", "assistant")
+    ]
+    return "\n\n".join([*instructions, messages[-1]["content"]]), history
+
+
+def _shown(event: Event) -> str:
+    """Return what a client sees of a step, "" for nothing."""
+    match event:
+        case ToolCalled():
+            return f"{event.name} {_short(json.dumps(event.arguments, ensure_ascii=False))}"
+        case ToolDone():
+            return f"→ {_short(json.dumps(event.result, ensure_ascii=False))}"
+        case ToolFailed() | CallBlocked():
+            return f"→ {_short(event.error)}"
+        case _:
+            return ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def _answer(run: Run) -> str:
+    """Return the answer, or why there is none. Raises GatewayError if no tool was called."""
+    if run.answer is not None:
+        return run.answer
+    if run.outcome == "failed" and not any(step.result is not None or step.fault for step in run.steps):
+        raise GatewayError(502, f"the planner has no answer: {run.error}", "planner_failed")
+    return f"There is no answer: {run.error}"
+
+
+def _usage(run: Run) -> Usage:
+    return Usage(run.prompt_tokens, run.completion_tokens, run.cached_tokens)

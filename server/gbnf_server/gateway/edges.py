@@ -1,0 +1,10 @@
+"""The APIs that the gateway speaks."""
+
+from __future__ import annotations
+
+from gbnf_server.gateway.edge import Edge
+
+
+def all_edges() -> list[Edge]:
+    """Return one object of each API."""
+    return []
