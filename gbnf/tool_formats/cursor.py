@@ -40,12 +40,16 @@ def lenient(literal: str, *, json: bool = False) -> str:
 
 
 class Delimiters:
-    """Alternative delimiters. The leftmost counts, and the longest of those."""
+    """Alternative delimiters: the leftmost counts, and the longest of those.
 
-    def __init__(self, patterns: Iterable[str]) -> None:
+    `final`: more of them, which count only if the text has ended.
+    """
+
+    def __init__(self, patterns: Iterable[str], final: Iterable[str] = ()) -> None:
         self.patterns = tuple(dict.fromkeys(pattern for pattern in patterns if pattern))
         self.any = regex.compile("|".join(f"(?:{each})" for each in self.patterns) or "(?!)", regex.DOTALL)
         wide = max((pattern.replace(_SPACE, " " * SPACES) for pattern in self.patterns), key=len, default="")
+        self.final: Delimiters = Delimiters([*self.patterns, *final]) if final else self
         self.reach = len(wide)
         """An upper bound of a match's length."""
 
@@ -65,6 +69,25 @@ class Delimiters:
                 return True
             best = found if best is None or found.end() > best.end() else best
         return best
+
+
+class Stripped:
+    """Passes text on without the whitespace around it, which is held until more text follows."""
+
+    def __init__(self, take: Take) -> None:
+        self._take = take
+        self._held: list[str] = []
+        self._said = False
+
+    def __call__(self, piece: str) -> None:
+        """Take text."""
+        piece = piece if self._said else piece.lstrip()
+        said = piece.rstrip()
+        if said:
+            self._take("".join([*self._held, said]))
+            self._held.clear()
+            self._said = True
+        self._held.append(piece[len(said) :])
 
 
 class Cursor:
@@ -128,6 +151,7 @@ class Cursor:
 
     def _first(self, delimiters: Delimiters) -> tuple[int, regex.Match[str] | None]:
         """Return where the first match starts, and the match; None if more text may complete or extend it."""
+        delimiters = delimiters.final if self.ended else delimiters
         found = delimiters.any.search(self.text, self.at, partial=not self.ended)
         if found is None:
             return len(self.text), None

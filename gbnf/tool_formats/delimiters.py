@@ -45,8 +45,17 @@ class FormatDelimiters:
     late_id: bool
 
 
-def joined(parts: Iterable[Part], *, json: bool = False) -> str:
-    """Return the pattern of literals and slots, without whitespace at either end."""
+def words(literals: Iterable[Part]) -> list[str]:
+    """Return patterns of the words of literals: the tags of `</function>\\n</tool_call>` are two."""
+    return [lenient(word) for literal in literals if isinstance(literal, str) for word in literal.split()]
+
+
+def joined(parts: Iterable[Part], *, json: bool = False, key: str | None = None) -> str:
+    """Return the pattern of literals and slots, without whitespace at either end.
+
+    `key`: the text of the slot for the key.
+    """
+    parts = [key or "" if isinstance(part, Slot) and part.kind == "key" else part for part in parts]
     merged: list[Part] = []
     for part in parts:
         if isinstance(part, str) and merged and isinstance(merged[-1], str):
@@ -88,8 +97,7 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
     reasoning = of.reasoning
     begins = [] if reasoning is None else [lenient(reasoning.begin.strip())]
     reasoning_ends = [] if reasoning is None else [lenient(reasoning.end.strip())]
-    tails = [joined(of.tail, json=json)]
-    end_of_turn = {literal.strip() for literal in of.end_of_turn}
+    tails = [joined(of.tail, json=json), *(lenient(part, json=json) for part in _parts_of_tail(of.tail))]
     return FormatDelimiters(
         openings=Delimiters(opening_patterns),
         calls=Delimiters(calls),
@@ -106,6 +114,16 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
         json=json,
         late_id=any(isinstance(part, Slot) and part.kind == "id" for part in of.tail),
     )
+
+
+def _parts_of_tail(tail: Sequence[Part]) -> list[str]:
+    """Return what is read as the end of a call, too: the first or the last of its words."""
+    if len(tail) != 1 or not isinstance(tail[0], str):
+        return []
+    found = tail[0].split()
+    return [" ".join(found[:count]) for count in range(1, len(found))] + [
+        " ".join(found[count:]) for count in range(1, len(found))
+    ]
 
 
 def _first_literal(parts: Sequence[Part]) -> str:

@@ -48,4 +48,4 @@ class CallEnded:
 
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | CallStarted | ArgumentsDelta | CallEnded
-"""One step of an answer. Calls are written one after another; text may come before, between and after them."""
+"""One step of an answer. Calls come one after another; text may come before, between and after them."""

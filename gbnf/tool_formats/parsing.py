@@ -15,9 +15,10 @@ from gbnf.calls.parsing.results import (
     ToolCalls,
 )
 from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.tool_formats.call_reading import WrittenCall
 from gbnf.tool_formats.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
 from gbnf.tool_formats.format import FormatFields
-from gbnf.tool_formats.streaming import CallDeltas, WrittenCall
+from gbnf.tool_formats.streaming import CallDeltas
 from gbnf.tools import Tool
 
 

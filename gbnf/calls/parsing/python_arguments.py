@@ -47,6 +47,18 @@ def read_arguments(text: str, properties: Sequence[str]) -> Arguments | None:
     return Arguments(values, repairs)
 
 
+def read_literal(text: str) -> Any:
+    """Return the JSON value of a Python literal. Raises InvalidJsonError."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the model's text
+            return parse_json(json.dumps(_value(ast.parse(text, mode="eval").body), allow_nan=False))
+    except InvalidJsonError:
+        raise
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise InvalidJsonError("not a literal") from None
+
+
 def write_arguments(arguments: Mapping[str, Any]) -> str:
     """Render `a=1, b="x"`, and `**{…}` for names that are not identifiers."""
     plain = {name: value for name, value in arguments.items() if name.isidentifier() and name.isascii()}

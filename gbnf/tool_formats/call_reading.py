@@ -1,0 +1,163 @@
+"""Reading of the calls of an answer: their names, ids, arguments and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import regex
+
+from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.tool_formats.cursor import Cursor, Delimiters, Steps, Take
+from gbnf.tool_formats.delimiters import format_delimiters
+from gbnf.tool_formats.deltas import ArgumentsDelta, CallEnded, CallStarted, Delta
+from gbnf.tool_formats.elements import ElementReader
+from gbnf.tool_formats.format import ElementArguments, ToolFormat
+from gbnf.tool_formats.schema_types import TypedSchema
+from gbnf.tool_formats.value_reading import EndOfTextError, UnreadableError, read_json, read_string
+from gbnf.tools import Tool
+
+_SCALAR_END = Delimiters([r"[\s,}\]<\[|]"])
+
+
+@dataclass(slots=True)
+class WrittenCall:
+    """A call as it was read.
+
+    `ended`: it is complete. `problem`: why it cannot be read. `note`: what was overlooked.
+    """
+
+    id: str
+    name: str
+    ended: bool = False
+    problem: str = ""
+    note: str = ""
+
+
+class CallReader:
+    """Reads calls, and emits their deltas. `calls`: those that have begun. `truncated`: see `CallDeltas`."""
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        format: FormatFields,  # noqa: A002
+        tools: Iterable[Tool],
+        emit: Callable[[Delta], None],
+    ) -> None:
+        self.calls: list[WrittenCall] = []
+        self.truncated = False
+        self._cursor = cursor
+        self._emit = emit
+        self._names = ToolNames(tools)
+        self._delimiters = format_delimiters(format)
+        arguments = format.arguments
+        elements = isinstance(arguments, ElementArguments)
+        self._elements = ElementReader(cursor, format, arguments) if elements else None  # type: ignore[arg-type]  # by `elements`
+
+    def read(self) -> Steps[bool]:
+        """Read the calls that begin here, and what ends them; return whether there are any."""
+        head = yield from self._cursor.match(self._delimiters.calls)
+        if head is None:
+            return False
+        while head is not None:
+            yield from self._call(head)
+            yield from self._cursor.skip_space()
+            head = yield from self._cursor.match(self._delimiters.next_calls)
+        yield from self._cursor.match(self._delimiters.end)
+        return True
+
+    def _call(self, head: regex.Match[str]) -> Steps[None]:
+        """Read a call after its head. If its id comes last, its deltas do, too."""
+        groups = head.groupdict()
+        index = len(self.calls)
+        tool = self._names.find(groups["name"])
+        name = groups["name"] if tool is None else tool.name
+        call = WrittenCall(groups.get("id") or f"call_{index + 1}", name)
+        self.calls.append(call)
+        late: list[str] = []
+
+        def take(piece: str) -> None:
+            self._emit(ArgumentsDelta(index, piece))
+
+        if not self._delimiters.late_id:
+            self._emit(CallStarted(index, call.id, call.name))
+        schema = {} if tool is None else tool.model_args()
+        try:
+            yield from self._arguments(schema, late.append if self._delimiters.late_id else take)
+            yield from self._tail(call)
+        except EndOfTextError:
+            pass
+        except UnreadableError as error:
+            call.problem = str(error)
+        if self._delimiters.late_id:
+            self._emit(CallStarted(index, call.id, call.name))
+            take("".join(late))
+        if call.ended:
+            self._emit(CallEnded(index))
+
+    def _arguments(self, schema: object, take: Take) -> Steps[None]:
+        if self._elements is not None:
+            yield from self._elements.read(TypedSchema(schema, schema), take)
+            return
+        yield from self._cursor.skip_space()
+        sign = yield from self._cursor.peek()
+        if sign == "{":
+            yield from read_json(self._cursor, take)
+        elif sign == '"':
+            yield from self._quoted(take)
+        else:
+            yield from self._no_object(take)
+
+    def _quoted(self, take: Take) -> Steps[None]:
+        """Read the arguments as a JSON string that contains their text."""
+        self._cursor.at += 1
+        text = ['"']
+        yield from read_string(self._cursor, text.append)
+        try:
+            take(parse_json("".join(text)) or "{}")
+        except InvalidJsonError as error:
+            raise UnreadableError(str(error)) from None
+
+    def _no_object(self, take: Take) -> Steps[None]:
+        """Read arguments that are missing, or null."""
+        text: list[str] = []
+        end = yield from self._cursor.until(_SCALAR_END, text.append)
+        given = "".join(text)
+        if end is None and (given or self.truncated):
+            raise EndOfTextError
+        if given not in ("", "null"):
+            raise UnreadableError(f"the arguments must be an object, not {given[:40]!r}")
+        take("{}")
+
+    def _tail(self, call: WrittenCall) -> Steps[None]:
+        """Read what follows the arguments.
+
+        JSON says itself where it ends, so that a call without its end is complete unless the text is
+        truncated; elements do not.
+        """
+        yield from self._cursor.skip_space()
+        if (yield from self._tail_literal(call)):
+            return
+        following = yield from self._cursor.peek()
+        if self._elements is not None:
+            if following:
+                raise UnreadableError("there is neither another parameter nor the end of the call")
+            return
+        if following == "," and self._delimiters.json:
+            rest: list[str] = []
+            yield from read_json(self._cursor, rest.append, "{")
+            yield from self._cursor.skip_space()
+            yield from self._tail_literal(call)
+        call.ended = bool(following) or not self.truncated
+        call.note = "the end of the call is missing"
+
+    def _tail_literal(self, call: WrittenCall) -> Steps[bool]:
+        if not self._delimiters.tail.patterns:
+            call.ended = True
+            return True
+        found = yield from self._cursor.match(self._delimiters.tail)
+        if found is not None:
+            call.ended = True
+            call.id = found.groupdict().get("id") or call.id
+        return call.ended

@@ -1,0 +1,301 @@
+"""Reading of arguments that are written as one element per parameter, as JSON text that grows with them.
+
+How a raw text ends: at the first occurrence of what follows a value (`ValueForm.after`) with what may follow
+it there: the next element, or the end of the elements, of the call or of the text. Whitespace around these
+does not count, except for that of `before` and `after` next to the text, which is no part of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from gbnf.tool_formats.cursor import Cursor, Delimiters, Steps, Stripped, Take, lenient
+from gbnf.tool_formats.delimiters import joined, words
+from gbnf.tool_formats.format import (
+    ElementArguments,
+    JsonType,
+    NestedElements,
+    Part,
+    ToolFormat,
+    ValueForm,
+    ValueForms,
+)
+from gbnf.tool_formats.raw_values import json_of_raw
+from gbnf.tool_formats.schema_types import TypedSchema
+from gbnf.tool_formats.value_reading import EndOfTextError, UnreadableError, read_literal
+
+_TYPES: Final[tuple[JsonType, ...]] = ("string", "number", "boolean", "null", "array", "object")
+_DEPTH = 32
+_KEY_LENGTH = 256
+
+
+@dataclass(frozen=True)
+class FormGroup:
+    """The forms that begin with the same literals. `space` ends them, next to the value."""
+
+    space: str
+    forms: tuple[tuple[JsonType, ValueForm], ...]
+
+    def of(self, types: frozenset[str]) -> Mapping[JsonType, ValueForm]:
+        """Return the forms of the types that a schema allows, by type; all forms if there are none."""
+        found = {kind: form for kind, form in self.forms if kind in types}
+        return found or dict(self.forms)
+
+
+@dataclass(frozen=True)
+class Members:
+    """The delimiters of elements, or of the items of an array.
+
+    heads: what comes before each value. groups: the forms of the values, by the pattern in `heads`; of items
+    with nothing before them by "". follow: patterns of what may follow a value.
+    """
+
+    begin: Delimiters
+    separator: Delimiters
+    end: Delimiters
+    heads: Delimiters
+    groups: Mapping[str, FormGroup]
+    follow: tuple[str, ...]
+
+
+class ElementReader:
+    """Reads the arguments of calls."""
+
+    def __init__(self, cursor: Cursor, format: FormatFields, arguments: ElementArguments) -> None:  # noqa: A002
+        self._cursor = cursor
+        self._nested = arguments.nested
+        self._arguments = arguments
+        ends = words([arguments.end, *format.tail, format.end, *format.end_of_turn])
+        self._members = _members(arguments, arguments.begin, arguments.separator, arguments.end, ends)
+        self._empty = Delimiters([lenient(arguments.empty.strip())] if arguments.empty else [])
+
+    def read(self, schema: TypedSchema, take: Take) -> Steps[None]:
+        """Read the elements as a JSON object. Raises EndOfTextError and UnreadableError."""
+        yield from self._cursor.skip_space()
+        if (yield from self._cursor.match(self._empty)) is not None:
+            take("{}")
+            return
+        yield from self._cursor.match(self._members.begin)
+        yield from self._object(self._members, schema, take, 0)
+
+    def _object(self, members: Members, schema: TypedSchema, take: Take, depth: int) -> Steps[None]:
+        """Read elements up to their end, which is read."""
+        before = "{"
+        while True:
+            yield from self._cursor.skip_space()
+            if (yield from self._cursor.match(members.end)) is not None:
+                break
+            if before != "{":
+                yield from self._cursor.match(members.separator)
+                yield from self._cursor.skip_space()
+            head = yield from self._cursor.match(members.heads)
+            if head is None:
+                yield from self._no_end(members)
+                break
+            key = head["key"].strip()
+            take(f"{before}{json.dumps(key, ensure_ascii=False)}: ")
+            before = ", "
+            group = members.groups[head.re.pattern]
+            yield from self._value(group, members.follow, schema.property(key), key, take, depth)
+        take("{}" if before == "{" else "}")
+
+    def _array(self, members: Members, schema: TypedSchema, take: Take, depth: int) -> Steps[None]:
+        count = 0
+        while True:
+            yield from self._cursor.skip_space()
+            if (yield from self._cursor.match(members.end)) is not None:
+                break
+            if count:
+                yield from self._cursor.match(members.separator)
+                yield from self._cursor.skip_space()
+            head = yield from self._cursor.match(members.heads)
+            group = members.groups.get(head.re.pattern if head is not None else "")
+            if group is None or not (yield from self._cursor.peek()):
+                yield from self._no_end(members)
+                break
+            take(", " if count else "[")
+            yield from self._value(group, members.follow, schema.item(count), "", take, depth)
+            count += 1
+        take("]" if count else "[]")
+
+    def _no_end(self, members: Members) -> Steps[None]:
+        """Raise an error if members must have an end, which is missing here."""
+        if members.end.patterns:
+            if not (yield from self._cursor.peek()):
+                raise EndOfTextError
+            raise UnreadableError("there is neither another value nor the end of the values")
+
+    def _value(
+        self,
+        group: FormGroup,
+        follow: Sequence[str],
+        schema: TypedSchema,
+        key: str,
+        take: Take,
+        depth: int,
+    ) -> Steps[None]:
+        """Read a value, and what comes after it."""
+        if depth > _DEPTH:
+            raise UnreadableError("the arguments are nested too deeply")
+        forms = group.of(schema.types)
+        raw = next((form for form in forms.values() if form.encoding == "raw"), None)
+        if raw is None or raw.trimmed:
+            yield from self._cursor.skip_space()
+        else:
+            yield from self._cursor.skip_exactly(group.space)
+        nested = {kind for kind, form in forms.items() if form.encoding == "nested"}
+        if nested and (yield from self._nested_value(nested, schema, take, depth)):
+            afters = {form.after for kind, form in forms.items() if kind in nested}
+            yield from self._cursor.skip_space()
+            yield from self._cursor.match(_literals(frozenset(afters), key))
+            return
+        yield from self._plain_value(forms, raw, tuple(follow), schema, key, take)
+
+    def _plain_value(
+        self,
+        forms: Mapping[JsonType, ValueForm],
+        raw: ValueForm | None,
+        follow: tuple[str, ...],
+        schema: TypedSchema,
+        key: str,
+        take: Take,
+    ) -> Steps[None]:
+        afters = frozenset(form.after for form in forms.values())
+        end = _value_end(afters, follow, key)
+        only_string = raw is not None and (schema.types == {"string"} or set(forms) == {"string"})
+        if only_string:
+            take('"')
+
+            def take_text(piece: str) -> None:
+                take(json.dumps(piece, ensure_ascii=False)[1:-1])
+
+            sink = Stripped(take_text) if raw is not None and raw.trimmed else take_text
+            found = yield from self._cursor.until(end, sink)
+            if found is None:
+                raise EndOfTextError
+            take('"')
+        else:
+            text: list[str] = []
+            if raw is not None:
+                if (yield from self._cursor.until(end, text.append)) is None:
+                    raise EndOfTextError
+            else:
+                yield from read_literal(
+                    self._cursor, text.append, end, inside=any(joined(a, key=key) for a in afters)
+                )
+            given = "".join(text)
+            given = given.strip() if raw is not None and raw.trimmed else given
+            take(json_of_raw(given, schema.types, quoted=raw is None))
+        yield from self._cursor.skip_space()
+        yield from self._cursor.match(_literals(afters, key))
+
+    def _nested_value(self, kinds: set[JsonType], schema: TypedSchema, take: Take, depth: int) -> Steps[bool]:
+        """Read an array or object if one begins here."""
+        assert self._nested is not None
+        array = _array_members(self._nested)
+        fields = _object_members(self._nested, self._arguments)
+        if "array" in kinds and (yield from self._begins(array)):
+            yield from self._array(array, schema, take, depth + 1)
+            return True
+        if "object" in kinds and (yield from self._begins(fields)):
+            yield from self._object(fields, schema, take, depth + 1)
+            return True
+        return False
+
+    def _begins(self, members: Members) -> Steps[bool]:
+        """Read what begins an array or object, and return whether it does; without such, a member must."""
+        if members.begin.patterns:
+            return (yield from self._cursor.match(members.begin)) is not None
+        return (yield from self._cursor.match(members.heads, read=False)) is not None
+
+
+@lru_cache(maxsize=256)
+def _groups(forms: ValueForms) -> dict[str, FormGroup]:
+    """Return the forms by the pattern of what comes before their values, except for whitespace at its end."""
+    found: dict[str, FormGroup] = {}
+    for kind in _TYPES:
+        for form in getattr(forms, kind):
+            pattern = joined(form.before, key="")
+            known = found.get(pattern, FormGroup(_trailing_space(form.before), ()))
+            found[pattern] = FormGroup(known.space, (*known.forms, (kind, form)))
+    return found
+
+
+def _trailing_space(parts: Sequence[Part]) -> str:
+    last = parts[-1] if parts else ""
+    return last[len(last.rstrip()) :] if isinstance(last, str) else ""
+
+
+@lru_cache(maxsize=64)
+def _array_members(nested: NestedElements) -> Members:
+    groups = _groups(nested.items)
+    end, separator = lenient(nested.array_end.strip()), lenient(nested.array_separator.strip())
+    return Members(
+        Delimiters([lenient(nested.array_begin.strip())]),
+        Delimiters([separator]),
+        Delimiters([end]),
+        Delimiters(groups),
+        groups,
+        tuple(filter(None, [separator, end])) or tuple(groups),
+    )
+
+
+@lru_cache(maxsize=64)
+def _object_members(nested: NestedElements, arguments: ElementArguments) -> Members:
+    return _members(arguments, nested.object_begin, nested.object_separator, nested.object_end, ())
+
+
+def _members(
+    arguments: ElementArguments, begin: str, separator: str, end: str, ends: Iterable[str]
+) -> Members:
+    groups = _groups(arguments.forms)
+    firsts = "".join({before.replace("\\", "")[:1] for before in groups})
+    key = rf"(?!/)(?P<key>[^\n{_in_class(firsts)}]{{1,{_KEY_LENGTH}}}?)"
+    before_key = lenient(arguments.before_key.strip())
+    heads = {f"{before_key}{key}{before}": group for before, group in groups.items()}
+    follow = [lenient(separator.strip()), before_key, lenient(end.strip()), *ends]
+    return Members(
+        Delimiters([lenient(begin.strip())]),
+        Delimiters([lenient(separator.strip())]),
+        Delimiters([lenient(end.strip())]),
+        Delimiters(heads),
+        heads,
+        tuple(filter(None, follow)),
+    )
+
+
+def _in_class(characters: str) -> str:
+    return "".join(f"\\{each}" if each in r"\]^-[&~|" else each for each in characters)
+
+
+@lru_cache(maxsize=1024)
+def _literals(alternatives: frozenset[tuple[Part, ...]], key: str) -> Delimiters:
+    return Delimiters(sorted(joined(parts, key=key) for parts in alternatives))
+
+
+@lru_cache(maxsize=1024)
+def _value_end(afters: frozenset[tuple[Part, ...]], follow: tuple[str, ...], key: str) -> Delimiters:
+    """Return the pattern of what ends a value, with the whitespace of `after` before it."""
+    following = "|".join(follow)
+    patterns, final = [], []
+    for after in sorted(afters, key=str):
+        literal = joined(after, key=key)
+        first = after[0] if after and isinstance(after[0], str) else ""
+        space = lenient_exactly(first[: len(first) - len(first.lstrip())])
+        if literal:
+            patterns.append(
+                rf"{space}{literal}\s{{0,64}}(?:{following})" if following else f"{space}{literal}"
+            )
+            final.append(rf"{space}{literal}\s{{0,64}}\Z")
+        else:
+            patterns.append(rf"\s{{0,64}}(?:{following})")
+    return Delimiters(patterns, final)
+
+
+def lenient_exactly(space: str) -> str:
+    """Return a pattern of this whitespace, or none."""
+    return f"(?:{space})?" if space else ""

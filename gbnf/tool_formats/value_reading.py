@@ -1,0 +1,78 @@
+"""Reading of JSON values and literals from a cursor, piece by piece."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from gbnf.tool_formats.cursor import Cursor, Delimiters, Steps, Take
+
+_PAIRS: Final = {"}": "{", "]": "[", ")": "("}
+_BRACKETS: Final = (r"\{", r"\}", r"\[", r"\]")
+_OUTSIDE = Delimiters(['"', *_BRACKETS])
+_IN_STRING: Final = {quote: Delimiters([quote, r"\\."]) for quote in "\"'"}
+
+
+class EndOfTextError(Exception):
+    """The text ends inside a value."""
+
+
+class UnreadableError(Exception):
+    """The text is not in the format. The message is for the model."""
+
+
+def read_json(cursor: Cursor, take: Take, opened: str = "") -> Steps[None]:
+    """Read the JSON value that starts here, up to its last bracket or quote. Raises EndOfTextError.
+
+    `opened`: the brackets around it that are read already, which it closes.
+    """
+    yield from _balanced(cursor, take, _OUTSIDE, list(opened))
+
+
+def read_string(cursor: Cursor, take: Take, quote: str = '"') -> Steps[None]:
+    """Read a string after its first quote. Raises EndOfTextError."""
+    while (found := (yield from cursor.until(_IN_STRING[quote], take))) is not None:
+        cursor.at = found.end()
+        take(found.group())
+        if found.group() == quote:
+            return
+    raise EndOfTextError
+
+
+def read_literal(cursor: Cursor, take: Take, end: Delimiters, *, inside: bool) -> Steps[None]:
+    """Read a JSON value or a Python literal up to `end`, which is not read. Raises EndOfTextError.
+
+    `inside`: an `end` inside brackets counts, too; never one inside a string.
+    """
+    first = yield from cursor.peek()
+    if first and first in "{[(\"'":
+        yield from _balanced(cursor, take, _with_ends(end) if inside else _LITERAL, [])
+    if (yield from cursor.until(end, take)) is None:
+        raise EndOfTextError
+
+
+_LITERAL = Delimiters(['"', "'", *_BRACKETS, r"\(", r"\)"])
+
+
+@lru_cache(maxsize=256)
+def _with_ends(end: Delimiters) -> Delimiters:
+    return Delimiters([*end.patterns, *_LITERAL.patterns])
+
+
+def _balanced(cursor: Cursor, take: Take, special: Delimiters, stack: list[str]) -> Steps[None]:
+    while (found := (yield from cursor.until(special, take))) is not None:
+        sign = found.group()
+        if len(sign) > 1:
+            return
+        cursor.at = found.end()
+        take(sign)
+        if sign in "\"'":
+            yield from read_string(cursor, take, sign)
+        elif sign in "{[(":
+            stack.append(sign)
+        else:
+            while _PAIRS[sign] in stack and stack.pop() != _PAIRS[sign]:
+                pass  # what is open inside ends with it
+        if not stack:
+            return
+    raise EndOfTextError
