@@ -19,13 +19,14 @@ from gbnf_server.errors import GatewayError
 class FunctionTool:
     """A tool of the client. `parameters`: the JSON Schema of its arguments, as the client gave it.
 
-    `strict`: a keyword that cannot be enforced is an error.
+    `strict`: a keyword that cannot be enforced is an error. `param`: the path of the schema in the request.
     """
 
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     strict: bool = False
+    param: str = "tools"
 
     def declaration(self) -> dict[str, Any]:
         """Return the tool as OpenAI's chat API and chat templates declare it."""

@@ -2,29 +2,243 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Literal
 
-from gbnf_server.backends.base import Backend
-from gbnf_server.gateway.answers import AnswerEvent
-from gbnf_server.gateway.chat import ChatRequest
+from gbnf.calls.validation import validate_call
+from gbnf.dialects import schema_violation
+from gbnf.prompts.messages import Message
+from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.tool_formats import Delta, ReasoningDelta
+from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.errors import (
+    BackendError,
+    BackendUnreachable,
+    ContextOverflow,
+    GatewayError,
+    GrammarRefused,
+    RequestNotSupported,
+    ServerResponseError,
+)
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
+from gbnf_server.gateway.chat import ChatRequest, GbnfText
+from gbnf_server.gateway.compiling import Compiled, Compiler, Target
+from gbnf_server.gateway.decoding import Decoding, GrammarIgnored, generate
+from gbnf_server.gateway.prompting import with_fitting_ids, with_json_calls
+
+DEFAULT_MAX_TOKENS = 4096
+"""The limit of an answer's tokens if the client gives none, and the context has twice as many."""
 
 
 class Engine:
-    """Answers requests with one backend at a time, and caches their grammars.
+    """Answers requests, and caches their grammars. Not for use by several event loops.
 
-    `retries`: how often a backend that ignored the grammar, or whose arguments are invalid, is asked again,
-    as long as nothing of the answer has been sent. `compile_s`: the time limit of one request's grammars.
+    `retries`: how often a backend that ignored the grammar, or that wrote invalid arguments where the grammar
+    is not exact, is asked again, as long as nothing of the answer has left. `compile_s`: the time limit of
+    one request's grammars.
     """
 
     def __init__(self, *, retries: int = 0, compile_s: float = 30.0) -> None:
-        self._retries, self._compile_s = retries, compile_s
+        self._retries = retries
+        self._compiler = Compiler(timeout_s=compile_s)
 
-    async def answer(self, request: ChatRequest, backend: Backend) -> AsyncIterator[AnswerEvent]:
+    def close(self) -> None:
+        """Start no further compilations."""
+        self._compiler.close()
+
+    async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
         """Yield the events of the answers of a request.
 
         If it is streamed, they come as they are decoded, the first with the first token: an error before it
         has an HTTP status of its own. Otherwise those of an answer come at its end. Closing the iterator ends
         the generation. Raises GatewayError.
         """
-        raise NotImplementedError(request, backend)
-        yield
+        try:
+            target = await asyncio.to_thread(Target.of, backend)
+            compiled = await self._compiler.compiled(request, target)
+            limit = request.sampling.max_tokens
+            if limit is None:
+                limit = await asyncio.to_thread(_default_limit, backend)
+            for choice in range(request.count):
+                async with aclosing(self._choice(request, compiled, backend, choice, limit)) as events:
+                    async for event in events:
+                        yield event
+        except BackendError as error:
+            raise _gateway_error(error, request) from error
+
+    async def _choice(
+        self, request: ChatRequest, compiled: Compiled, backend: Backend, choice: int, limit: int
+    ) -> AsyncGenerator[AnswerEvent, None]:
+        """Yield the events of one answer; ask again as long as that can be done unseen."""
+        first = secrets.randbelow(1 << 31) if request.sampling.seed is None else request.sampling.seed
+        for attempt in range(self._retries + 1):
+            seed = first + choice * (self._retries + 1) + attempt
+            receipt = replace(compiled.receipt, retries=attempt)
+            started = Started(choice, receipt)
+            kept: list[Delta | Finished] = []
+            has_left = False
+            try:
+                async with aclosing(_attempt(request, compiled, backend, limit, seed, attempt)) as events:
+                    async for event in events:
+                        if not request.stream or isinstance(event, Finished):
+                            kept.append(event)
+                            continue
+                        if not has_left:
+                            yield started
+                        has_left = True
+                        yield event
+            except GrammarIgnored as error:
+                if has_left or attempt == self._retries:
+                    problem = f"the backend ignored the grammar: {error}."
+                    raise GatewayError(502, problem, "upstream_ignored_grammar") from None
+                continue
+            last = kept[-1]
+            assert isinstance(last, Finished)
+            if last.receipt.invalid and not has_left and attempt < self._retries:
+                continue
+            if not has_left:
+                yield started
+            for event in kept:
+                yield event
+            return
+
+
+async def _attempt(
+    request: ChatRequest, compiled: Compiled, backend: Backend, limit: int, seed: int, attempt: int
+) -> AsyncGenerator[Delta | Finished, None]:
+    """Yield the deltas of one generation, and its end. Raises GrammarIgnored, and errors of the backend."""
+    # a stop string inside of a call would truncate it, so the gateway looks for them in the text alone
+    stops_here = compiled.constraint is not None
+    decoding = Decoding(compiled, request.stop if stops_here else ())
+    make = partial(_backend_request, request, compiled, limit, seed, () if stops_here else request.stop)
+    completion: Completion | None = None
+    async with aclosing(generate(backend, make, decoding)) as steps:
+        async for step in steps:
+            if isinstance(step, Completion):
+                completion = step
+                continue
+            for delta in step:
+                yield delta
+    if completion is not None and completion.reasoning:
+        yield ReasoningDelta(completion.reasoning)
+    invalid = await asyncio.to_thread(_invalid, compiled, decoding)
+    yield _finished(compiled, decoding, completion, invalid, attempt)
+
+
+def _backend_request(
+    request: ChatRequest,
+    compiled: Compiled,
+    limit: int,
+    seed: int,
+    stop: tuple[str, ...],
+    on_text: Callable[[str], None],
+) -> Request:
+    """Return the request for the backend. Raises GatewayError for a value out of range."""
+    sampling = request.sampling
+    native = compiled.native
+    try:
+        return Request(
+            _conversation(request, compiled),
+            compiled.constraint,
+            tools=[] if native is None else [tool.declaration() for tool in request.tools],
+            max_tokens=limit,
+            temperature=sampling.temperature,
+            seed=seed,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            min_p=sampling.min_p,
+            stop=stop,
+            # a grammar covers reasoning only if the model's format does
+            reasoning=request.reasoning and (native is not None or compiled.constraint is None),
+            logprobs=sampling.logprobs,
+            on_text=on_text,
+        )
+    except ValueError as error:
+        problem = str(error)
+        raise GatewayError(400, f"{problem}.", "invalid_request", problem.split(maxsplit=1)[0]) from None
+
+
+def _conversation(request: ChatRequest, compiled: Compiled) -> tuple[Message, ...]:
+    if compiled.native is not None:
+        return with_fitting_ids(request.messages, compiled.native.id_pattern)
+    return with_json_calls(request.messages, compiled.prompt)
+
+
+def _invalid(compiled: Compiled, decoding: Decoding) -> tuple[str, ...]:
+    """Return what is wrong with the arguments, or with the text, that the grammar could not enforce."""
+    if compiled.receipt.exact:
+        return ()
+    if compiled.schema is not None:
+        schema = compiled.schema if isinstance(compiled.schema, dict) else {"not": {}}
+        wrong = schema_violation(schema, decoding.text)
+        return () if wrong is None else (wrong,)
+    problems: list[str] = []
+    for call in decoding.calls:
+        if call.ended:
+            try:
+                arguments = parse_json("".join(call.pieces))
+            except InvalidJsonError as error:
+                problems.append(f"the arguments of '{call.name}' are not valid JSON: {error}")
+            else:
+                given = {"name": call.name, "arguments": arguments}
+                problems += validate_call(given, compiled.tools).errors
+    return tuple(problems)
+
+
+def _finished(
+    compiled: Compiled,
+    decoding: Decoding,
+    completion: Completion | None,
+    invalid: tuple[str, ...],
+    attempt: int,
+) -> Finished:
+    if completion is None:  # a stop string ended it here, before the backend counted
+        usage = Usage(0, decoding.piece_count)
+    else:
+        usage = Usage(completion.prompt_tokens, completion.completion_tokens, completion.cached_tokens)
+    forced = 0 if completion is None else completion.forced_tokens
+    receipt = replace(
+        compiled.receipt,
+        verified=decoding.verified,
+        invalid=invalid,
+        forced_tokens=forced,
+        sampled_tokens=usage.completion_tokens - forced,
+        retries=attempt,
+    )
+    stop_string = decoding.stop_string or (None if completion is None else completion.stop_string)
+    logprobs = () if completion is None else completion.logprobs
+    return Finished(_reason(decoding, completion), usage, receipt, stop_string, logprobs)
+
+
+def _reason(decoding: Decoding, completion: Completion | None) -> Literal["stop", "length", "tool_calls"]:
+    truncated = completion is not None and completion.finish == "length" and not decoding.must_end
+    if truncated or any(not call.ended for call in decoding.calls):
+        return "length"
+    return "tool_calls" if decoding.calls else "stop"
+
+
+def _default_limit(backend: Backend) -> int:
+    return max(min(DEFAULT_MAX_TOKENS, backend.context_length // 2), 1)
+
+
+def _gateway_error(error: BackendError, request: ChatRequest) -> GatewayError:
+    """Return the error of a request whose backend has failed."""
+    text = str(error)
+    match error:
+        case ContextOverflow():
+            return GatewayError(400, text, "context_length_exceeded", "messages")
+        case RequestNotSupported():
+            return GatewayError(400, text, "unsupported_by_backend", error.field)
+        case GrammarRefused() if isinstance(request.output, GbnfText):
+            return GatewayError(400, text, "invalid_grammar", request.output.param)
+        case BackendUnreachable():
+            return GatewayError(503, text, "upstream_unreachable", retry_after=5)
+        case ServerResponseError(status=429):
+            return GatewayError(429, text, "upstream_busy", retry_after=5)
+        case _:
+            return GatewayError(502, text, "upstream_error")

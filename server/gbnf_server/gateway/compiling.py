@@ -1,0 +1,249 @@
+"""Compile what constrains the answers of a request: off the event loop, with a deadline, cached by content."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+from gbnf import GbnfError, Grammar, GrammarSyntaxError, SchemaError, Tool, compile_schema
+from gbnf.dialects import call_schema
+from gbnf.prompts.descriptions import PromptStyle
+from gbnf.tool_formats import ToolFormat
+from gbnf_server.backends.base import AnswerFormat, Backend, Dialect
+from gbnf_server.errors import GatewayError
+from gbnf_server.gateway.answers import Receipt
+from gbnf_server.gateway.chat import ChatRequest, FreeText, GbnfText, JsonObject, JsonSchema, OutputFormat
+from gbnf_server.gateway.client_tools import client_tools, strict_error, strict_problem
+from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
+from gbnf_server.gateway.prompting import tools_prompt
+from gbnf_server.gateway.streams import DeltaStream, EitherStream, PlainText, WholeJsonCall, union
+
+_WORKERS = 2
+_KEPT = 256
+"""Compiled formats of answers that are cached: clients repeat their tools in each request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What of a backend decides how it is asked."""
+
+    dialect: Dialect
+    prompt_style: PromptStyle
+    tool_format: ToolFormat | None
+
+    @classmethod
+    def of(cls, backend: Backend) -> Target:
+        """Return that of a backend. May send a request."""
+        return cls(backend.dialect, backend.prompt_style, backend.capabilities.tool_format)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What constrains an answer, and how to read it.
+
+    `tools`: those that the answer may call. `native`: the template declares the tools, else `prompt` does.
+    `schema`: what the text has to satisfy, where the grammar is not exact.
+    """
+
+    constraint: AnswerFormat | None
+    tools: tuple[Tool, ...]
+    stream: Callable[[], DeltaStream]
+    receipt: Receipt
+    native: ToolFormat | None = None
+    prompt: str = ""
+    schema: Mapping[str, Any] | bool | None = None
+
+    @property
+    def grammar(self) -> Grammar | None:
+        """The grammar that the answer is matched against."""
+        return self.constraint if isinstance(self.constraint, Grammar) else None
+
+
+class Compiler:
+    """Compiles requests in threads, each content once. Not for use by several event loops."""
+
+    def __init__(self, *, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="gbnf-compile")
+        self._cache: OrderedDict[Any, asyncio.Future[Compiled]] = OrderedDict()
+
+    async def compiled(self, request: ChatRequest, target: Target) -> Compiled:
+        """Return what constrains a request's answers.
+
+        Raises GatewayError: 400 for what the client has to correct, 503 when the time is up. The compilation
+        then goes on, so that the same request may succeed later.
+        """
+        key = (_content(request), target)
+        found = self._cache.get(key)
+        if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
+            loop = asyncio.get_running_loop()
+            work = partial(contextvars.copy_context().run, compile_request, request, target)
+            found = self._cache[key] = loop.run_in_executor(self._pool, work)
+            found.add_done_callback(_retrieve)
+            while len(self._cache) > _KEPT:
+                self._cache.popitem(last=False)
+        self._cache.move_to_end(key)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await asyncio.shield(found)
+        except TimeoutError:
+            problem = (
+                f"the schemas take more than {self._timeout_s:g} s to compile. Simplify them, offer fewer "
+                "tools, or try again later."
+            )
+            raise GatewayError(503, problem, "compilation_timeout", retry_after=30) from None
+
+    def close(self) -> None:
+        """Start no further compilations."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _retrieve(found: asyncio.Future[Compiled]) -> None:
+    """Mark the exception of a compilation as seen: perhaps nobody waits for it any more."""
+    if not found.cancelled():
+        found.exception()
+
+
+def _content(request: ChatRequest) -> tuple[Any, ...]:
+    """Return what of a request decides its grammar, as a hashable value."""
+    tools = [[tool.name, tool.description, tool.parameters, tool.strict] for tool in request.tools]
+    output = request.output
+    schema = json.dumps(output.schema) if isinstance(output, JsonSchema) else None
+    if isinstance(output, JsonSchema):
+        output = replace(output, schema=True)
+    return (json.dumps(tools), request.tool_choice, request.parallel, request.reasoning, output, schema)
+
+
+def compile_request(request: ChatRequest, target: Target) -> Compiled:
+    """Compile what constrains the answers of a request. Raises GatewayError."""
+    tools = client_tools(request.callable_tools)
+    if target.dialect != "gbnf":
+        return _compile_schema_only(request, target, tools)
+    if not tools:
+        return _compile_output(request, target)
+    constraint, stream = _compile_calls(request, target, tools)
+    if not isinstance(request.output, FreeText) and request.tool_choice.mode == "auto":
+        text = _output_grammar(request.output)
+        assert text is not None
+        calls, constraint = constraint, union(constraint, text)
+        stream = partial(EitherStream, ((calls, stream), (text, PlainText)))
+    if error := strict_problem(request.tools, constraint.report):
+        raise error
+    native = target.tool_format
+    return Compiled(
+        constraint,
+        tools,
+        stream,
+        _receipt(constraint, "native" if native else "json"),
+        native,
+        "" if native else tools_prompt(tools, target.prompt_style),
+    )
+
+
+def _compile_calls(
+    request: ChatRequest, target: Target, tools: tuple[Tool, ...]
+) -> tuple[Grammar, Callable[[], DeltaStream]]:
+    """Compile the grammar of calls, and of text if the choice is automatic, and how to read them."""
+    # with an output format, the text is that format's
+    is_free = request.tool_choice.mode == "auto" and isinstance(request.output, FreeText)
+    mode: Literal["auto", "required"] = "auto" if is_free else "required"
+    parallel = request.parallel and not _is_named(request)
+    native = target.tool_format
+    if native is not None:
+        grammar = native.grammar(tools, tool_choice=mode, parallel=parallel, reasoning=request.reasoning)
+        return grammar, partial(native.stream, tools)
+    answers = target.prompt_style == "minimal"
+    grammar = json_grammar(tools, tool_choice=mode, parallel=parallel, final_answer=answers)
+    return grammar, partial(JsonCallStream, final_answer=answers)
+
+
+def _is_named(request: ChatRequest) -> bool:
+    return request.tool_choice.mode == "required" and len(request.tool_choice.names or ()) == 1
+
+
+def _compile_output(request: ChatRequest, target: Target) -> Compiled:
+    """Compile the format of an answer without calls."""
+    grammar = _output_grammar(request.output)
+    native = target.tool_format
+    if grammar is None and request.tools and native is not None:
+        tools = client_tools(request.tools)
+        grammar = native.grammar(tools, tool_choice="none", reasoning=request.reasoning)
+        return Compiled(grammar, (), partial(native.stream, tools), _receipt(grammar), native)
+    schema = request.output.schema if isinstance(request.output, JsonSchema) else None
+    return Compiled(grammar, (), PlainText, _receipt(grammar), schema=schema)
+
+
+def _output_grammar(output: OutputFormat) -> Grammar | None:
+    """Compile the grammar of an output format. Raises GatewayError (400)."""
+    match output:
+        case FreeText():
+            return None
+        case JsonObject():
+            return compile_schema({"type": "object"})
+        case JsonSchema(schema, strict, param):
+            try:
+                grammar = compile_schema(schema, closed=True)
+            except SchemaError as error:
+                where = f"{param}{error.pointer}"
+                raise GatewayError(400, str(error), "invalid_schema", where) from None
+            for finding in grammar.report if strict else ():
+                if finding.kind == "unenforced":
+                    raise strict_error(finding, param)
+            return grammar
+        case GbnfText(text, param):
+            try:
+                return Grammar.parse(text)
+            except GrammarSyntaxError as error:
+                raise GatewayError(400, f"the grammar: {error}", "invalid_grammar", param) from None
+
+
+def _compile_schema_only(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> Compiled:
+    """Compile for a backend that takes JSON Schemas, or nothing at all. Raises GatewayError (400)."""
+    output = request.output
+    if not tools and isinstance(output, FreeText):
+        return Compiled(None, (), PlainText, Receipt())
+    if target.dialect == "none" or isinstance(output, GbnfText):
+        what = "a grammar" if isinstance(output, GbnfText) else "a format of answers"
+        problem = f"the backend takes no {what.removeprefix('a ')}, so {what} cannot be enforced."
+        raise GatewayError(400, problem, "unsupported_by_backend", "tools" if tools else "response_format")
+    schema: Mapping[str, Any]
+    if not tools:
+        given = output.schema if isinstance(output, JsonSchema) else {"type": "object"}
+        schema = given if isinstance(given, Mapping) else {}
+        return Compiled(schema, (), PlainText, _schema_receipt(schema))
+    if not isinstance(output, FreeText):
+        problem = "the backend takes either tools or response_format. Send one of the two."
+        raise GatewayError(400, problem, "unsupported_by_backend", "response_format")
+    answers = request.tool_choice.mode == "auto"
+    try:
+        schema = call_schema(tools, final_answer=answers)
+    except GbnfError as error:
+        raise GatewayError(400, str(error), "invalid_schema", "tools") from None
+    prompt = tools_prompt(tools, target.prompt_style)
+    return Compiled(schema, tools, WholeJsonCall, _schema_receipt(schema), prompt=prompt)
+
+
+_LOOSE = frozenset({"unenforced", "loosened", "left_out"})
+
+
+def _receipt(grammar: Grammar | None, written: Literal["native", "json"] | None = None) -> Receipt:
+    if grammar is None:
+        return Receipt()
+    exact = all(finding.kind not in _LOOSE for finding in grammar.report)
+    return Receipt(_hash(str(grammar)), exact, grammar.report, written)
+
+
+def _schema_receipt(schema: Mapping[str, Any]) -> Receipt:
+    return Receipt(_hash(json.dumps(schema, sort_keys=True)), exact=False, format="json")
+
+
+def _hash(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,0 +1,189 @@
+"""One generation: the pieces of its text in, verified deltas out, and the call at the backend around it.
+
+Invariants: every piece is matched against the grammar before anything of it leaves; a backend whose answer
+leaves the grammar's language is stopped at that character; nothing after a stop string leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field, replace
+
+from gbnf.errors import AmbiguousGrammarError
+from gbnf.grammar.match import MatchState
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, Slot, TextDelta
+from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.verification import grammar_violation
+from gbnf_server.gateway.compiling import Compiled
+from gbnf_server.gateway.prompting import fitting_id
+from gbnf_server.inference.stop_strings import StopStrings
+
+_REPLACEMENT = "\ufffd"
+"""What servers send for the first half of a character that was truncated."""
+
+
+class GrammarIgnored(Exception):  # noqa: N818  # the gateway handles it
+    """The backend's answer is not in the grammar's language."""
+
+
+class _Stopped(Exception):  # noqa: N818  # a signal to the backend
+    """A stop string ended the text."""
+
+
+@dataclass(slots=True)
+class WrittenCall:
+    """A call of the answer; `ended` if it is complete."""
+
+    name: str
+    pieces: list[str] = field(default_factory=list)
+    ended: bool = False
+
+
+class Decoding:
+    """Reads one answer. `feed` may run in another thread than `close`, but not at the same time."""
+
+    def __init__(self, compiled: Compiled, stop: tuple[str, ...]) -> None:
+        self._compiled = compiled
+        self._stream = compiled.stream()
+        self._state: MatchState | None = compiled.grammar.matcher.start() if compiled.grammar else None
+        self._stop = StopStrings(stop)
+        self._pieces: list[str] = []
+        self._held = ""  # replacement characters at the end, which a server may write for half a character
+        self.calls: list[WrittenCall] = []
+        self.stop_string: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return "".join(self._pieces)
+
+    @property
+    def piece_count(self) -> int:
+        """How many pieces there were: about one per token."""
+        return len(self._pieces)
+
+    @property
+    def verified(self) -> bool:
+        """Whether the answer so far has been matched against the grammar."""
+        return self._state is not None
+
+    @property
+    def must_end(self) -> bool:
+        """Whether the answer is complete, and nothing can follow it."""
+        return self._state is not None and self._state.must_end
+
+    def feed(self, piece: str) -> list[Delta]:
+        """Add the next characters; those after a stop string are dropped. Raises GrammarIgnored."""
+        self._pieces.append(piece)
+        piece = self._held + piece
+        kept = piece.rstrip(_REPLACEMENT)
+        self._held = piece[len(kept) :]
+        return self._read(kept)
+
+    def close(self, completion: Completion) -> list[Delta]:
+        """End the answer. Raises GrammarIgnored."""
+        rest = completion.text[len(self.text) :] if completion.text.startswith(self.text) else ""
+        deltas = self.feed(rest) if rest else []
+        truncated = completion.finish == "length" or completion.stop_string is not None
+        if not truncated:
+            deltas += self._read(self._held)
+        if completion.grammar_violation is not None:
+            raise GrammarIgnored(completion.grammar_violation)
+        if self._state is not None and not truncated and not self._state.can_end:
+            raise self._ignored(truncated=False)
+        deltas += self._passed(self._stream.close())
+        return deltas + self._rest_of_text()
+
+    def _read(self, text: str) -> list[Delta]:
+        if not text:
+            return []
+        if self._state is not None:
+            try:
+                self._state = self._state.advance(text)
+            except AmbiguousGrammarError:
+                self._state = None  # a client's own grammar: the answer is not verified
+            else:
+                if self._state is None:
+                    raise self._ignored(truncated=True)
+        return self._passed(self._stream.feed(text))
+
+    def _ignored(self, *, truncated: bool) -> GrammarIgnored:
+        grammar = self._compiled.grammar
+        assert grammar is not None
+        return GrammarIgnored(
+            grammar_violation(grammar, self.text, truncated=truncated) or "it ends too early"
+        )
+
+    def _passed(self, deltas: list[Delta]) -> list[Delta]:
+        passed: list[Delta] = []
+        for delta in deltas:
+            if self.stop_string is not None:
+                break
+            match delta:
+                case TextDelta(text):
+                    if certain := self._stop.feed(text):
+                        passed.append(TextDelta(certain))
+                    self.stop_string = self._stop.found
+                    continue
+                case CallStarted(_, identifier, name):
+                    passed += self._rest_of_text()
+                    self.calls.append(WrittenCall(name))
+                    passed.append(replace(delta, id=self._unique(identifier)))
+                    continue
+                case ArgumentsDelta(index, piece):
+                    self.calls[index].pieces.append(piece)
+                case CallEnded(index):
+                    self.calls[index].ended = True
+                case ReasoningDelta():
+                    pass
+            passed.append(delta)
+        return passed
+
+    def _rest_of_text(self) -> list[Delta]:
+        rest = self._stop.end()
+        return [TextDelta(rest)] if rest else []
+
+    def _unique(self, identifier: str) -> str:
+        """Return the id in the text; if the format has none, one that no other call has."""
+        native = self._compiled.native
+        if native is not None and any(isinstance(part, Slot) and part.kind == "id" for part in native.head):
+            return identifier
+        new = f"call_{secrets.token_hex(12)}"
+        return new if native is None else fitting_id(new, re.compile(native.id_pattern))
+
+
+async def generate(
+    backend: Backend, request: Callable[[Callable[[str], None]], Request], decoding: Decoding
+) -> AsyncGenerator[list[Delta] | Completion, None]:
+    """Yield the deltas of an answer as they are decoded, and last its completion.
+
+    Without a completion, a stop string has ended the generation here. `request`: makes the request, given the
+    function that takes the pieces of text. Closing ends the generation. Raises GrammarIgnored, and the errors
+    of the backend.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[list[Delta] | None] = asyncio.Queue()
+
+    def on_text(piece: str) -> None:  # perhaps in another thread
+        if deltas := decoding.feed(piece):
+            loop.call_soon_threadsafe(queue.put_nowait, deltas)
+        if decoding.stop_string is not None:
+            raise _Stopped
+
+    task = asyncio.ensure_future(backend.agenerate(request(on_text)))
+    task.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while (deltas := await queue.get()) is not None:
+            yield deltas
+        try:
+            completion = task.result()
+        except _Stopped:
+            return
+        yield decoding.close(completion)
+        yield completion
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
