@@ -1,0 +1,47 @@
+"""Anthropic's Messages API: `POST /v1/messages`, and `POST /v1/messages/count_tokens`.
+
+Without I/O: JSON to a `ChatRequest`, and the events of its answer to JSON or server-sent events.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gbnf_server.errors import GatewayError
+from gbnf_server.gateway.anthropic_messages.reply import MessagesReply, error_body
+from gbnf_server.gateway.anthropic_messages.request import read_count_request, read_request
+from gbnf_server.gateway.chat import ChatRequest
+
+
+def random_id() -> str:
+    """Return a new id, such as `msg_5f0c…`."""
+    return f"msg_{secrets.token_hex(16)}"
+
+
+class Messages:
+    """The Messages API."""
+
+    path = "/v1/messages"
+    count_path = "/v1/messages/count_tokens"
+
+    def __init__(self, *, new_id: Callable[[], str] = random_id) -> None:
+        self._new_id = new_id
+
+    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> MessagesReply:  # noqa: ARG002
+        """Read the JSON of a request. Raises GatewayError."""
+        request, warnings = read_request(body)
+        return MessagesReply(request, warnings, self._new_id())
+
+    def parse_count(self, body: Mapping[str, Any]) -> ChatRequest:
+        """Read the JSON of a request whose prompt's tokens are counted. Raises GatewayError."""
+        return read_count_request(body)
+
+    def count(self, tokens: int) -> dict[str, Any]:
+        """Return the JSON of a number of tokens."""
+        return {"input_tokens": tokens}
+
+    def error(self, error: GatewayError) -> dict[str, Any]:
+        """Return the JSON of an error."""
+        return error_body(error)

@@ -1,0 +1,187 @@
+"""The request of the Responses API, as a `ChatRequest`.
+
+Source: the types of the package `openai` (`openai.types.responses.ResponseCreateParams`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from gbnf_server.gateway.chat import ChatRequest, FreeText, JsonObject, JsonSchema, OutputFormat, Sampling
+from gbnf_server.gateway.openai_responses.items import add_items
+from gbnf_server.gateway.openai_responses.store import ResponseStore
+from gbnf_server.gateway.openai_responses.tools import ToolTable, read_tools
+from gbnf_server.gateway.reading import Part, read_kind, read_part, refused
+from gbnf_server.gateway.turns import Turns
+
+
+class TextFormat(Part):
+    """A format without parameters."""
+
+    type: Literal["text", "json_object"]
+
+
+class SchemaFormat(Part):
+    """Structured output."""
+
+    type: Literal["json_schema"]
+    name: str
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    strict: bool | None = None
+
+
+_FORMATS: dict[str, type[Part]] = {"text": TextFormat, "json_object": TextFormat, "json_schema": SchemaFormat}
+
+
+class TextConfig(Part):
+    """The format of the text."""
+
+    format: dict[str, Any] | None = None
+
+
+class ReasoningConfig(Part):
+    """Whether the model reasons, and where the reasoning is."""
+
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+class ResponsesBody(Part):
+    """The parameters that have an effect here."""
+
+    model: str
+    input: str | list[Any] = Field(default_factory=list)
+    instructions: str | None = None
+    tools: list[Any] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextConfig | None = None
+    reasoning: ReasoningConfig | None = None
+    previous_response_id: str | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    metadata: dict[str, str] | None = None
+    include: list[str] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    user: str | None = None
+
+
+_CHANGES_MEANING = {
+    "background": "Responses are generated while the client waits. Leave it out, and use stream.",
+    "conversation": "Conversations are not stored. Use previous_response_id, or send all items.",
+    "prompt": "There are no stored prompts. Send the text as instructions.",
+}
+
+_LOGPROBS = "message.output_text.logprobs"
+_ENCRYPTED = "reasoning.encrypted_content"
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesRequest:
+    """A request: `chat`, what is decoded; `body`, what is repeated in the response.
+
+    `items`: the items of the input, which are stored with the response, and `size`, their characters as
+    JSON. `warnings`: what has no effect.
+    """
+
+    chat: ChatRequest
+    body: ResponsesBody
+    tools: ToolTable
+    items: tuple[Mapping[str, Any], ...]
+    size: int
+    warnings: tuple[str, ...]
+
+    @property
+    def stored(self) -> bool:
+        """Whether the response is stored."""
+        return self.body.store is not False
+
+    @property
+    def summarized(self) -> bool:
+        """Whether the reasoning is streamed as a summary."""
+        reasoning = self.body.reasoning
+        return reasoning is not None and bool(reasoning.summary or reasoning.generate_summary)
+
+
+def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesRequest:
+    """Read the JSON of a request. Raises GatewayError."""
+    for name, hint in _CHANGES_MEANING.items():
+        if value.get(name):
+            raise refused(f"{name} is not supported. {hint}", name)
+    return _request(read_part(ResponsesBody, value), store)
+
+
+def _request(body: ResponsesBody, store: ResponseStore) -> ResponsesRequest:
+    tools = read_tools(body.tools or ())
+    items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
+    turns = Turns()
+    if body.instructions:
+        turns.system(body.instructions)
+    if body.previous_response_id is not None:
+        earlier = store.conversation(body.previous_response_id)
+        if earlier is None:
+            problem = f"there is no stored response with the id {body.previous_response_id!r}. "
+            hint = "Responses are kept in memory, up to a limit. Send all items instead."
+            raise refused(problem + hint, "previous_response_id", 404)
+        add_items(turns, earlier, names=tools.model_name, stored=store.item)
+    add_items(turns, items, names=tools.model_name, stored=store.item)
+    chat = ChatRequest(
+        model=body.model,
+        messages=turns.messages,
+        tools=tools.functions,
+        tool_choice=tools.choice(body.tool_choice),
+        parallel=body.parallel_tool_calls is not False,
+        output=_output(body.text),
+        sampling=_sampling(body),
+        reasoning=body.reasoning is not None and body.reasoning.effort not in {None, "none", "minimal"},
+        stream=body.stream is True,
+    )
+    warnings = (*tools.warnings, *_warnings(body))
+    return ResponsesRequest(chat, body, tools, tuple(items), len(json.dumps(items)), warnings)
+
+
+def _output(text: TextConfig | None) -> OutputFormat:
+    if text is None or text.format is None:
+        return FreeText()
+    match read_kind(_FORMATS, text.format, "text.format"):
+        case SchemaFormat(schema_=schema, strict=strict):
+            return JsonSchema(schema, strict is True, "text.format.schema")
+        case TextFormat(type="json_object"):
+            return JsonObject()
+        case _:
+            return FreeText()
+
+
+def _sampling(body: ResponsesBody) -> Sampling:
+    logprobs = body.top_logprobs
+    if logprobs is None and _LOGPROBS in (body.include or ()):
+        logprobs = 0
+    return Sampling(
+        max_tokens=body.max_output_tokens,
+        temperature=1.0 if body.temperature is None else body.temperature,
+        top_p=1.0 if body.top_p is None else body.top_p,
+        logprobs=logprobs,
+    )
+
+
+def _warnings(body: ResponsesBody) -> Sequence[str]:
+    ignored = [name for name, value in (body.model_extra or {}).items() if value is not None]
+    ignored += [f"include {name}" for name in body.include or () if name not in {_LOGPROBS, _ENCRYPTED}]
+    for name in ("text", "reasoning"):
+        part: Part | None = getattr(body, name)
+        ignored += [f"{name}.{key}" for key in part.unknown()] if part is not None else []
+    if body.truncation == "auto":
+        ignored.append("truncation")
+    return [f"{name} is ignored" for name in ignored]
