@@ -17,10 +17,10 @@ from gbnf.tool_formats.cursor import Cursor, Delimiters, Steps, Stripped, Take, 
 from gbnf.tool_formats.delimiters import joined, words
 from gbnf.tool_formats.format import (
     ElementArguments,
+    FormatFields,
     JsonType,
     NestedElements,
     Part,
-    ToolFormat,
     ValueForm,
     ValueForms,
 )

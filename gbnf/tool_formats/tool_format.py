@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gbnf.calls.parsing.results import ParseResult
 from gbnf.compiler.grammar import Grammar
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.grammar import answer_grammar
+from gbnf.tool_formats.parsing import parse_answer
+from gbnf.tool_formats.streaming import CallDeltas
 from gbnf.tools import Tool
 
 
@@ -46,3 +49,16 @@ class ToolFormat(FormatFields):
             steps=steps,
             strict=strict,
         )
+
+    def parse(
+        self, text: str, tools: Iterable[Tool], *, truncated: bool = False, reasoning: bool = False
+    ) -> ParseResult:
+        """Parse an answer. Never raises, whatever the text.
+
+        `truncated`: the token limit ended it. `reasoning`: as for `grammar`.
+        """
+        return parse_answer(self, text, tools, truncated=truncated, reasoning=reasoning)
+
+    def stream(self, tools: Iterable[Tool], *, reasoning: bool = False) -> CallDeltas:
+        """Return a parser of an answer that arrives chunk by chunk; `reasoning` as for `grammar`."""
+        return CallDeltas(self, tools, reasoning=reasoning)
