@@ -44,7 +44,7 @@ def compare_strategies(
     """Run every case with every strategy, of those chosen, that the backend supports."""
     pool = load_manifests(manifests_path())
     loaded = [load_suite(name, pool) for name in suites]
-    strategies = supported_strategies(backend.dialect, chosen)
+    strategies = supported_strategies(backend, chosen)
     if not strategies:
         raise typer.BadParameter("this backend takes no grammar. Use none, text or lines")
     bench = Bench(loaded, strategies, pool, backend, model=model, options=options)

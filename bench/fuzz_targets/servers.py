@@ -136,7 +136,7 @@ def check_server(case: Mapping[str, Any]) -> str:
                     max_steps=2,
                     max_blocked=2,
                     max_tokens=32,
-                    call_format="grammar" if case["grammar"] else "json",
+                    call_format="json" if case["grammar"] else "text",
                 ),
                 context=world(folder),
             )

@@ -75,6 +75,23 @@ _FINAL_ANSWER = {
     "it": '{"name": "final_answer", "arguments": {"message": "…"}}, nella lingua della richiesta.',
 }
 
+_NATIVE_INSTRUCTIONS = {
+    "en": (
+        "You carry out the person's request with the tools, one call at a time. "
+        "Its result comes back with the number of the step. An argument from_step takes the number of an "
+        "earlier step and uses the entries of its result, so don't copy them. "
+        "When a call is refused, read why and correct it. When the work is done, answer in the language of "
+        "the request."
+    ),
+    "it": (
+        "Esegui la richiesta della persona con gli strumenti, una chiamata alla volta. "
+        "Il risultato torna con il numero del passo. Un argomento from_step prende il numero di un passo "
+        "precedente e ne usa gli elementi: non ricopiarli. "
+        "Se una chiamata è rifiutata, leggi perché e correggila. A lavoro finito rispondi nella lingua della "
+        "richiesta."
+    ),
+}
+
 _CALL = '{"name":'
 _CALL_WITH_THOUGHT = '{"thought": "…", "name":'
 
@@ -107,6 +124,11 @@ def system_prompt(
     if thought:
         instructions = instructions.replace(_CALL, _CALL_WITH_THOUGHT)
     return "\n\n".join([instructions, "Tools:", *shown])
+
+
+def native_system_prompt(language: str = "en") -> str:
+    """Return the system prompt for a chat template that declares the tools and the format of calls itself."""
+    return localized_text(_NATIVE_INSTRUCTIONS, language)
 
 
 def describe_added_tools(tools: Iterable[Tool], *, style: PromptStyle = "full", language: str = "en") -> str:
@@ -275,6 +297,7 @@ __all__ = [
     "PromptStyle",
     "call_text",
     "error_text",
+    "native_system_prompt",
     "result_text",
     "shorten",
     "system_prompt",

@@ -21,10 +21,46 @@ if TYPE_CHECKING:
 END, PAD = "<|end|>", "<|pad|>"
 ROLES = ("system", "user", "assistant", "tool")
 SPECIAL = (END, PAD, *(f"<|{role}|>" for role in ROLES))
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+CHAT_TEMPLATE = "".join(
+    line.strip()
+    for line in r"""
+    {#- gbnf-planner-demo -#}
+    {%- if tools -%}
+        {{- '<|system|>' -}}
+        {%- if messages[0].role == 'system' and messages[0].content -%}
+            {{- messages[0].content + '\n\n' -}}
+        {%- endif -%}
+        {{- 'Tools:' -}}
+        {%- for tool in tools -%}
+            {%- set parameters = tool.function.parameters -%}
+            {{- '\n' + tool.function.name + '(' -}}
+            {%- for name in parameters.properties -%}
+                {{- ('' if loop.first else ', ') + name -}}
+                {{- '' if name in (parameters.required or []) else '?' -}}
+            {%- endfor -%}
+            {{- ')' -}}
+        {%- endfor -%}
+        {{- '<|end|>' -}}
+    {%- endif -%}
+    {%- for message in messages -%}
+        {%- if message.tool_calls -%}
+            {%- if message.tool_calls | length > 1 -%}
+                {{- raise_exception('this model makes one call at a time') -}}
+            {%- endif -%}
+            {%- set call = message.tool_calls[0].function -%}
+            {{- '<|assistant|>{"name": ' + call.name | tojson + ', "arguments": ' -}}
+            {{- call.arguments if call.arguments is string else call.arguments | tojson -}}
+            {{- '}<|end|>' -}}
+        {%- elif not (tools and loop.first and message.role == 'system') -%}
+            {{- '<|' + message.role + '|>' + (message.content or '') + '<|end|>' -}}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- if add_generation_prompt -%}
+        {{- '<|assistant|>' -}}
+    {%- endif -%}
+    """.splitlines()
 )
+"""Renders declared tools, calls and results as the conversations of the training are written."""
 _CALL = ('{"name": "', '", "arguments": {"', '", "arguments": {}}')
 _BETWEEN = ('", "', '"], "', ', "', '"}, {"', '"}, "', '"}}], "')
 _CLOSING = ("}}", '"}}', '"]}}', '"}]}}', '"}}]}}', '"]}}]}}', "]}}")

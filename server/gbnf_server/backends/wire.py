@@ -190,14 +190,15 @@ def abbreviate(value: Any) -> str:
 def parse_logprobs(entries: Any, count: int | None) -> tuple[TokenLogprob, ...]:
     """Return the log-probabilities in OpenAI's form, each with `count` alternatives; () for None.
 
-    The form is `{"token", "bytes", "logprob", "top_logprobs": [the same]}`; invalid entries are left out.
+    The form is `{"token", "bytes", "logprob", "top_logprobs": [the same]}`. Invalid entries are left out, and
+    those without a text: tokens that end the answer.
     """
     if count is None or not isinstance(entries, list):
         return ()
     found = []
     for entry in entries:
         parsed = _token_logprob(entry)
-        if parsed is not None:
+        if parsed is not None and parsed[0]:
             others = value_at(entry, "top_logprobs")
             top = [
                 each

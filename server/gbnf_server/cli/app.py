@@ -55,7 +55,7 @@ _OLD_OPTIONS = {
     "--context": "--ctx-size",
     "--lang": "--language",
     "--lines": "--call-format=lines",
-    "--no-grammar": "--call-format=json",
+    "--no-grammar": "--call-format=text",
     "--rung": "--strategy",
     "--slots": "--parallel",
     "--soft": "--call-format=text",

@@ -35,7 +35,7 @@ class BackendName(StrEnum):
 class CallFormatChoice(StrEnum):
     """How the model writes a call; see docs/how-to/choose-a-strategy.md."""
 
-    GRAMMAR = "grammar"
+    NATIVE = "native"
     JSON = "json"
     TEXT = "text"
     LINES = "lines"

@@ -116,8 +116,9 @@ def run(
     call_format: Annotated[
         CallFormatChoice | None,
         typer.Option(
-            help="How the model writes calls: JSON constrained by a grammar (default), unconstrained JSON, "
-            "text tool calls in any common syntax, or the line protocol. GBNF_GRAMMAR=0: json by default."
+            help="How the model writes calls: as its chat template does (default if that has tools) or as "
+            "JSON, both constrained by a grammar, as text tool calls in any common syntax, or in the line "
+            "protocol. GBNF_GRAMMAR=0: json without a grammar."
         ),
     ] = None,
     reasoning: Annotated[
@@ -168,8 +169,8 @@ def run(
     """
     source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
-    if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.GRAMMAR}:
-        raise typer.BadParameter("--reasoning field requires a grammar: use --reasoning free")
+    if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.JSON}:
+        raise typer.BadParameter("--reasoning field requires --call-format json: use --reasoning free")
     from gbnf_server.cli.demo_model_warning import restrict_demo_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.planner import PlannerOptions

@@ -226,7 +226,7 @@ class AnswerPrinter:
         if isinstance(event, TextWritten) and event.answer:
             self._written += event.answer
             write_stdout(event.answer)
-        elif isinstance(event, CallBlocked | SalvageStarted) and self._written:
+        elif isinstance(event, CallBlocked | SalvageStarted | ToolCalled) and self._written:
             self._break()
         elif isinstance(event, RunFinished):
             self._finish(event.run.answer)

@@ -81,8 +81,9 @@ def tune(
 ) -> None:
     """Compare strategies on a model, print a table, and save the best as the model's profile.
 
-    The strategies: unconstrained JSON (none), text tool calls (text), the line protocol (lines), a grammar
-    (grammar), a grammar with reasoning in the call (field), and free reasoning before it (free). Cases are
+    The strategies: unconstrained JSON (none), text tool calls (text), the line protocol (lines), the tool
+    calls of the model's chat template with a grammar (native), JSON with a grammar (grammar), the same with
+    reasoning in the call (field), and free reasoning before it (free). Cases are
     generated from your manifests, without executing tools; or they come from a suite, whose tools run in a
     temporary workspace. `gbnf run` applies the profile to runs with the same model and tools.
 
@@ -155,10 +156,11 @@ def compare_strategies(
         if left_out:
             progress(f"no cases could be generated for {', '.join(left_out)}")
     with source.open(options.style) as backend:
-        strategies = supported_strategies(backend.dialect, options.strategies)
+        strategies = supported_strategies(backend, options.strategies)
         if not strategies:
             raise typer.BadParameter(
-                "this server accepts no grammar. Use none, text or lines", param_hint="--strategy"
+                "the server accepts no grammar, or the model has no tool-call format. Use none, text or lines",
+                param_hint="--strategy",
             )
         run_options = RunOptions(max_tokens=options.max_tokens, warm=True)
         bench = Bench(

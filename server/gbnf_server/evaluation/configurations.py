@@ -9,52 +9,71 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf_server.backends.base import Dialect
+from gbnf_server.backends.base import Backend
+from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """A name, a description for a table's note, and the `PlannerOptions` that differ from the default.
 
-    `union`: whether the grammar binds each name to its arguments.
+    `union`: whether the grammar binds each name to its arguments. `constrained`: whether there is a grammar
+    for the call format "json".
     """
 
     name: str
     description: str
     settings: Mapping[str, Any]
     union: bool = True
+    constrained: bool = True
+
+    def resolve(self, options: PlannerOptions, backend: Backend) -> ResolvedOptions:
+        """Return the options of a run, to which `settings` were added."""
+        return ResolvedOptions.resolve(options, backend, union=self.union, constrained=self.constrained)
 
 
 _TEXT = "no grammar; calls parsed in any common syntax, and repaired"
 
+_JSON = {"call_format": "json"}
+_ALL = {"filter": False}
+
 CONFIGURATIONS: tuple[Configuration, ...] = (
-    Configuration("baseline", "no grammar; only clean JSON counts", {"call_format": "json", "filter": False}),
-    Configuration("text", _TEXT, {"call_format": "text", "filter": False}),
+    Configuration("baseline", "no grammar; only clean JSON counts", _JSON | _ALL, constrained=False),
+    Configuration("text", _TEXT, {"call_format": "text"} | _ALL),
     Configuration(
-        "grammar", "a grammar that combines any name with any arguments", {"filter": False}, union=False
+        "grammar", "a grammar that combines any name with any arguments", _JSON | _ALL, union=False
     ),
-    Configuration("union", "a grammar that binds each name to its arguments", {"filter": False}),
-    Configuration("filter", "the same, over the tools that the request needs", {}),
+    Configuration("union", "a grammar that binds each name to its arguments", _JSON | _ALL),
+    Configuration("filter", "the same, over the tools that the request needs", _JSON),
 )
 
 STRATEGIES: tuple[Configuration, ...] = (
-    Configuration("none", "no grammar; only clean JSON counts", {"call_format": "json"}),
+    Configuration("none", "no grammar; only clean JSON counts", _JSON, constrained=False),
     Configuration("text", _TEXT, {"call_format": "text"}),
     Configuration("lines", "no grammar; calls in the line protocol", {"call_format": "lines"}),
-    Configuration("grammar", "a grammar that binds each name to its arguments", {}),
-    Configuration("field", "the same, each call beginning with reasoning", {"reasoning": "field"}),
-    Configuration("free", "reasoning without a grammar, then a constrained call", {"reasoning": "free"}),
+    Configuration("native", "the chat template's own calls, with a grammar", {"call_format": "native"}),
+    Configuration("grammar", "JSON calls, with a grammar that binds each name to its arguments", _JSON),
+    Configuration("field", "the same, each call beginning with reasoning", _JSON | {"reasoning": "field"}),
+    Configuration(
+        "free", "reasoning without a grammar, then a constrained call", _JSON | {"reasoning": "free"}
+    ),
 )
 """The strategies: ways to get calls from a model, each with the tools that the request needs."""
 
 
-def supported_strategies(dialect: Dialect, names: Sequence[str] = ()) -> tuple[Configuration, ...]:
-    """Return the strategies of these names, or all, that a backend of this dialect supports."""
-    return tuple(
-        each
-        for each in named(names, STRATEGIES)
-        if dialect != "none" or each.settings.get("call_format", "grammar") != "grammar"
-    )
+def supported_strategies(backend: Backend, names: Sequence[str] = ()) -> tuple[Configuration, ...]:
+    """Return the strategies of these names, or all, that a backend supports."""
+    return tuple(each for each in named(names, STRATEGIES) if _is_supported(each, backend))
+
+
+def _is_supported(strategy: Configuration, backend: Backend) -> bool:
+    match strategy.settings["call_format"]:
+        case "native":
+            return backend.capabilities.tool_format is not None
+        case "json":
+            return backend.dialect != "none" or not strategy.constrained
+        case _:
+            return True
 
 
 def named(names: Sequence[str], table: Sequence[Configuration] = CONFIGURATIONS) -> tuple[Configuration, ...]:

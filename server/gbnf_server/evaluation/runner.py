@@ -131,7 +131,7 @@ class Bench:
             max_tools=None,  # the model has to refuse decoys, so the ranking must not drop them
             **configuration.settings,
         )
-        return ResolvedOptions.resolve(options, self._backend, union=configuration.union)
+        return configuration.resolve(options, self._backend)
 
     def _fingerprint(self, suite: Suite, case: Case, configuration: Configuration, run: int) -> str:
         tools = case.tools(self.tools, suite.decoys)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 
 class StopStrings:
-    """Finds the first stop string in a text that arrives in pieces; of several at one place, the longest.
+    """Finds the stop string that is complete first in a text that arrives in pieces; of several, the longest.
 
     `found`: the string, None until it is found. What may be the beginning of one is retained until the next
     piece shows it, so that no part of a stop string is ever passed on.
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
-        self._strings = tuple(sorted(strings, key=len, reverse=True))
+        self._strings = tuple(strings)
         self._pending = ""
         self.found: str | None = None
 
@@ -37,7 +37,7 @@ class StopStrings:
         found = [(at, string) for string in self._strings if (at := self._pending.find(string)) >= 0]
         if not found:
             return -1
-        at, self.found = min(found, key=lambda each: each[0])
+        at, self.found = min(found, key=lambda each: (each[0] + len(each[1]), each[0]))
         return at
 
     def _overlap(self) -> int:

@@ -53,8 +53,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.errors import GbnfError
-from gbnf.schema.applicators import map_subschemas
-from gbnf.tools import Tool, localized
+from gbnf.prompts.declarations import plain_schema, with_groups
+from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
 from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, Form, run_executor
@@ -62,7 +62,6 @@ from gbnf_server.mcp.elicitation import form_answers, form_params
 
 _NAME = "gbnf"
 _MOST_CALLS = 16  # at a time; others wait
-_OWN_KEYWORDS = frozenset({"requires_one_of", "fills", "runtime_resolved"})
 _APPROVAL, _APPROVED, _FORM = "approval", "approve", "form"
 
 _Value = TypeVar("_Value")
@@ -290,29 +289,16 @@ def _security(host: str) -> TransportSecuritySettings:
 def _listed(tool: Tool, language: str) -> ListedTool:
     offered = offered_args(tool, ())
     assert offered is not None
-    schema = _plain(validation_schema(offered, frozenset(), closed=True), language)
-    if groups := offered.get("requires_one_of"):
-        needed = [{"anyOf": [{"required": [name]} for name in group]} for group in groups]
-        schema["allOf"] = [*schema.get("allOf", ()), *needed]
+    schema = plain_schema(validation_schema(offered, frozenset(), closed=True), language)
     return ListedTool(
         name=tool.name,
         description=tool.description(language) or None,
-        input_schema=schema,
+        input_schema=with_groups(schema, offered),
         annotations=ToolAnnotations(
             read_only_hint=tool.run.effect == "read",
             destructive_hint=tool.run.confirm if tool.run.effect == "write" else None,
         ),
     )
-
-
-def _plain(schema: Any, language: str) -> Any:
-    """Return a schema without the keywords of this project, with its descriptions in one language."""
-    if not isinstance(schema, Mapping):
-        return schema
-    plain = {key: value for key, value in schema.items() if key not in _OWN_KEYWORDS}
-    if isinstance(plain.get("description"), Mapping):
-        plain["description"] = localized(plain["description"], language)
-    return dict(map_subschemas(plain, lambda _path, member: _plain(member, language)))
 
 
 def _approval_params(tool: Tool, arguments: Mapping[str, Any]) -> ElicitRequestFormParams:

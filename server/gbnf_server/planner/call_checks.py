@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gbnf.calls import FinalAnswer, ParseResult
 from gbnf.calls.validation import validate_call
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import FINAL_ANSWER, Tool
@@ -32,10 +33,11 @@ from gbnf_server.planner.run_state import RunState
 
 
 class CallRefused(Exception):  # noqa: N818 - a result of the checks, not a fault of the program
-    """The check that failed, and the error message for the model."""
+    """The check that failed, the error message for the model, and the call, if the text has one."""
 
     def __init__(self, refusal: Refusal, error: str) -> None:
         self.refusal, self.error = refusal, error
+        self.call: dict[str, Any] | None = None
         super().__init__(error)
 
 
@@ -75,12 +77,26 @@ def check_completion(
     completion: Completion, offer: OfferedTools, state: RunState, options: ResolvedOptions
 ) -> AcceptedCall:
     """Return the call in the model's text. Raises `CallRefused` at the first check that fails."""
-    call, repairs = _read(completion, offer, options)
+    call, reasoning, repairs = _read(completion, offer, options)
+    try:
+        return _checked(call, reasoning, repairs, offer, state, options)
+    except CallRefused as refused:
+        refused.call = call if options.call_format == "native" else None
+        raise
+
+
+def _checked(
+    call: Any,
+    reasoning: str,
+    repairs: tuple[str, ...],
+    offer: OfferedTools,
+    state: RunState,
+    options: ResolvedOptions,
+) -> AcceptedCall:
     if nesting_depth(call, MAX_DEPTH) > MAX_DEPTH:  # the code below recurses into it, and JSON has no limit
         raise CallRefused(
             "invalid", f"the call is nested deeper than {MAX_DEPTH} arrays and objects; write a flatter one"
         )
-    reasoning = ""
     if options.reasoning == "field":
         reasoning, call = pop_reasoning(call)
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
@@ -117,8 +133,11 @@ def _too_early(call: Any, offer: OfferedTools, options: ResolvedOptions) -> str:
 
 def _read(
     completion: Completion, offer: OfferedTools, options: ResolvedOptions
-) -> tuple[Any, tuple[str, ...]]:
-    """Return the JSON value in the text, not yet validated. Raises `CallRefused` if there is none."""
+) -> tuple[Any, str, tuple[str, ...]]:
+    """Return the JSON value in the text, not yet validated, the reasoning before it, and the repairs.
+
+    Raises `CallRefused` if there is no such value.
+    """
     truncated = completion.finish == "length"
     if not completion.text.strip() and completion.reasoning:
         raise CallRefused(
@@ -127,7 +146,7 @@ def _read(
         )
     if options.call_format in {"text", "lines"}:
         try:
-            return calls.parse_text_call(
+            call, repairs = calls.parse_text_call(
                 completion.text,
                 offer.described,
                 steps=offer.refers_to,
@@ -136,6 +155,7 @@ def _read(
             )
         except ValueError as error:
             raise CallRefused("cut" if truncated else "unparsed", str(error)) from None
+        return call, "", repairs
     if truncated:
         raise CallRefused(
             "cut",
@@ -146,9 +166,21 @@ def _read(
         raise CallRefused(
             "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
         )
+    if options.tool_format is not None:
+        return _native_call(options.tool_format.parse(completion.text, offer.described))
     try:
-        return parse_json(completion.text), ()
+        return parse_json(completion.text), "", ()
     except InvalidJsonError as error:
         raise CallRefused(
             "unparsed", f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
         ) from None
+
+
+def _native_call(result: ParseResult) -> tuple[dict[str, Any], str, tuple[str, ...]]:
+    """Return the call in a parsed answer, where a text is the final answer. Raises `CallRefused`."""
+    if isinstance(result, FinalAnswer):
+        answer = {"name": FINAL_ANSWER.name, "arguments": {"message": result.content}}
+        return answer, result.reasoning, ()
+    if not result.calls:
+        raise CallRefused("unparsed", "; ".join(invalid.error for invalid in result.invalid))
+    return result.calls[0].as_call(), result.reasoning, tuple(map(str, result.repairs))

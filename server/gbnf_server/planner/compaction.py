@@ -26,6 +26,7 @@ from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
 from gbnf_server.errors import ContextOverflow
 from gbnf_server.planner.events import Step
+from gbnf_server.planner.history import message_size
 from gbnf_server.planner.options import ResolvedOptions
 
 _LAST_TIER = 4
@@ -107,7 +108,7 @@ class PromptMeter:
 
 def prompt_size(messages: Sequence[Message]) -> int:
     """Return the bytes of a prompt, about."""
-    return sum(len(message["content"].encode("utf-8", "replace")) + _MESSAGE_BYTES for message in messages)
+    return sum(message_size(message) + _MESSAGE_BYTES for message in messages)
 
 
 def compacted(

@@ -14,10 +14,11 @@ from typing import Any, Self
 from gbnf.prompts.messages import Message, call_text, result_text
 from gbnf.tools import FINAL_ANSWER
 from gbnf_server.planner.events import Run
+from gbnf_server.planner.history import call_message, message_size, outcome_message
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.tool_offer import render_call
 
 _RESULT_LIMIT = 500  # characters of an earlier result in a message
+_EARLIER = 90_000  # the numbers of calls of earlier runs, which no step of this run has
 _UNANSWERED = "(no answer)"
 
 
@@ -47,7 +48,7 @@ def earlier_messages(
     shown: list[Message] = []
     for exchange in reversed(history):
         messages = _messages(exchange, options)
-        limit -= sum(len(message["content"]) for message in messages)
+        limit -= sum(map(message_size, messages))
         if limit < 0:
             break
         shown[:0] = messages
@@ -56,11 +57,11 @@ def earlier_messages(
 
 def _messages(exchange: Exchange, options: ResolvedOptions) -> list[Message]:
     messages: list[Message] = [{"role": "user", "content": exchange.query}]
-    for call, result in exchange.calls:
-        messages.append({"role": "assistant", "content": render_call(call, options)})
-        messages.append({"role": "tool", "content": _earlier_result(result)})
+    for number, (call, result) in enumerate(exchange.calls, _EARLIER):
+        messages.append(call_message(call, number, options))
+        messages.append(outcome_message(_earlier_result(result), call["name"], number, options))
     answer = {"name": FINAL_ANSWER.name, "arguments": {"message": exchange.answer}}
-    messages.append({"role": "assistant", "content": render_call(answer, options)})
+    messages.append(call_message(answer, _EARLIER + len(exchange.calls), options))
     return messages
 
 

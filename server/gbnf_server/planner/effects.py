@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Message
+from gbnf.tool_formats import ToolFormat
 from gbnf.tools import Tool
 from gbnf_server.backends.base import AnswerFormat
 from gbnf_server.planner.events import Purpose
@@ -23,7 +24,11 @@ from gbnf_server.planner.events import Purpose
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Generate text: the conversation, and the grammar that constrains it (None: unconstrained)."""
+    """Generate text: the conversation, and the grammar that constrains it (None: unconstrained).
+
+    `tools`: tools that the chat template declares. `reasoning`: the template is asked for reasoning.
+    `answer_format`: the tool-call format in which a text is the final answer; None if the answer is a call.
+    """
 
     messages: tuple[Message, ...]
     grammar: AnswerFormat | None
@@ -32,6 +37,9 @@ class CallModel:
     seed: int
     step: int = 0
     purpose: Purpose = "call"
+    tools: tuple[Mapping[str, Any], ...] = ()
+    reasoning: bool = False
+    answer_format: ToolFormat | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,11 @@ def tool_identity(tool: Tool) -> Mapping[str, Any]:
 def options_identity(options: ResolvedOptions) -> Mapping[str, Any]:
     """Return what of the options determines a run.
 
-    All but the backend's name, since the model has an identity; of the ranker its class, since it may hold a
-    connection.
+    All but the backend's name and the tool-call format, since the model has an identity; of the ranker its
+    class, since it may hold a connection.
     """
-    values = {each.name: getattr(options, each.name) for each in fields(options) if each.name != "backend"}
+    left_out = {"backend", "tool_format"}
+    values = {each.name: getattr(options, each.name) for each in fields(options) if each.name not in left_out}
     return {**values, "ranker": type(options.ranker).__qualname__}
 
 

@@ -58,11 +58,12 @@ from gbnf_server.planner.events import (
     ToolFault,
     WarningRaised,
 )
+from gbnf_server.planner.history import call_message, outcome_message, refused_messages
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, order_tools, succeeded
 from gbnf_server.planner.reasoning import call_messages, reasoning_messages, reasoning_text
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.tool_offer import find_tools, offer_tools, render_call, select, system_message
+from gbnf_server.planner.tool_offer import declared_tools, find_tools, offer_tools, select, system_message
 
 Clock: TypeAlias = Callable[[], datetime]
 Planning: TypeAlias = Generator[Effect | Event, Any, Run]
@@ -168,7 +169,7 @@ class _Loop:
             return (yield from self._block(completion.text, refused, model_s, reasoning))
         call = accepted.call
         state.blocked_in_a_row = 0
-        state.history.append({"role": "assistant", "content": render_call(call, options)})
+        state.history.append(call_message(call, state.number, options))
         step = Step(
             state.number,
             completion.text,
@@ -212,7 +213,10 @@ class _Loop:
 
     def _prompt(self, system: Message) -> tuple[Message, ...]:
         state = self.state
-        return (system, *compacted(state.history, state.steps, state.compaction, self.options.language))
+        return (
+            *([system] if system["content"] else ()),
+            *compacted(state.history, state.steps, state.compaction, self.options.language),
+        )
 
     def _compact(self, system: Message, *, overflowed: bool = False) -> _Part[bool]:
         """Show less of the history, if that is needed; return whether it was, and is possible."""
@@ -229,18 +233,19 @@ class _Loop:
 
     def _generate(self, offer: OfferedTools, system: Message) -> _Part[tuple[Completion, float, str]]:
         state, options = self.state, self.options
-        messages = self._prompt(system)
+        messages, tools = self._prompt(system), declared_tools(offer, options)
         reasoning, thinking_s = "", 0.0
-        if options.reasoning == "free":
+        if options.reasoning == "free" and not options.reasons_natively:
             reasoning_tags, language = options.reasoning_tags, options.language
             thinking, thinking_s = yield from self._ask(
                 reasoning_messages(messages, reasoning_tags, language),
                 None if reasoning_tags is None else reasoning_grammar(reasoning_tags.closing),
                 "thought",
+                tools,
             )
             reasoning = reasoning_text(thinking, reasoning_tags)
             messages = call_messages(messages, reasoning, reasoning_tags, language)
-        completion, seconds = yield from self._ask(messages, offer.grammar, "call")
+        completion, seconds = yield from self._ask(messages, offer.grammar, "call", tools)
         if completion.reclaimed:
             yield from self._warn(
                 f"step {state.number}: the server returned the call as reasoning, and it was moved back; "
@@ -254,19 +259,28 @@ class _Loop:
         return completion, seconds + thinking_s, reasoning or completion.reasoning
 
     def _ask(
-        self, messages: tuple[Message, ...], grammar: AnswerFormat | None, purpose: Purpose
+        self,
+        messages: tuple[Message, ...],
+        grammar: AnswerFormat | None,
+        purpose: Purpose,
+        tools: tuple[dict[str, Any], ...] = (),
     ) -> _Part[tuple[Completion, float]]:
         """Call the model; return the completion, and its seconds."""
         state, options = self.state, self.options
+        reasons = purpose == "call" and options.reasons_natively
+        max_tokens = options.reasoning_budget if purpose == "thought" else options.max_tokens
         begun = self.clock()
         completion = yield CallModel(
             messages=messages,
             grammar=grammar,
-            max_tokens=options.reasoning_budget if purpose == "thought" else options.max_tokens,
+            max_tokens=max_tokens + options.reasoning_budget if reasons else max_tokens,
             temperature=options.temperature,
             seed=options.seed,
             step=state.number,
             purpose=purpose,
+            tools=tools,
+            reasoning=reasons,
+            answer_format=None if options.declares_answer else options.tool_format,
         )
         assert isinstance(completion, Completion)
         at = self.clock()
@@ -311,7 +325,7 @@ class _Loop:
             SalvageStarted(self.clock(), state.number, run.outcome, run.error, numbers)  # type: ignore[arg-type]  # an outcome without an answer
         )
         if ask:
-            constrained = options.call_format == "grammar" and options.dialect == "gbnf"
+            constrained = options.has_grammar and options.dialect == "gbnf"
             messages = salvaging.asked(state.query, done, options.language)
             try:
                 completion, _ = yield from self._ask(
@@ -328,8 +342,8 @@ class _Loop:
         """Add the refusal to the history; return the finished run if it was one too many in a row."""
         state = self.state
         state.blocked_in_a_row += 1
-        state.history.append({"role": "assistant", "content": calls.clip(text)})
-        state.history.append({"role": "tool", "content": error_text(state.number, refused.error)})
+        error = error_text(state.number, refused.error)
+        state.history += refused_messages(text, refused.call, error, state.number, self.options)
         state.steps.append(
             Step(
                 state.number,
@@ -368,7 +382,7 @@ class _Loop:
             seconds = (at - begun).total_seconds()
             fault = _fault(error)
             output = "\n".join([*printed, *getattr(error, "__notes__", ())])
-            state.history.append({"role": "tool", "content": error_text(number, str(error))})
+            self._tell(error_text(number, str(error)), tool)
             yield from self._emit(ToolFailed(at, number, tool.name, fault, str(error), seconds, output))
             state.steps.append(replace(done, error=str(error), fault=fault, tool_s=seconds, output=output))
             if not isinstance(error, ExecutorError):
@@ -378,10 +392,15 @@ class _Loop:
         seconds = (at - begun).total_seconds()
         if entries := calls.result_entries(result):
             state.entries[number] = entries
-        state.history.append({"role": "tool", "content": result_text(number, result)})
+        self._tell(result_text(number, result), tool)
         output = "\n".join(printed)
         yield from self._emit(ToolDone(at, number, tool.name, result, seconds, output))
         state.steps.append(replace(done, result=result, tool_s=seconds, output=output))
+
+    def _tell(self, outcome: str, tool: Tool) -> None:
+        """Add the outcome of a call to the history."""
+        state = self.state
+        state.history.append(outcome_message(outcome, tool.name, state.number, self.options))
 
     def _perform(
         self, tool: Tool, arguments: Mapping[str, Any], on_output: Callable[[str], None]
@@ -416,7 +435,7 @@ class _Loop:
             self.state.query,
             self.state.turn,
             self.options.backend,
-            self.options.call_format == "grammar",
+            self.options.has_grammar,
             tuple(tool.name for tool in selection.kept),
             {tool.name: why for tool, why in {**self.order.unreachable, **selection.dropped}.items()},
         )

@@ -6,18 +6,21 @@ from dataclasses import dataclass, fields
 from typing import Literal, Self, TypeAlias
 
 from gbnf.prompts.messages import PromptStyle
+from gbnf.tool_formats import ToolFormat
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect
 from gbnf_server.backends.reasoning import ReasoningTags
+from gbnf_server.errors import RequestNotSupported
 from gbnf_server.planner.reasoning import ReasoningMode
 
-CallFormat: TypeAlias = Literal["grammar", "json", "text", "lines"]
+CallFormat: TypeAlias = Literal["native", "json", "text", "lines"]
 """How the model writes a call, and how the call is read.
 
-grammar   JSON, constrained by a grammar of the tools offered
-json      JSON, requested by the prompt only; the whole text must be one JSON call
-text      requested as JSON, read in any common syntax and repaired (`gbnf.calls`)
-lines     the line protocol, requested by the prompt only and read as `text` is
+native   the format of the model's chat template, which declares the tools; constrained by a grammar
+json     JSON, constrained by a grammar of the tools offered if the backend takes one, otherwise requested by
+         the prompt only; the whole text must be one JSON call
+text     requested as JSON, read in any common syntax and repaired (`gbnf.calls`)
+lines    the line protocol, requested by the prompt only and read as `text` is
 """
 
 MAX_TOOLS = 16
@@ -39,7 +42,8 @@ class PlannerOptions:
         terminal: names of tools that end the run: the result of a successful call is the answer. Beside the
             tools whose manifests say so (`[offer] terminal`), and `final_answer`; if one of these tools is
             required, the run ends with it only.
-        call_format: see `CallFormat`.
+        call_format: see `CallFormat`. By default "native" if the model's chat template has tools, otherwise
+            "json"; "json" for reasoning in a field; "text" if the backend takes no grammar.
         compact: shorten old results and steps in the prompt when the history nears the model's context
             (`gbnf_server.planner.compaction`); otherwise the run ends with ContextOverflow.
         salvage: build an answer from the tool results of a run that ends without one; its outcome is
@@ -64,7 +68,7 @@ class PlannerOptions:
     ask_user: bool = False
     required: tuple[str, ...] = ()
     terminal: tuple[str, ...] = ()
-    call_format: CallFormat = "grammar"
+    call_format: CallFormat | None = None
     compact: bool = True
     salvage: bool = True
     reasoning: ReasoningMode = "off"
@@ -83,6 +87,8 @@ class PlannerOptions:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.max_tools is not None and self.max_tools < 1:
             raise ValueError(f"max_tools is {self.max_tools}; it must be at least 1, or None for all tools")
+        if self.reasoning == "field" and self.call_format == "native":
+            raise ValueError("reasoning is 'field', which a native call has no place for; use 'free'")
         for name in ("required", "terminal"):
             if isinstance(names := getattr(self, name), str):
                 raise ValueError(f"{name} is {names!r}; it must be a tuple of names: ({names!r},)")  # noqa: TRY004 - as every bad option
@@ -94,23 +100,75 @@ class ResolvedOptions(PlannerOptions):
     """The options of a run: those of the planner, and the properties of its backend.
 
     `union` is off in comparisons only: then the grammar allows any arguments with any tool name.
-    `reasoning_tags` are None unless the backend renders the prompt itself and `reasoning` is "free".
+    `constrained`: whether there is a grammar for the call format "json". `reasoning_tags` are None unless the
+    backend renders the prompt itself and `reasoning` is "free". `tool_format` is that of the call format
+    "native".
     """
 
+    call_format: CallFormat = "json"
     dialect: Dialect = "gbnf"
     reasoning_tags: ReasoningTags | None = None
     prompt_style: PromptStyle = "full"
     backend: str = ""
+    tool_format: ToolFormat | None = None
     union: bool = True
+    constrained: bool = True
+
+    @property
+    def has_grammar(self) -> bool:
+        """Whether calls are constrained by a grammar."""
+        return self.call_format == "native" or (self.call_format == "json" and self.constrained)
+
+    @property
+    def reasons_natively(self) -> bool:
+        """Whether free reasoning is a part of the answer, as the tool-call format has it."""
+        return (
+            self.reasoning == "free"
+            and self.tool_format is not None
+            and self.tool_format.reasoning is not None
+        )
+
+    @property
+    def declares_answer(self) -> bool:
+        """Whether the answer is a call of `final_answer`, rather than a text as native formats have it.
+
+        Also for a model that is trained with the prompt style "minimal", which has no other answers.
+        """
+        return self.call_format != "native" or self.prompt_style == "minimal"
 
     @classmethod
-    def resolve(cls, options: PlannerOptions, backend: Backend, *, union: bool = True) -> Self:
-        """Add the properties of `backend` to `options`."""
+    def resolve(
+        cls, options: PlannerOptions, backend: Backend, *, union: bool = True, constrained: bool = True
+    ) -> Self:
+        """Add the properties of `backend` to `options`.
+
+        Raises RequestNotSupported for the call format "native" with a backend or model that has none.
+        """
+        constrained = constrained and backend.dialect != "none"
+        call_format = options.call_format or _default_format(options, backend, constrained=constrained)
+        tool_format = backend.capabilities.tool_format if call_format == "native" else None
+        if call_format == "native" and tool_format is None:
+            raise RequestNotSupported(
+                backend.name,
+                "the call format native",
+                "Its chat template has no tools, or is unknown. Use the call format json.",
+            )
+        given = {each.name: getattr(options, each.name) for each in fields(PlannerOptions)}
         return cls(
-            **{each.name: getattr(options, each.name) for each in fields(PlannerOptions)},
+            **{**given, "call_format": call_format},
             dialect=backend.dialect,
             reasoning_tags=backend.capabilities.reasoning_tags if options.reasoning == "free" else None,
             prompt_style=backend.prompt_style,
             backend=backend.name,
+            tool_format=tool_format,
             union=union,
+            constrained=constrained,
         )
+
+
+def _default_format(options: PlannerOptions, backend: Backend, *, constrained: bool) -> CallFormat:
+    if backend.dialect == "none":
+        return "text"
+    if constrained and options.reasoning != "field" and backend.capabilities.tool_format is not None:
+        return "native"
+    return "json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from gbnf.tool_formats import TextDelta, ToolFormat
 from gbnf.tools import FINAL_ANSWER
 from gbnf_server.planner.events import Purpose
 from gbnf_server.planner.reasoning import REASONING_KEY
@@ -24,10 +25,14 @@ _WHOLE = re.compile(
 
 
 class PartialAnswer:
-    """Extracts the answer from a model's text, piece by piece."""
+    """Extracts the answer from a model's text, piece by piece.
 
-    def __init__(self, purpose: Purpose) -> None:
+    `answer_format`: the tool-call format in which a text is the answer; it may also precede a call.
+    """
+
+    def __init__(self, purpose: Purpose, answer_format: ToolFormat | None = None) -> None:
         self._purpose = purpose
+        self._deltas = None if answer_format is None else answer_format.stream(())
         self._text = ""
         self._position: int | None = None
 
@@ -38,6 +43,8 @@ class PartialAnswer:
                 return self._speak(piece)
             case "thought":
                 return ""
+            case "call" if self._deltas is not None:
+                return "".join(each.text for each in self._deltas.feed(piece) if isinstance(each, TextDelta))
             case "call":
                 return self._read(piece)
 

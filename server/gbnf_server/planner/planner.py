@@ -37,8 +37,8 @@ class Planner:
     that never decrease; by default it starts from the context's present. A planner may serve several runs at
     a time if its backend may.
 
-    A backend that takes no grammar, or the environment variable GBNF_GRAMMAR=0, replaces the call format
-    "grammar": by "text" and "json".
+    With the environment variable GBNF_GRAMMAR=0, the call format is "json" without a grammar, unless another
+    is chosen that has none.
 
     Raises PoolError for an empty pool, for two tools of the same name, for an unknown name in `required` or
     `terminal`, and if no run can end in the order of the tools, also when a run begins; and what the backend
@@ -60,12 +60,10 @@ class Planner:
         _ = self.tools
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
         self._clock = clock
-        if options.call_format == "grammar":
-            if backend.dialect == "none":
-                options = replace(options, call_format="text")
-            elif os.environ.get(GRAMMAR_VARIABLE) == "0":
-                options = replace(options, call_format="json")
-        self.options = ResolvedOptions.resolve(options, backend)
+        constrained = os.environ.get(GRAMMAR_VARIABLE) != "0"
+        if not constrained and options.call_format == "native":
+            options = replace(options, call_format="json")
+        self.options = ResolvedOptions.resolve(options, backend, constrained=constrained)
 
     @property
     def tools(self) -> tuple[Tool, ...]:

@@ -6,17 +6,17 @@ growing prefix, which servers cache; only the grammar changes from step to step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from gbnf import Finding, SchemaError, compile_pool
-from gbnf.calls import ToolCall, render_tool_calls
+from gbnf import Finding, Grammar, SchemaError, compile_pool
 from gbnf.compiler.pool import compile_name_and_arguments, left_out, left_out_finding
 from gbnf.dialects import call_schema
 from gbnf.errors import GbnfError, PoolError
-from gbnf.prompts.messages import Message, call_text, describe_added_tools, system_prompt
+from gbnf.prompts.declarations import declare_tool
+from gbnf.prompts.messages import Message, describe_added_tools, native_system_prompt, system_prompt
+from gbnf.tool_formats import ToolFormat
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
@@ -88,22 +88,33 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     refers_to = tuple(sorted(state.entries))
     asking = (ASK_USER,) if options.ask_user else ()
     ending = (order.final_answer,) if order.final_answer else ()
+    declared = ending if options.declares_answer else ()
     waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
     ready = tuple(tool for tool in tools if tool.name not in waiting)
     answers = state.number >= options.final_answer_from and FINAL_ANSWER.name not in waiting and bool(ending)
     return OfferedTools(
-        (*state.in_system_message, *asking, *ending),
-        (*state.described, *asking, *ending),
+        (*state.in_system_message, *asking, *declared),
+        (*state.described, *asking, *declared),
         (*ready, *asking, *(ending if answers else ())),
         waiting,
         refers_to,
-        _grammar(ready, refers_to, options, answers=answers) if options.call_format == "grammar" else None,
+        _grammar(ready, refers_to, options, answers=answers) if options.has_grammar else None,
     )
 
 
+def declared_tools(offer: OfferedTools, options: ResolvedOptions) -> tuple[dict[str, Any], ...]:
+    """Return the tools that the chat template declares, in native formats."""
+    if options.call_format != "native":
+        return ()
+    return tuple(declare_tool(tool, language=options.language) for tool in offer.described)
+
+
 def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
-    """Return the system message of a run."""
+    """Return the system message of a run; it is empty if the chat template's declarations are all."""
     tools = offer.in_system_message
+    if options.call_format == "native":
+        minimal = options.prompt_style == "minimal"
+        return {"role": "system", "content": "" if minimal else native_system_prompt(options.language)}
     answers = any(tool.name == FINAL_ANSWER.name for tool in tools)
     content = system_prompt(
         tools,
@@ -116,17 +127,12 @@ def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
     return {"role": "system", "content": content}
 
 
-def render_call(call: Mapping[str, Any], options: ResolvedOptions) -> str:
-    """Render a call in the format in which the model writes calls."""
-    if options.call_format == "lines":
-        return render_tool_calls(ToolCall("", call["name"], dict(call["arguments"])), "yaml")
-    return call_text(call)
-
-
 def _grammar(
     tools: tuple[Tool, ...], steps: tuple[int, ...], options: ResolvedOptions, *, answers: bool
 ) -> AnswerFormat:
-    """Return the grammar of a step's calls, in the backend's dialect."""
+    """Return the grammar of a step's answer, in the backend's dialect."""
+    if options.tool_format is not None:
+        return _native_grammar(options.tool_format, tools, steps, options, answers=answers)
     offered: dict[str, Any] = {"final_answer": answers, "ask_user": options.ask_user, "steps": steps}
     reasons = options.reasoning == "field"
     if options.dialect == "json_schema":
@@ -136,9 +142,29 @@ def _grammar(
     return with_reasoning_grammar(grammar) if reasons else grammar
 
 
+def _native_grammar(
+    tool_format: ToolFormat,
+    tools: tuple[Tool, ...],
+    steps: tuple[int, ...],
+    options: ResolvedOptions,
+    *,
+    answers: bool,
+) -> Grammar:
+    """Return the grammar of a step's answer in a native format: a call, or a text if it may answer."""
+    asking = (ASK_USER,) if options.ask_user else ()
+    by_text = answers and not options.declares_answer
+    return tool_format.grammar(
+        (*tools, *asking),
+        tool_choice=("auto" if tools or asking else "none") if by_text else "required",
+        final_answer=answers and not by_text,
+        reasoning=options.reasons_natively,
+        steps=steps,
+    )
+
+
 def _compilable(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
     """Return the tools without those that cannot be compiled; `state.left_out` says why."""
-    if options.call_format != "grammar":
+    if not options.has_grammar:
         return tools
     findings = _not_in_joint_schema(tools) if options.dialect == "json_schema" else left_out(tools)
     state.left_out |= {str(finding) for finding in findings}
@@ -165,7 +191,9 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState, options: ResolvedO
         state.in_system_message = state.described = tools
         return
     more = tuple(tool for tool in tools if tool not in state.described)
-    if more:
+    if more and options.call_format == "native":
+        state.described = (*state.described, *more)
+    elif more:
         last = state.history[-1]  # a person's answer that names something new, or what find_tools found
         said = describe_added_tools(more, style=options.prompt_style, language=options.language)
         state.history[-1] = {**last, "content": f"{last['content']}\n\n{said}"}

@@ -124,4 +124,6 @@ def test_without_a_grammar_the_best_strategy_parses_text_calls() -> None:
     ],
 )
 def test_a_server_without_grammars_has_fewer_strategies(dialect: Dialect, names: list[str]) -> None:
-    assert [each.name for each in supported_strategies(dialect)] == names
+    backend = FakeBackend()
+    backend.dialect = dialect
+    assert [each.name for each in supported_strategies(backend)] == names

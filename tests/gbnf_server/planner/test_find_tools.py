@@ -117,7 +117,10 @@ def test_the_same_words_find_the_next_tools_until_none_is_left() -> None:
 
 def test_a_call_of_a_tool_that_is_not_offered_is_refused() -> None:
     driven = drive(
-        call("feed_lion"), call("feed_wolf"), ANSWER, options=resolved(max_tools=4, call_format="json")
+        call("feed_lion"),
+        call("feed_wolf"),
+        ANSWER,
+        options=resolved(max_tools=4, call_format="json", constrained=False),
     )
     assert driven.run.steps[0].refusal == "invalid"
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["feed_wolf"]
@@ -153,7 +156,9 @@ def test_each_prompt_begins_with_the_one_before(
     texts: list[str], answers: list[str], limit: int, query: str
 ) -> None:
     """What a server has cached stays valid; and no tool that was offered is taken away."""
-    options = resolved(max_tools=limit, max_steps=8, max_blocked=9, ask_user=True, call_format="json")
+    options = resolved(
+        max_tools=limit, max_steps=8, max_blocked=9, ask_user=True, call_format="json", constrained=False
+    )
     driven = drive(*texts, ANSWER, query=query, answers=answers, options=options)
     asked = prompts(driven)
     for before, after in itertools.pairwise(asked):

@@ -92,7 +92,7 @@ def runs(draw: st.DrawFn) -> tuple[ResolvedOptions, Driven]:
         max_blocked=draw(st.integers(1, 4)),
         final_answer_from=draw(st.integers(1, 3)),
         ask_user=draw(st.booleans()),
-        call_format=draw(st.sampled_from(["grammar", "json"])),
+        constrained=draw(st.booleans()),
         salvage=draw(st.booleans()),
         reasoning=draw(st.sampled_from(["off", "off", "field", "free"])),
         reasoning_tags=draw(st.sampled_from([None, KNOWN_REASONING_TAGS[0]])),

@@ -56,7 +56,8 @@ def orders(draw: st.DrawFn) -> tuple[tuple[Tool, ...], ResolvedOptions]:
         terminal=tuple(draw(st.just([]) | some)),
         max_steps=draw(st.integers(1, 7)),
         final_answer_from=draw(st.integers(1, 2)),
-        call_format=draw(st.sampled_from(["grammar", "json", "text"])),
+        call_format=draw(st.sampled_from(["json", "text"])),
+        constrained=draw(st.booleans()),
         ask_user=draw(st.booleans()),
         filter=draw(st.booleans()),
     )

@@ -207,10 +207,12 @@ def test_a_clean_call_with_a_reasoning_field_needs_no_grammar() -> None:
     driven = drive_by_hand(
         POOL,
         [completion(THINKING_NOW), completion(ANSWER)],
-        options=resolved(reasoning="field", call_format="json"),
+        options=resolved(reasoning="field", call_format="json", constrained=False),
     )
     assert driven.run.steps[0].reasoning == "the clock says"
     without = drive_by_hand(
-        POOL, [completion(THINKING_NOW)], options=resolved(call_format="json", max_blocked=1)
+        POOL,
+        [completion(THINKING_NOW)],
+        options=resolved(call_format="json", constrained=False, max_blocked=1),
     )
     assert without.run.steps[0].refusal == "invalid"

@@ -57,7 +57,10 @@ def test_the_question_has_the_results_and_no_tools() -> None:
     assert not [tool.name for tool in POOL if f"{tool.name}(" in message["content"]]
     assert "tool" not in message["content"]
     assert asked.grammar is not None
-    for options in (resolved(**FREE, call_format="json"), resolved(**FREE, dialect="json_schema")):
+    for options in (
+        resolved(**FREE, call_format="json", constrained=False),
+        resolved(**FREE, dialect="json_schema"),
+    ):
         assert driven(NOW, "nonsense", "It is late.", options=options).of(CallModel)[-1].grammar is None
 
 

@@ -123,7 +123,7 @@ def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path, driver: 
     freely = '{"name": "ping",\n\n "arguments": {}}'
     with scripted(completion=[completion(freely)]) as script, LlamaServer(script.url) as server:
         constrained = driver(planner(tmp_path / "constrained", server), "ping")
-        free = driver(planner(tmp_path / "free", server, call_format="json", max_steps=1), "ping")
+        free = driver(planner(tmp_path / "free", server, call_format="text", max_steps=1), "ping")
     assert constrained.outcome == "blocked"
     assert {step.refusal for step in constrained.steps} == {"ungrammatical"}
     assert any("did not enforce the grammar" in warning for warning in constrained.warnings)
@@ -134,7 +134,7 @@ def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path, driver: 
 def test_with_grammar_it_is_sent_and_without_it_is_not(tmp_path: Path) -> None:
     with scripted(completion=[completion(PING)]) as script, LlamaServer(script.url) as server:
         planner(tmp_path / "constrained", server, max_steps=1).run("ping")
-        planner(tmp_path / "free", server, max_steps=1, call_format="json").run("ping")
+        planner(tmp_path / "free", server, max_steps=1, call_format="text").run("ping")
     constrained, free = (body for path, body in script.asked if path == "/completion")
     assert constrained["grammar"].startswith("root ::= ")
     assert "grammar" not in free

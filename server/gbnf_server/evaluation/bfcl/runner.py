@@ -123,7 +123,7 @@ class LeaderboardRun:
             max_tools=None,  # as in the leaderboard, the model sees all functions of the entry
             **configuration.settings,
         )
-        return ResolvedOptions.resolve(options, self._backend, union=configuration.union)
+        return configuration.resolve(options, self._backend)
 
     def _fingerprint(self, entry: LeaderboardEntry, configuration: Configuration, model: str) -> str:
         return digest(

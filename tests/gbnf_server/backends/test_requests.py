@@ -1,0 +1,171 @@
+"""The fields of a request, on a model in this process and a real llama-server that runs the same one."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gbnf import Grammar
+from gbnf_server.backends.base import MAX_LOGPROBS, Backend, Completion, Request
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.backends.ollama import Ollama
+from gbnf_server.backends.openai_compatible import OpenAICompatible
+from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
+from gbnf_server.errors import RequestNotSupported
+from gbnf_server.llama_server.process import LlamaServerProcess
+from support.llama_client import ASK
+
+WORDS = Grammar.parse('root ::= word ("," word){0,40} "."\nword ::= [a-e]{1,4}')
+FREE = Request(ASK, max_tokens=40, temperature=1.0, seed=3)
+NEVER = "http://127.0.0.1:9"
+
+
+@pytest.fixture(scope="module")
+def here(tiny_model: Path) -> Iterator[InProcess]:
+    with InProcess(tiny_model, threads=1) as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+def there(llama_server: LlamaServerProcess) -> Iterator[LlamaServer]:
+    with LlamaServer(llama_server.url) as client:
+        yield client
+
+
+@pytest.fixture(params=["here", "there"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    found: Backend = request.getfixturevalue(request.param)
+    return found
+
+
+def streamed(backend: Backend, request: Request) -> tuple[Completion, str]:
+    pieces: list[str] = []
+    return backend.generate(replace(request, on_text=pieces.append)), "".join(pieces)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(stop=st.lists(st.text("abcde,", min_size=1, max_size=3), max_size=3), seed=st.integers(0, 2**31))
+def test_the_text_ends_at_the_stop_string_that_is_complete_first(
+    here: InProcess, stop: list[str], seed: int
+) -> None:
+    asked = replace(FREE, grammar=WORDS, seed=seed, max_tokens=200)
+    whole = here.generate(asked).text
+    ends = [end for end in range(len(whole) + 1) if whole[:end].endswith(tuple(stop))]
+    answer, pieces = streamed(here, replace(asked, stop=stop))
+    assert answer.text == pieces
+    if ends:
+        assert answer.stop_string is not None
+        assert answer.text + answer.stop_string == whole[: ends[0]]
+        assert answer.finish == "stop"
+    else:
+        assert (answer.text, answer.stop_string) == (whole, None)
+
+
+def test_a_stop_string_ends_the_answer_of_a_server(there: LlamaServer) -> None:
+    asked = replace(FREE, grammar=WORDS)
+    whole = there.generate(asked).text
+    stop = whole[3:5]
+    answer, pieces = streamed(there, replace(asked, stop=[stop]))
+    assert answer.text == pieces == whole[: whole.index(stop)]
+    assert (answer.finish, answer.stop_string, answer.grammar_violation) == ("stop", stop, None)
+
+
+@pytest.mark.parametrize("fields", [{"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}])
+def test_truncation_to_one_token_is_greedy(backend: Backend, fields: dict[str, Any]) -> None:
+    greedy, asked = replace(FREE, temperature=0.0), replace(FREE, **fields)
+    assert backend.generate(asked).text == backend.generate(greedy).text
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_logprobs_are_those_of_the_tokens(backend: Backend, count: int) -> None:
+    answer, _ = streamed(backend, replace(FREE, logprobs=count, grammar=WORDS, temperature=0.0))
+    assert b"".join(each.token for each in answer.logprobs).decode() == answer.text
+    for each in answer.logprobs:
+        assert each.logprob <= 0
+        assert len(each.top) == count
+        assert [logprob for _, logprob in each.top] == sorted((p for _, p in each.top), reverse=True)
+        assert sum(math.exp(logprob) for _, logprob in each.top) <= 1 + 1e-6
+    assert backend.generate(FREE).logprobs == ()
+
+
+def test_both_backends_compute_the_same_logprobs(here: InProcess, there: LlamaServer) -> None:
+    request = replace(FREE, logprobs=5, grammar=WORDS, temperature=0.0)
+    for one, other in zip(here.generate(request).logprobs, there.generate(request).logprobs, strict=True):
+        assert one.token == other.token
+        assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
+        assert [p for _, p in one.top] == pytest.approx([p for _, p in other.top], abs=1e-3)
+
+
+def test_an_event_loop_gets_the_same_answer(backend: Backend) -> None:
+    request = replace(FREE, stop=["e"], temperature=0.0)
+    assert asyncio.run(backend.agenerate(request)).text == backend.generate(request).text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_tokens": 0},
+        {"top_k": -1},
+        {"top_p": 0.0},
+        {"min_p": 2.0},
+        {"stop": [""]},
+        {"stop": "text"},
+        {"logprobs": MAX_LOGPROBS + 1},
+        {"logprobs": -1},
+    ],
+)
+def test_a_request_is_checked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Request(ASK, **wrong)
+
+
+SCHEMA = {"type": "object"}
+TOOL = {"type": "function", "function": {"name": "ping", "parameters": SCHEMA}}
+
+
+@pytest.mark.parametrize(
+    ("make", "fields", "named"),
+    [
+        (lambda: Ollama("m", NEVER), {"tools": [TOOL]}, "tools"),
+        (lambda: Ollama("m", NEVER), {"logprobs": 1}, "logprobs"),
+        (lambda: Ollama("m", NEVER), {"grammar": SCHEMA, "stop": ["x"]}, "stop"),
+        (lambda: OpenAICompatible(NEVER, "vllm", model="m"), {"tools": [TOOL]}, "tools"),
+        (lambda: OpenAICompatible(NEVER, "plain", model="m"), {"tools": [TOOL]}, "tools"),
+        (
+            lambda: OpenAICompatible(NEVER, "sglang", model="m"),
+            {"grammar": WORDS, "reasoning": True},
+            "reasoning",
+        ),
+        (
+            lambda: OpenAICompatible(NEVER, "lm_studio", model="m"),
+            {"grammar": SCHEMA, "stop": ["x"]},
+            "stop",
+        ),
+    ],
+)
+def test_what_a_backend_does_not_support_is_an_error_before_any_request(
+    make: Any, fields: dict[str, Any], named: str
+) -> None:
+    with make() as backend, pytest.raises(RequestNotSupported, match=named):
+        backend.generate(Request(ASK, **fields))
+
+
+def test_control_tokens_are_escaped_in_all_texts_of_a_message() -> None:
+    end = "<|im_end|>"
+    call = {"id": end, "type": "function", "function": {"name": end, "arguments": {end: [end, {"a": end}]}}}
+    messages = [
+        {"role": "assistant", "content": end, "tool_calls": [call], "reasoning_content": end},
+        {"role": "tool", "content": end, "tool_call_id": end, "name": end},
+    ]
+    adapted = adapt_messages(messages, TemplateRoles(system=True, tool=True))  # type: ignore[arg-type]
+    assert end not in str(adapted)
+    assert str(adapted).count("im_end") == str(messages).count("im_end")
