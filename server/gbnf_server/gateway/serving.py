@@ -20,7 +20,7 @@ from gbnf_server.gateway.responses import ABORT
 
 _HEAD_S = 30.0
 """For a client to send the head of a request."""
-_LAST_BYTES_S = 5
+_LAST_BYTES_S = 1
 
 
 class GatewayServer(uvicorn.Server):

@@ -1,0 +1,278 @@
+"""The application: its endpoints, errors, ids, and what it logs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from gbnf_server.errors import BackendUnreachable, GatewayError
+from gbnf_server.gateway.access import Access
+from gbnf_server.gateway.gateway import Gateway
+from gbnf_server.gateway.limits import Limits
+from support.gateways import PATH, ScriptedEngine, client_of, make_gateway, request, samples
+
+Use = Callable[[httpx.AsyncClient], Awaitable[Any]]
+
+
+def use(gateway: Gateway, work: Use, access: Access | None = None) -> Any:
+    async def run() -> Any:
+        async with client_of(gateway, access) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+def test_an_answer_as_json_and_as_a_stream() -> None:
+    async def ask(client: httpx.AsyncClient) -> None:
+        whole = await client.post(PATH, json=request())
+        assert whole.json() == {"texts": ["Started", "one", "two", "Finished"]}
+        assert whole.headers["content-type"] == "application/json"
+        streamed = await client.post(PATH, json=request(stream=True))
+        assert streamed.text == "Started\none\ntwo\nFinished\n"
+        assert streamed.headers["content-type"] == "text/event-stream; charset=utf-8"
+        for response in (whole, streamed):
+            assert (response.status_code, response.headers["x-plain"]) == (200, "yes")
+
+    gateway = make_gateway(ScriptedEngine())
+    use(gateway, ask)
+    assert (gateway.queue.running, gateway.budget.reserved, gateway.open_requests) == (0, 0, 0)
+
+
+def test_models_have_the_shape_of_the_client() -> None:
+    async def ask(client: httpx.AsyncClient) -> None:
+        models = (await client.get("/v1/models")).json()
+        assert models["object"] == "list"
+        assert [model["id"] for model in models["data"]] == ["stub", "planner"]
+        assert (await client.get("/v1/models/stub")).json() == models["data"][0]
+        theirs = (await client.get("/v1/models", headers={"anthropic-version": "2023-06-01"})).json()
+        assert (theirs["first_id"], theirs["last_id"], theirs["has_more"]) == ("stub", "planner", False)
+        assert theirs["data"][0]["type"] == "model"
+        missing = await client.get("/v1/models/some/other")
+        assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
+
+    use(make_gateway(ScriptedEngine(), agents={"planner": ScriptedEngine()}), ask)
+
+
+def test_a_model_of_the_agents_is_answered_by_it() -> None:
+    async def ask(client: httpx.AsyncClient) -> list[Any]:
+        bodies = [request(model=name) for name in ("planner", "stub", "any other", "")]
+        return [(await client.post(PATH, json=body)).json()["texts"][1] for body in bodies]
+
+    gateway = make_gateway(ScriptedEngine(("engine",)), agents={"planner": ScriptedEngine(("agent",))})
+    assert use(gateway, ask) == ["agent", "engine", "engine", "engine"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nothing", 404, "not_found"),
+        ("GET", PATH, 405, "method_not_allowed"),
+        ("DELETE", "/v1/models", 405, "method_not_allowed"),
+        ("GET", "/props", 404, "not_found"),
+    ],
+)
+def test_what_there_is_not(method: str, path: str, status: int, code: str) -> None:
+    async def ask(client: httpx.AsyncClient) -> httpx.Response:
+        return await client.request(method, path)
+
+    response = use(make_gateway(ScriptedEngine()), ask)
+    assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+    assert response.headers["x-request-id"].startswith("req_")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (GatewayError(400, "no", "invalid_request", "tools"), 400, "invalid_request"),
+        (GatewayError(502, "it ignored the grammar", "grammar_ignored"), 502, "grammar_ignored"),
+        (BackendUnreachable("no server"), 503, "backend_unreachable"),
+        (ZeroDivisionError("secret"), 500, "internal_error"),
+    ],
+)
+def test_errors_before_and_in_the_midst_of_an_answer(error: Exception, status: int, code: str) -> None:
+    async def ask(client: httpx.AsyncClient) -> None:
+        whole = await client.post(PATH, json=request())
+        assert (whole.status_code, whole.json()["error"]["code"]) == (status, code)
+        assert "secret" not in whole.text
+        streamed = await client.post(PATH, json=request(stream=True))
+        assert streamed.text == f"Started\none\ntwo\nerror {status} {code}\n"
+
+    gateway = make_gateway(ScriptedEngine(error=error))
+    use(gateway, ask)
+    assert (gateway.queue.running, gateway.budget.reserved) == (0, 0)
+    assert samples(gateway)[f'gbnf_requests_total{{endpoint="{PATH}",status="{status}"}}'] == 1
+
+
+def test_request_ids_are_echoed_if_they_are_plain() -> None:
+    async def ask(client: httpx.AsyncClient) -> None:
+        response = await client.get("/v1/models", headers={"x-request-id": "trace-1"})
+        assert response.headers["x-request-id"] == response.headers["request-id"] == "trace-1"
+        for strange in ("a b", "x" * 200, "", "<script>"):
+            response = await client.get("/health", headers={"x-request-id": strange})
+            assert response.headers["x-request-id"].startswith("req_")
+
+    use(make_gateway(ScriptedEngine()), ask)
+
+
+def test_keys_hosts_and_origins_are_checked_for_every_path() -> None:
+    access = Access.of("127.0.0.1", ["key"], (), ["https://chat.example"])
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        for path in ("/v1/models", "/metrics", "/nothing", PATH):
+            response = await client.get(path)
+            assert (response.status_code, response.json()["error"]["code"]) == (401, "invalid_api_key")
+            assert response.headers["www-authenticate"] == "Bearer"
+            key = {"x-api-key": "key"}
+            assert (await client.get(path, headers={**key, "host": "evil.example"})).status_code == 403
+            assert (
+                await client.get(path, headers={**key, "origin": "https://evil.example"})
+            ).status_code == 403
+        assert (await client.get("/health")).status_code == 200
+        allowed = await client.get("/v1/models", headers={**key, "origin": "https://chat.example"})
+        assert allowed.headers["access-control-allow-origin"] == "https://chat.example"
+        preflight = {"origin": "https://chat.example", "access-control-request-method": "POST"}
+        assert (await client.options(PATH, headers=preflight)).status_code == 200
+
+    gateway = make_gateway(ScriptedEngine())
+    use(gateway, ask, access)
+
+
+def test_no_cors_headers_unless_asked() -> None:
+    async def ask(client: httpx.AsyncClient) -> httpx.Response:
+        return await client.get("/v1/models", headers={"origin": "http://localhost:3000"})
+
+    assert "access-control-allow-origin" not in use(make_gateway(ScriptedEngine()), ask).headers
+
+
+def test_bodies_beyond_the_limits_are_refused() -> None:
+    limits = Limits(body_bytes=1000, json_depth=5, json_values=100, messages=3)
+
+    async def pieces(size: int) -> Any:
+        for _ in range(size // 100):
+            yield b" " * 100
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        bodies: list[tuple[Any, int]] = [
+            (b"x" * 1001, 413),
+            (pieces(5000), 413),
+            (b"{", 400),
+            (b'{"a":' + b"[" * 6 + b"]" * 6 + b"}", 400),
+            (b"[" + b"1," * 100 + b"1]", 400),
+            (json.dumps({"messages": [{}] * 4}).encode(), 400),
+            (json.dumps({"messages": "no"}).encode(), 400),
+        ]
+        for body, status in bodies:
+            response = await client.post(PATH, content=body)
+            assert response.status_code == status, response.text
+        fields = {"content-length": "9" * 30}
+        assert (await client.post(PATH, content=b"", headers=fields)).status_code == 413
+        assert (await client.post(PATH, json=request())).status_code == 200
+
+    engine = ScriptedEngine()
+    gateway = make_gateway(engine, limits=limits)
+    use(gateway, ask)
+    assert (engine.ended, gateway.budget.reserved) == (1, 0)
+
+
+def test_all_requests_together_have_a_budget() -> None:
+    async def ask(client: httpx.AsyncClient) -> None:
+        first = asyncio.create_task(client.post(PATH, json=request(text="x" * 300)))
+        while not engine.running:
+            await asyncio.sleep(0)
+        assert 0 < gateway.budget.reserved <= 2000 * 1.5
+        second = await client.post(PATH, json=request(text="x" * 300))
+        assert (second.status_code, second.json()["error"]["code"]) == (503, "server_busy")
+        assert second.headers["retry-after"] == "5"
+        assert (await client.get("/health")).status_code == 200
+        engine.allowed.release()  # type: ignore[union-attr]
+        engine.allowed.release()  # type: ignore[union-attr]
+        assert (await first).status_code == 200
+        assert gateway.budget.reserved == 0
+
+    engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
+    gateway = make_gateway(engine, limits=Limits(memory_bytes=3000))
+    use(gateway, ask)
+
+
+def test_a_full_queue_refuses_in_the_shape_of_the_api() -> None:
+    async def ask(client: httpx.AsyncClient) -> None:
+        tasks = [asyncio.create_task(client.post(PATH, json=request())) for _ in range(3)]
+        while gateway.queue.waiting < 2:
+            await asyncio.sleep(0)
+        full = await client.post(PATH, json=request())
+        assert (full.status_code, full.json()["error"]["code"]) == (429, "queue_full")
+        assert int(full.headers["retry-after"]) >= 1
+        assert (await client.get("/health")).status_code == 200
+        shown = samples(gateway)
+        assert (shown["gbnf_requests_running"], shown["gbnf_requests_waiting"]) == (1, 2)
+        for _ in range(6):
+            engine.allowed.release()  # type: ignore[union-attr]
+        assert [(await task).status_code for task in tasks] == [200] * 3
+
+    engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
+    gateway = make_gateway(engine, limits=Limits(waiting=2))
+    use(gateway, ask)
+    assert engine.ended == 3
+
+
+def test_metrics_count_requests_and_tokens() -> None:
+    async def ask(client: httpx.AsyncClient) -> str:
+        await client.post(PATH, json=request())
+        await client.get("/some/path/of/a/client")
+        response = await client.get("/metrics")
+        assert response.headers["content-type"].startswith("text/plain; version=")
+        return response.text
+
+    gateway = make_gateway(ScriptedEngine())
+    text = use(gateway, ask)
+    shown = samples(gateway)
+    assert shown[f'gbnf_requests_total{{endpoint="{PATH}",status="200"}}'] == 1
+    assert shown['gbnf_requests_total{endpoint="other",status="404"}'] == 1
+    assert shown['gbnf_tokens_total{kind="prompt"}'] == 3
+    assert shown['gbnf_tokens_total{kind="completion"}'] == 2
+    assert shown[f'gbnf_request_seconds_count{{endpoint="{PATH}"}}'] == 1
+    assert shown['gbnf_upstream_healthy{upstream="fake"}'] == 1
+    assert "of/a/client" not in text
+
+
+@pytest.mark.parametrize("contents", [False, True])
+def test_texts_are_logged_only_if_asked(contents: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def ask(client: httpx.AsyncClient) -> None:
+        for stream in (False, True):
+            await client.post(PATH, json=request(stream, "my secret"), headers={"x-request-id": "one"})
+        await client.get("/health")
+
+    caplog.set_level(logging.INFO, "gbnf_server.gateway")
+    use(make_gateway(ScriptedEngine(("my answer",)), log_contents=contents), ask)
+    logged = [record.fields for record in caplog.records if record.name == "gbnf_server.gateway"]  # type: ignore[attr-defined]
+    requests = [fields for fields in logged if "status" in fields]
+    assert [(each["path"], each["status"], each["request_id"]) for each in requests] == [
+        (PATH, 200, "one")
+    ] * 2
+    assert ("my secret" in str(logged)) == contents
+    assert ("my answer" in str(logged)) == contents
+
+
+def test_a_draining_server_refuses_new_requests_and_ends_the_running() -> None:
+    async def ask(client: httpx.AsyncClient) -> None:
+        running = asyncio.create_task(client.post(PATH, json=request()))
+        while not engine.running:
+            await asyncio.sleep(0)
+        gateway.is_draining = True
+        refused = await client.post(PATH, json=request())
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
+        health = await client.get("/health")
+        assert (health.status_code, health.json()) == (503, {"status": "draining"})
+        for _ in range(2):
+            engine.allowed.release()  # type: ignore[union-attr]
+        assert (await running).status_code == 200
+
+    engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
+    gateway = make_gateway(engine)
+    use(gateway, ask)

@@ -1,0 +1,342 @@
+"""A real server, and clients that leave, stall, or flood it: what counts is what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gbnf_server.gateway.gateway import Gateway
+from gbnf_server.gateway.limits import Limits
+from support.gateways import (
+    PATH,
+    ScriptedEngine,
+    Served,
+    make_gateway,
+    request,
+    samples,
+    served,
+    until,
+)
+
+
+def play(gateway: Gateway, scene: Callable[[Served], Awaitable[None]]) -> None:
+    """Run a scene with the server, and check that nothing is left of it."""
+
+    async def run() -> None:
+        async with served(gateway) as server:
+            await scene(server)
+            await until(lambda: not gateway.open_requests)
+            assert await health(server) == 200
+        assert (gateway.queue.running, gateway.queue.waiting, gateway.budget.reserved) == (0, 0, 0)
+
+    asyncio.run(run())
+
+
+async def health(server: Served) -> int:
+    client = await server.connect()
+    client.send_head(method="GET", path="/health")
+    status = await client.status()
+    client.reset()
+    return status
+
+
+def held() -> ScriptedEngine:
+    """An engine that says nothing until it is allowed to."""
+    return ScriptedEngine(allowed=asyncio.Semaphore(0))
+
+
+def test_an_answer_is_sent_as_it_comes() -> None:
+    engine = held()
+
+    async def scene(server: Served) -> None:
+        assert engine.allowed is not None
+        client = await server.connect()
+        client.send(request(stream=True))
+        engine.allowed.release()
+        assert "one" in await client.read_until("one\n")
+        assert engine.running == 1
+        engine.allowed.release()
+        await client.read_until("Finished\n")
+        await client.read_until("0\r\n\r\n")
+        client.send(request(), "Connection: close")
+        engine.allowed.release()
+        engine.allowed.release()
+        assert b'"two"' in await client.reader.read()
+
+    play(make_gateway(engine), scene)
+    assert engine.ended == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("texts", [0, 1])
+def test_a_client_that_leaves_ends_its_answer(stream: bool, texts: int) -> None:
+    engine = held()
+
+    async def scene(server: Served) -> None:
+        assert engine.allowed is not None
+        client = await server.connect()
+        client.send(request(stream))
+        await until(lambda: engine.running)
+        for _ in range(texts):
+            engine.allowed.release()
+        if texts and stream:
+            await client.read_until("one\n")
+        client.reset()
+        await until(lambda: engine.cancelled)
+
+    gateway = make_gateway(engine)
+    play(gateway, scene)
+    assert (engine.running, engine.ended, engine.cancelled) == (0, 0, 1)
+    assert samples(gateway)[f'gbnf_requests_cancelled_total{{endpoint="{PATH}"}}'] == 1
+
+
+def test_a_client_that_leaves_the_queue_is_not_answered() -> None:
+    engine = held()
+
+    async def scene(server: Served) -> None:
+        assert engine.allowed is not None
+        first = await server.connect()
+        first.send(request(text="first"))
+        await until(lambda: engine.running)
+        second, third = await server.connect(), await server.connect()
+        second.send(request(text="second"))
+        await until(lambda: gateway.queue.waiting == 1)
+        third.send(request(text="third"))
+        await until(lambda: gateway.queue.waiting == 2)
+        second.reset()
+        await until(lambda: gateway.queue.waiting == 1)
+        for _ in range(4):
+            engine.allowed.release()
+        assert await first.status() == await third.status() == 200
+
+    gateway = make_gateway(engine)
+    play(gateway, scene)
+    assert engine.seen == ["first", "third"]
+
+
+def test_clients_that_leave_in_the_midst_of_their_request_cost_nothing() -> None:
+    engine = ScriptedEngine()
+    body = json.dumps(request()).encode()
+
+    async def scene(server: Served) -> None:
+        for sent in (b"", b"POST ", b"POST / HTTP/1.1\r\nHost: localhost\r\n"):
+            client = await server.connect()
+            client.writer.write(sent)
+            await client.writer.drain()
+            client.reset()
+        for size in (0, 1, len(body) - 1):
+            client = await server.connect()
+            client.send_head(f"Content-Length: {len(body)}")
+            client.writer.write(body[:size])
+            await until(lambda: gateway.open_requests)
+            client.reset()
+            await until(lambda: not gateway.open_requests)
+
+    gateway = make_gateway(engine)
+    play(gateway, scene)
+    assert engine.seen == []
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 50,  # TLS
+        b"GET / HTTP/1.1\r\n\r\n",  # no Host
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000,
+        b"\r\n" * 100,
+    ],
+)
+def test_what_is_no_http_is_answered_and_closed(sent: bytes) -> None:
+    async def scene(server: Served) -> None:
+        client = await server.connect()
+        client.writer.write(sent)
+        client.writer.write_eof()
+        answer = await client.reader.read()
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
+
+    play(make_gateway(ScriptedEngine()), scene)
+
+
+def test_a_body_in_small_pieces_is_read_and_a_stalled_one_is_timed_out() -> None:
+    body = json.dumps(request()).encode()
+
+    async def scene(server: Served) -> None:
+        client = await server.connect()
+        client.send_head("Transfer-Encoding: chunked")
+        for byte in body:
+            client.writer.write(b"1\r\n%c\r\n" % byte)
+            await client.writer.drain()
+        client.writer.write(b"0\r\n\r\n")
+        assert await client.status() == 200
+        stalled = await server.connect()
+        stalled.send_head("Content-Length: 100")
+        assert await stalled.status() == 408
+
+    play(make_gateway(ScriptedEngine(), limits=Limits(body_s=0.5)), scene)
+
+
+def test_a_chunked_body_beyond_the_limit_is_refused_before_it_ends() -> None:
+    async def scene(server: Served) -> None:
+        client = await server.connect()
+        client.send_head("Transfer-Encoding: chunked")
+        client.writer.write(b"800\r\n" + b" " * 2048 + b"\r\n")  # and no end
+        assert await client.status() == 413
+
+    play(make_gateway(ScriptedEngine(), limits=Limits(body_bytes=1024)), scene)
+
+
+def test_a_client_that_reads_nothing_is_dropped() -> None:
+    engine = ScriptedEngine(("x" * 1_000_000,) * 100)
+
+    async def scene(server: Served) -> None:
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            body = json.dumps(request(stream=True)).encode()
+            head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+            client.sendall(head.encode() + body)
+            await until(lambda: engine.running)
+            await until(lambda: engine.cancelled)
+
+    gateway = make_gateway(engine, limits=Limits(send_s=0.2))
+    play(gateway, scene)
+    assert (engine.running, engine.ended) == (0, 0)
+    assert samples(gateway)[f'gbnf_requests_cancelled_total{{endpoint="{PATH}"}}'] == 1
+
+
+def test_500_clients_at_once() -> None:
+    engine = held()
+    limits = Limits(waiting=20)
+
+    async def scene(server: Served) -> None:
+        assert engine.allowed is not None
+        clients = [await server.connect() for _ in range(500)]
+        for index, client in enumerate(clients):
+            client.send(request(stream=True, text=str(index)))
+        await until(lambda: samples(gateway).get(REFUSED) == 500 - 2 - 20)
+        assert (gateway.queue.running, gateway.queue.waiting) == (2, 20)
+        assert await health(server) == 200
+        for _ in range(2 * 22):
+            engine.allowed.release()
+        statuses = [await client.status() for client in clients]
+        assert (statuses.count(200), statuses.count(429)) == (22, 478)
+        for client in clients:
+            client.reset()
+
+    gateway = make_gateway(engine, limits=limits, places=2)
+    play(gateway, scene)
+    assert engine.ended == 22
+
+
+REFUSED = f'gbnf_requests_total{{endpoint="{PATH}",status="429"}}'
+
+
+def test_large_and_deep_bodies_at_once_stay_within_the_budget() -> None:
+    limits = Limits(memory_bytes=64 * 1024 * 1024)
+    highest = 0
+    deep = b'{"messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    wide = b'{"messages": [' + b"{}," * 3_000_000 + b"{}]}"
+    long = json.dumps(request(text="x" * 10_000_000)).encode()
+    tools = json.dumps({**request(), "tools": [{"name": f"t{index}"} for index in range(5000)]}).encode()
+
+    async def ask(server: Served, body: bytes) -> int:
+        nonlocal highest
+        client = await server.connect()
+        client.send(body, "Connection: close")
+        status = await client.status()
+        highest = max(highest, gateway.budget.reserved)
+        client.reset()
+        return status
+
+    async def scene(server: Served) -> None:
+        asked = [ask(server, body) for body in (deep, wide, long, tools) for _ in range(5)]
+        for status in await asyncio.gather(*asked, *(health(server) for _ in range(5))):
+            assert status in {200, 400, 503}
+        assert [await ask(server, body) for body in (deep, wide, long, tools)] == [400, 400, 200, 400]
+
+    gateway = make_gateway(ScriptedEngine(), limits=limits)
+    play(gateway, scene)
+    assert highest <= limits.memory_bytes
+
+
+def test_nothing_of_one_request_is_in_the_answer_to_another() -> None:
+    class Echo(ScriptedEngine):
+        async def answer(self, request, backend):  # type: ignore[no-untyped-def, override]
+            self.texts = ()
+            text = request.messages[-1]["content"]
+            async for event in ScriptedEngine((text, text)).answer(request, backend):
+                await asyncio.sleep(0)
+                yield event
+
+    async def ask(server: Served, index: int) -> None:
+        client = await server.connect()
+        client.send(request(stream=index % 2 == 0, text=f"text-{index}-"), f"X-Request-Id: id-{index}-")
+        head = await client.read_until("\r\n\r\n")
+        assert f"x-request-id: id-{index}-" in head
+        rest = await client.read_until("Finished")
+        assert rest.count(f"text-{index}-") == rest.count("text-") == 2
+        client.reset()
+
+    async def scene(server: Served) -> None:
+        await asyncio.gather(*(ask(server, index) for index in range(60)))
+
+    play(make_gateway(Echo(), places=10), scene)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains(number: signal.Signals) -> None:
+    engine = held()
+    gateway = make_gateway(engine)
+
+    async def run() -> None:
+        assert engine.allowed is not None
+        async with served(gateway) as server:
+            streaming, waiting = await server.connect(), await server.connect()
+            streaming.send(request(stream=True))
+            engine.allowed.release()
+            await streaming.read_until("one\n")
+            waiting.send(request())
+            await until(lambda: gateway.queue.waiting)
+            late = await server.connect()
+            os.kill(os.getpid(), number)
+            await until(lambda: gateway.is_draining)
+            late.send(request())
+            assert await late.status() == 503
+            assert await health(server) == 503
+            engine.allowed.release()
+            assert "Finished" in await streaming.read_until("Finished\n")
+            engine.allowed.release()
+            engine.allowed.release()
+            assert await waiting.status() == 200
+
+    asyncio.run(run())
+    assert (engine.ended, engine.cancelled) == (2, 0)
+
+
+def test_draining_ends_after_its_time_or_a_second_signal() -> None:
+    for limits, signals in ((Limits(drain_s=0.1), 1), (Limits(), 2)):
+        engine = held()
+        gateway = make_gateway(engine, limits=limits)
+
+        async def run(gateway: Gateway, engine: ScriptedEngine, signals: int) -> bytes:
+            async with served(gateway) as server:
+                client = await server.connect()
+                client.send(request(stream=True))
+                assert engine.allowed is not None
+                engine.allowed.release()
+                await client.read_until("one\n")
+                for _ in range(signals):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    await asyncio.sleep(0)
+                return await client.reader.read()
+
+        rest = asyncio.run(run(gateway, engine, signals))
+        assert b"0\r\n\r\n" not in rest, "the client sees that the answer is not complete"
+        assert (engine.running, engine.ended, engine.cancelled) == (0, 0, 1)
