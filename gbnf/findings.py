@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "unenforced", "free_form", "declared_order",
+    "unenforced", "free_form", "declared_order", "inexpressible",
     "unknown_key", "undeclared", "loosened", "left_out", "not_executable", "unreachable",
 ]  # fmt: skip
-_OF_GRAMMARS = frozenset({"unenforced", "free_form", "declared_order"})
+_OF_GRAMMARS = frozenset({"unenforced", "free_form", "declared_order", "inexpressible"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -18,8 +18,9 @@ class Finding:
 
     Of a compilation, `kind` is "unenforced" if the grammar accepts values that `keyword` forbids; "free_form"
     if the schema itself allows anything; "declared_order" if any order of the properties was wanted, but only
-    some orders are accepted, the declared one among them; "left_out" if the tool cannot be compiled, so that
-    the grammar has no calls of it.
+    some orders are accepted, the declared one among them; "inexpressible" if a tool-call format cannot write
+    some of the values that the schema allows; "left_out" if the tool cannot be compiled, so that the grammar
+    has no calls of it.
 
     Of a tool that was loaded (`Tool.findings`), it is "unknown_key" if a key is not known, but similar to one
     that is; "undeclared" for a name that no property has; "loosened" if `keyword` was removed, because it is

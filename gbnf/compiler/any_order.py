@@ -18,7 +18,7 @@ from operator import itemgetter
 
 from gbnf.compiler.declared_order import trie
 from gbnf.compiler.layout import Layout
-from gbnf.compiler.literals import factor_prefixes, json_string
+from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, alt, optional, repeat, seq
 
@@ -109,7 +109,7 @@ class Splits:
         self._more: Expr = EPSILON
         if others:
             self._more = scope.add("More", repeat(seq(layout.comma, self._others)))
-        self._keys = [json_string(name) for name in names]
+        self._keys = [layout.key(name) for name in names]
         self._values = [
             scope.add(f"{name} Value", seq(layout.colon, values[name], self._more)) for name in names
         ]

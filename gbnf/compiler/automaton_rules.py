@@ -56,6 +56,12 @@ def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
     return _words_in_place(language) if scope is None else _words_fragment(language).instantiate(scope)
 
 
+def quoted_expr(language: Dfa, spell: Callable[[CharSet], Expr], quote: str, scope: Scope) -> Expr:
+    """Return the words of a non-empty language between quotes, characters as `spell` writes them."""
+    _spend_on(language)
+    return _quoted_fragment(language, spell, quote).instantiate(scope)
+
+
 def _spend_on(language: Dfa) -> None:
     """Count the work of emitting a language, for the first time or again."""
     spend((20 + language.table.alphabet.size) * len(language.table.rows))
@@ -66,6 +72,19 @@ def _string_fragment(language: Dfa) -> Fragment:
     table = RuleTable(_PRIMITIVES)
     body = _Writer(language, json_char, Literal('"'), Scope(table, ())).expression()
     return Fragment.of(seq(Literal('"'), body), table)
+
+
+@lru_cache(maxsize=256)
+def _quoted_fragment(language: Dfa, spell: Callable[[CharSet], Expr], quote: str) -> Fragment:
+    table = RuleTable(_PRIMITIVES)
+    scope = Scope(table, ())
+
+    def named(chars: CharSet) -> Expr:
+        char = spell(chars)
+        return char if isinstance(char, Literal | CharClass) else scope.add("Char", char)
+
+    body = _Writer(language, named, Literal(quote), scope).expression()
+    return Fragment.of(seq(Literal(quote), body), table)
 
 
 @lru_cache(maxsize=256)

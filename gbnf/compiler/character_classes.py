@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gbnf.grammar.ir import CharClass, Expr, Literal, Ref, alt, seq
+from gbnf.grammar.ir import CharClass, Expr, Literal, Ref, alt, char_class, seq
 from gbnf.regular.charset import ANY_CHAR, CharSet
+
+#: One unescaped character of a JSON string.
+PLAIN_CHAR = char_class('"\\', (0x00, 0x1F), negated=True)
 
 _FORCED = CharSet.of((0x00, 0x1F), '"\\')
 _LETTERS = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}

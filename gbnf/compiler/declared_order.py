@@ -11,7 +11,7 @@ from itertools import groupby
 from os.path import commonprefix
 
 from gbnf.compiler.layout import Layout
-from gbnf.compiler.literals import factor_prefixes, json_string
+from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Literal, alt, seq
 
@@ -101,7 +101,9 @@ class DeclaredOrder:
         """Return the declared properties that may come next: some inline, the others by reference."""
         stop = self._stops[state]
         limit = min((state // CHUNK + 1) * CHUNK, stop)
-        words = [(json_string(self._names[place]), self._entries[place]) for place in range(state, limit)]
+        words = [
+            (self._layout.key(self._names[place]), self._entries[place]) for place in range(state, limit)
+        ]
         near = trie(sorted(words, key=_word)) if words else EMPTY_LANGUAGE
         if limit == stop:
             return near

@@ -8,17 +8,33 @@ free      any JSON whitespace between any two tokens (a model may then never sto
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from gbnf.grammar.ir import EPSILON, Expr, Literal, Ref, char_class, literal, optional, repeat, seq
+from gbnf.compiler.literals import json_string, key_except
+from gbnf.compiler.rules import Scope
+from gbnf.effort import TooManyStates
+from gbnf.grammar.ir import (
+    EMPTY_LANGUAGE,
+    EPSILON,
+    Expr,
+    Literal,
+    Ref,
+    char_class,
+    literal,
+    optional,
+    repeat,
+    seq,
+)
+from gbnf.regular.automaton import Dfa
 
 Whitespace = OneOf["default", "compact", "spaced", "free"]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The punctuation of JSON with the whitespace around it.
+    """The punctuation and the keys of JSON, with the whitespace around them.
 
     An opening bracket is followed by an item; `empty_object` and `empty_array` are without items. `space` is
     the production of the rule `ws`, None if the layout needs none.
@@ -33,6 +49,31 @@ class Layout:
     empty_object: Expr
     empty_array: Expr
     space: Expr | None
+
+    def key(self, name: str) -> str:
+        """Return a key as it is written. No key is the beginning of another."""
+        return json_string(name)
+
+    def can_write(self, name: str) -> bool:  # noqa: ARG002  # a subclass reads it
+        """Return whether a key is read back as it was written."""
+        return True
+
+    def other_keys(self, keys: Dfa | None, names: Collection[str], scope: Scope) -> Expr:
+        """Return the keys of a class (None: every key) but `names`; EMPTY_LANGUAGE if there is none."""
+        if keys is None:
+            return key_except(names, scope)
+        from gbnf.compiler.automaton_rules import string_expr  # noqa: PLC0415  # most objects have no patterns
+
+        named = without(keys, names)
+        return EMPTY_LANGUAGE if named.is_empty else string_expr(named, scope.inside("Key"))
+
+
+def without(keys: Dfa, names: Collection[str]) -> Dfa:
+    """Return the keys other than `names`; all of them where that takes too large an automaton."""
+    try:
+        return keys - Dfa.of_words(names) if names else keys
+    except TooManyStates:
+        return keys
 
 
 def _layout(after: Expr, around: Expr, space: Expr | None) -> Layout:

@@ -1,20 +1,17 @@
-"""Single JSON values, sets of them, and everything but a set of keys, as expressions.
+"""Literals in tries, and everything but a set of keys, as expressions.
 
-A value is written in its canonical spelling: `json.dumps` with `ensure_ascii=False`. So a key that is
+A key is written in its canonical spelling: `json.dumps` with `ensure_ascii=False`. So a key that is
 declared can't slip in among the additional ones by another spelling.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
-from gbnf.compiler.decimals import INFINITE
-from gbnf.compiler.layout import Layout
-from gbnf.compiler.primitives import PLAIN_CHAR
+from gbnf.compiler.character_classes import PLAIN_CHAR
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
@@ -30,8 +27,6 @@ from gbnf.grammar.ir import (
 )
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
-#: The longest spelling of a double that is listed: a sign and 39 digits.
-_LONGEST = 40
 _KEY_REST = Ref("keyRest")
 _KEY_END = Ref("keyEnd")
 _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
@@ -40,53 +35,6 @@ _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
 def json_string(text: str) -> str:
     """Return the canonical JSON spelling of a string, quotes included."""
     return _encode(text)
-
-
-#: From the pairs of an object to the expression of all of them, comma between.
-JoinPairs: TypeAlias = Callable[[Sequence[Expr]], Expr]
-
-
-def value_expr(value: Any, layout: Layout, pairs: JoinPairs | None = None) -> Expr:
-    """Return one JSON value in a layout. The pairs of an object keep their order, unless `pairs` is given."""
-    match value:
-        case dict():
-            if not value:
-                return layout.empty_object
-            written = [
-                seq(literal(json_string(key)), layout.colon, value_expr(item, layout, pairs))
-                for key, item in value.items()
-            ]
-            inside = join_expressions(written, layout.comma) if pairs is None else pairs(written)
-            return seq(layout.begin_object, inside, layout.end_object)
-        case list():
-            if not value:
-                return layout.empty_array
-            items = [value_expr(item, layout, pairs) for item in value]
-            return seq(layout.begin_array, join_expressions(items, layout.comma), layout.end_array)
-        case int() | float() if not isinstance(value, bool):
-            return alt(*map(literal, _number_texts(value)))
-        case _:
-            return literal(_encode(value))
-
-
-def _number_texts(value: float) -> Iterable[str]:
-    """Return the spellings of a number by `json.dumps` and `JSON.stringify`, and without an exponent."""
-    text = _encode(value)
-    if isinstance(value, int):
-        # From 1e21 on, JavaScript writes an exponent.
-        is_double = 10**21 <= abs(value) < INFINITE and float(value) == value
-        return (text, repr(float(value))) if is_double else (text,)
-    if value.is_integer():
-        texts = [str(int(value)), text]
-    else:
-        # Python writes 1e-07, JavaScript 1e-7; and 1e-05 and 0.00001
-        texts = [text, text.replace("e-0", "e-"), format(Decimal(text), "f")]
-    return [one for one in dict.fromkeys(texts) if len(one) <= _LONGEST]
-
-
-def values_expr(values: Iterable[Any], layout: Layout, pairs: JoinPairs | None = None) -> Expr:
-    """Return any of the values, with shared beginnings factored."""
-    return factor_prefixes([value_expr(value, layout, pairs) for value in values])
 
 
 def join_expressions(items: Sequence[Expr], comma: Expr) -> Expr:

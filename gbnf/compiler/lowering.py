@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from typing import Literal as OneOf
 
 from gbnf.compiler.any_order import OrderBudget, permuted_expr
@@ -23,23 +23,26 @@ from gbnf.compiler.arrays import (
     unique_expr,
 )
 from gbnf.compiler.decimals import BOUNDED_DIGITS, UNBOUNDED_DIGITS, DigitLimits
-from gbnf.compiler.layout import LAYOUTS, Whitespace
-from gbnf.compiler.literals import JoinPairs, factor_prefixes, join_expressions, value_expr, values_expr
+from gbnf.compiler.layout import Layout, Whitespace
+from gbnf.compiler.literals import factor_prefixes, join_expressions
 from gbnf.compiler.multiples import multiples_expr
+from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
 from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
-from gbnf.compiler.repetitions import MAX_BOUND, bounded_repetition
+from gbnf.compiler.places import Form, FormsPlace, Place, place_of
+from gbnf.compiler.repetitions import BEYOND, MAX_BOUND
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
+from gbnf.compiler.strings import StringExpr, quoted_string, raw_string
+from gbnf.compiler.values import SHAPES, JoinPairs, json_type, shape_type, value_expr, values_by_type
 from gbnf.effort import EffortSpent, TooManyStates, is_spent, spend
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Literal, Ref, Repeat, Seq, alt, seq
-from gbnf.regular.automaton import Dfa
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Seq, alt, literal, repeat, seq
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
 from gbnf.schema.keywords import HAS_ITEM, KEYWORDS, REFERENCES
-from gbnf.schema.strings import string_language
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
+    UNSATISFIABLE,
     Array,
     Boolean,
     Conjunction,
@@ -53,6 +56,7 @@ from gbnf.schema.value_sets import (
     distinct,
 )
 
+AnyPlace: TypeAlias = Place | FormsPlace
 PropertyOrder = OneOf["declared", "any"]
 
 
@@ -95,13 +99,14 @@ class _Postponed(NamedTuple):
     scope: Scope
     pointer: str
     depth: int
+    place: AnyPlace
 
 
 @dataclass
 class Lowering:
     """One compilation of one document into a table of rules.
 
-    `overrides` replaces the value of top-level properties by expressions.
+    `overrides` replaces the value of top-level properties by expressions, which derive numbers.
     """
 
     document: Document
@@ -109,61 +114,71 @@ class Lowering:
     table: RuleTable
     tool: str = ""
     overrides: Mapping[str, Expr] = field(default_factory=dict)
+    notation: Notation = JSON
 
     def __post_init__(self) -> None:
         self.report = Report(self.tool)
         self.reason = ""  # why the last unsatisfiable conjunction has no values
-        self._layout = LAYOUTS[self.options.whitespace]
+        self._root = place_of(self.notation, self.options.whitespace)
+        self._json = place_of(JSON, self.options.whitespace)
         self._order_budget = OrderBudget(any_order=self.options.property_order == "any")
         self._any_order_rules = 0  # rules that any order takes beyond the declared one
         self._expander = Expander(self.document, self.report.unenforced)
-        self._known: dict[tuple[Conjunction, int], Expr] = {}
+        self._known: dict[tuple[Conjunction, int, AnyPlace], Expr] = {}
         self._nesting = 0
         self._postponed: deque[_Postponed] = deque()
         self._numbers: dict[Number, tuple[Expr, str]] = {}
-        self._strings: dict[String, tuple[Expr, tuple[tuple[str, str], ...]]] = {}
+        self._strings: dict[tuple[Any, ...], StringExpr] = {}
+        self._any: dict[tuple[JsonType | None, AnyPlace], Expr] = {}
 
     def root(self, ref: Ref, scope: Scope) -> Ref:
         """Compile the document's root as the production of `ref`."""
         subschemas: Conjunction = (self.document.root,)
         values = self._expander.expand(subschemas)
         if not self.overrides:
-            self._known[subschemas, 0] = ref
+            self._known[subschemas, 0, self._root] = ref
+        is_json = self._root is self._json
         if values.is_everything:
             self.report.free_form("", "type", "the schema allows every JSON value")
-            return self.table.define(ref, Ref("jsonValue"))
-        self.table.define(ref, self._union(values, scope, "", 0))
+            return self.table.define(ref, self._anything(None if is_json else "object", self._root))
+        if not is_json:  # arguments are an object
+            values = values_by_type(values).get("object", ValueSet(reason="they are no object"))
+        self.table.define(ref, self._union(values, scope, "", 0, self._root))
         while self._postponed:
             late = self._postponed.popleft()
-            self.table.define(late.ref, self._union(late.values, late.scope, late.pointer, late.depth))
+            production = self._union(late.values, late.scope, late.pointer, late.depth, late.place)
+            self.table.define(late.ref, production)
         return ref
 
-    def value(self, subschemas: Conjunction, scope: Scope, pointer: str, depth: int) -> Expr:
-        """Return an expression for the values of a conjunction, inside `depth` objects and arrays."""
+    def value(self, subschemas: Conjunction, scope: Scope, pointer: str, depth: int, place: AnyPlace) -> Expr:
+        """Return an expression for the values of a conjunction at a place.
+
+        They are inside `depth` objects and arrays.
+        """
         subschemas, scope = self._canonical(subschemas, scope)
-        key = (subschemas, depth if self.options.max_depth is not None else 0)
+        key = (subschemas, depth if self.options.max_depth is not None else 0, place)
         if key in self._known:
             return self._known[key]
         pointer = self._expander.pointer(subschemas[0]) if subschemas else pointer
         if self._is_spent() and subschemas:
             self.report.unenforced(pointer, "type", _TOO_LARGE)
-            return self._known.setdefault(key, Ref("jsonValue"))
+            return self._known.setdefault(key, self._anything(None, place))
         values = self._expander.expand(subschemas)
         if values.is_everything:
             self.report.free_form(pointer, "type", "nothing is declared here, so any JSON value is allowed")
-            return self._known.setdefault(key, Ref("jsonValue"))
+            return self._known.setdefault(key, self._anything(None, place))
         if values.is_empty:
             self.reason = values.reason
             return self._known.setdefault(key, EMPTY_LANGUAGE)
         if not _needs_rule(values):
-            return self._known.setdefault(key, self._union(values, scope, pointer, depth))
+            return self._known.setdefault(key, self._union(values, scope, pointer, depth, place))
         ref = self.table.reserve(*scope.hint)
         self._known[key] = ref
         if self._nesting == _MAX_NESTING:
-            self._postponed.append(_Postponed(ref, values, scope, pointer, depth))
+            self._postponed.append(_Postponed(ref, values, scope, pointer, depth, place))
             return ref
         self._nesting += 1
-        production = self._union(values, scope, pointer, depth)
+        production = self._union(values, scope, pointer, depth, place)
         self._nesting -= 1
         self.table.define(ref, production)
         if isinstance(production, Ref) or production == EMPTY_LANGUAGE:
@@ -195,67 +210,180 @@ class Lowering:
                 scope = Scope(scope.table, (*scope.hint[:1], name) if self.tool else (name,))
         return subschemas, scope
 
-    def _union(self, values: ValueSet, scope: Scope, pointer: str, depth: int) -> Expr:
-        alternatives = [self._enumerated(values.values, scope, pointer)] if values.values else []
+    def _union(self, values: ValueSet, scope: Scope, pointer: str, depth: int, place: AnyPlace) -> Expr:
+        if isinstance(place, FormsPlace):
+            return self._in_forms(values, scope, pointer, depth, place)
+        alternatives = [self._enumerated(values.values, scope, pointer, place)] if values.values else []
         structured = sum(isinstance(shape, Object | Array) for shape in values.shapes)
         for number, shape in enumerate(values.shapes, 1):
             inner = scope.inside(f"Option {number}") if structured > 1 and len(values.shapes) > 1 else scope
             try:
-                alternatives.append(self._shape(shape, inner, pointer, depth))
+                alternatives.append(self._shape(shape, inner, pointer, depth, place))
             except EffortSpent:
                 self.report.unenforced(pointer, "type", _LEFT_OPEN)
-                alternatives.append(_ANY_OF_TYPE[type(shape)])
+                alternatives.append(self._anything(shape_type(shape), place))
         if not alternatives:
             self.reason = values.reason
         return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
 
-    def _enumerated(self, values: Sequence[Any], scope: Scope, pointer: str) -> Expr:
+    def _in_forms(self, values: ValueSet, scope: Scope, pointer: str, depth: int, place: FormsPlace) -> Expr:
+        """Return the values with what comes before and after each, by their JSON types."""
+        parts = values_by_type(values)
+
+        def raw(form: Form) -> Expr:
+            return self._raw(parts["string"], form, frozenset(parts), scope, pointer, place)
+
+        def write(kind: JsonType, inner: Place) -> Expr:
+            return self._union(parts[kind], scope, pointer, depth, inner)
+
+        alternatives = []
+        for kind in parts:
+            if not place.forms(kind):
+                self._report_inexpressible(pointer, f"the format cannot write values of the type {kind}")
+            alternatives += place.written(kind, write, raw)
+        written = factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
+        if written == EMPTY_LANGUAGE:
+            self.reason = self.reason or values.reason or "the format cannot write its values"
+        return written
+
+    def _raw(
+        self, strings: ValueSet, form: Form, kinds: frozenset[JsonType], scope: Scope, pointer: str,
+        place: FormsPlace,
+    ) -> Expr:  # fmt: skip
+        """Return strings without quotes, with what comes after them."""
+        spend(sum(_VALUE_WORK + len(value) // 4 for value in strings.values))
+        readable = place.readable(form, kinds)
+        texts, lost = [], None
+        for value in strings.values:
+            if readable.accepts(value):
+                texts.append(literal(value + form.after))
+            else:
+                lost = value
+        for shape in strings.shapes:
+            assert isinstance(shape, String)
+            try:
+                built = self._raw_shape(shape, form, kinds, scope, place)
+            except EffortSpent:
+                self.report.unenforced(pointer, "type", _LEFT_OPEN)
+                built = self._raw_shape(String(), form, kinds, scope, place)
+            for keyword, reason in built.loosened:
+                self._report_unenforced(shape, pointer, keyword, reason)
+            texts.append(built.expr)
+            lost = built.lost if lost is None else lost
+        if lost is not None:
+            self._report_inexpressible(pointer, f"the format cannot write some strings, such as {lost!r}")
+        return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
+
+    def _raw_shape(
+        self, shape: String, form: Form, kinds: frozenset[JsonType], scope: Scope, place: FormsPlace
+    ) -> StringExpr:
+        key = (shape, place.unmistakable(form, kinds), form.after)
+        known = self._strings.get(key)
+        if known is None:
+            built = raw_string(shape, place, form, kinds, scope)
+            known = self._strings[key] = built._replace(expr=self._named(built.expr, scope))
+        return known
+
+    def _report_inexpressible(self, pointer: str, reason: str) -> None:
+        self.report.add_finding(pointer, "type", "inexpressible", reason)
+
+    def _anything(self, kind: JsonType | None, place: AnyPlace) -> Expr:
+        """Return every value of a JSON type (None: of any type), as it is written at a place."""
+        if place is self._json:
+            return _ANY_OF_TYPE[kind]
+        if (kind, place) not in self._any:
+            scope = Scope(self.table, (self.tool,) if self.tool else ())
+            ref = self._any[kind, place] = scope.reserve("Any", kind or "value")
+            self._any[kind, place] = self.table.define(ref, self._new_anything(kind, place, scope))
+        return self._any[kind, place]
+
+    def _new_anything(self, kind: JsonType | None, place: AnyPlace, scope: Scope) -> Expr:
+        if isinstance(place, FormsPlace):
+            kinds = JSON_TYPES if kind is None else (kind,)
+            texts = [
+                text
+                for one in kinds
+                for text in place.written(
+                    one,
+                    self._anything,
+                    lambda form: self._raw_shape(String(), form, frozenset(kinds), scope, place).expr,
+                )
+            ]
+            return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
+        match kind:
+            case None:
+                return alt(*[self._anything(one, place) for one in JSON_TYPES])
+            case "array":
+                return self._any_array(place)
+            case "object":
+                return self._any_object(place, scope)
+            case _:
+                return self._shape(SHAPES[kind], scope, "", 0, place)
+
+    def _any_array(self, place: Place) -> Expr:
+        layout, item = place.arrays, self._anything(None, place.item())
+        more = repeat(seq(layout.comma, item))
+        return factor_prefixes([seq(layout.begin_array, item, more, layout.end_array), layout.empty_array])
+
+    def _any_object(self, place: Place, scope: Scope) -> Expr:
+        layout, other = place.objects, place.other()
+        if other is None:
+            return layout.empty_object
+        key = scope.add("AnyKey", layout.other_keys(None, (), scope))
+        pair = seq(key, layout.colon, self._anything(None, other))
+        more = repeat(seq(layout.comma, pair))
+        return factor_prefixes([seq(layout.begin_object, pair, more, layout.end_object), layout.empty_object])
+
+    def _enumerated(self, values: Sequence[Any], scope: Scope, pointer: str, place: Place) -> Expr:
         """Return any of the values; small objects in them in any order, if that is wanted."""
         try:
             spend(sum(_VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
         except EffortSpent:
             self.report.unenforced(pointer, "enum", _LEFT_OPEN)
-            kinds = {
-                Boolean if isinstance(value, bool) else _SHAPE_OF.get(type(value), Null) for value in values
-            }
-            return alt(*(expr for kind, expr in _ANY_OF_TYPE.items() if kind in kinds))
-        return values_expr(values, self._layout, self._pairs(scope, pointer))
+            kinds = {json_type(value) for value in values}
+            return alt(*(self._anything(kind, place) for kind in JSON_TYPES if kind in kinds))
+        texts = [value_expr(value, place, self._pairs(scope, pointer)) for value in values]
+        if EMPTY_LANGUAGE in texts:
+            lost = values[texts.index(EMPTY_LANGUAGE)]
+            self._report_inexpressible(pointer, f"the format cannot write some values, such as {lost!r}")
+            texts = [text for text in texts if text != EMPTY_LANGUAGE]
+        return factor_prefixes(texts)
 
     def _pairs(self, scope: Scope, pointer: str) -> JoinPairs | None:
         """Return how to combine the pairs of a listed object; None: in their order."""
         if not self._order_budget.any_order:
             return None
 
-        def combine(pairs: Sequence[Expr]) -> Expr:
+        def combine(pairs: Sequence[Expr], layout: Layout) -> Expr:
             count = len(pairs)
             if count > 1:
                 before = len(self.table.productions)
                 if count <= MAX_ANY_ORDER and self._order_budget.reserve_any_order(
                     count << count - 1, share=8
                 ):
-                    expr = permuted_expr(pairs, self._layout, scope)
+                    expr = permuted_expr(pairs, layout, scope)
                     self._any_order_rules += len(self.table.productions) - before
                     return expr
                 reason = f"a listed object of {count} properties is accepted in its own order only"
                 self.report.add_finding(pointer, "enum", "declared_order", reason)
-            return join_expressions(pairs, self._layout.comma)
+            return join_expressions(pairs, layout.comma)
 
         return combine
 
-    def _shape(self, shape: Shape, scope: Scope, pointer: str, depth: int) -> Expr:
+    def _shape(self, shape: Shape, scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
         match shape:
             case Null():
-                return Ref("null")
+                return Ref("null") if place is self._json else place.null
             case Boolean():
-                return Ref("boolean")
+                return Ref("boolean") if place is self._json else alt(place.true, place.false)
             case Number():
                 return self._number(shape, scope, pointer)
             case String():
-                return self._string(shape, scope, pointer)
+                return self._string(shape, scope, pointer, place)
             case Array():
-                return self._array(shape, scope, pointer, depth)
+                return self._array(shape, scope, pointer, depth, place)
             case Object():
-                return self._object(shape, scope, pointer, depth)
+                return self._object(shape, scope, pointer, depth, place)
 
     def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
         """Return the expression of a number; equal shapes share one."""
@@ -269,103 +397,83 @@ class Lowering:
                     reason = "its automaton is too large"
             if expr is None:
                 expr = range_expr(shape, self.options.digits)
-            if _weight(expr) > _LIGHT:
-                expr = scope.add("Number", expr)
+            expr = self._named(expr, scope, "Number")
             known = self._numbers[shape] = (expr, reason)
         expr, reason = known
         if reason:
             self._report_unenforced(shape, pointer, "multipleOf", reason)
         return expr
 
-    def _string(self, shape: String, scope: Scope, pointer: str) -> Expr:
+    def _string(self, shape: String, scope: Scope, pointer: str, place: Place) -> Expr:
         """Return the expression of a string; equal shapes share one."""
-        if shape == String():
+        if place is self._json and shape == String():
             return Ref("string")
-        known = self._strings.get(shape)
+        known = self._strings.get((shape, place))
         if known is None:
-            expr, loosened = self._new_string(shape, scope)
-            if _weight(expr) > _LIGHT:
-                expr = scope.add("Text", expr)
-            known = self._strings[shape] = (expr, loosened)
-        expr, loosened = known
-        for keyword, reason in loosened:
+            built = quoted_string(shape, place, scope)
+            known = self._strings[shape, place] = built._replace(expr=self._named(built.expr, scope))
+        for keyword, reason in known.loosened:
             self._report_unenforced(shape, pointer, keyword, reason)
-        return expr
-
-    def _new_string(self, shape: String, scope: Scope) -> tuple[Expr, tuple[tuple[str, str], ...]]:
-        """Return an expression, and each keyword that it doesn't enforce, with the reason."""
-        low, high = shape.min_length, shape.max_length
-        if shape.language is not None:
-            return self._regular(shape, shape.language, scope)
-        chars = bounded_repetition(Ref("char"), low, high, scope)
-        beyond = "minLength" if low > MAX_BOUND else "maxLength"
-        loosened = () if chars.exact else ((beyond, _BEYOND),)
-        return seq(Literal('"'), chars.expr, Literal('"')), loosened
+        return known.expr
 
     @staticmethod
-    def _regular(shape: String, language: Dfa, scope: Scope) -> tuple[Expr, tuple[tuple[str, str], ...]]:
-        from gbnf.compiler.automaton_rules import string_expr  # noqa: PLC0415  # most strings need no automaton
+    def _named(expr: Expr, scope: Scope, hint: str = "Text") -> Expr:
+        """Return the expression, as a rule if it is heavy."""
+        return scope.add(hint, expr) if _weight(expr) > _LIGHT else expr
 
-        loosened: tuple[tuple[str, str], ...] = ()
-        try:
-            language = string_language(shape)
-        except TooManyStates:
-            bounds = (("minLength", shape.min_length), ("maxLength", shape.max_length))
-            reason = "with the pattern beside it, it makes too large an automaton"
-            loosened = tuple((keyword, reason) for keyword, bound in bounds if bound)
-        return string_expr(language, scope), loosened
-
-    def _array(self, shape: Array, scope: Scope, pointer: str, depth: int) -> Expr:
+    def _array(self, shape: Array, scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
         if shape == Array():
             self.report.free_form(
                 pointer, "items", "no items are declared, so the array may contain anything"
             )
-            return Ref("jsonArray")
+            return self._anything("array", place)
         if self._too_deep(depth, pointer, "items"):
-            return Ref("jsonArray")
+            return self._anything("array", place)
         spend(_PART_WORK * (1 + len(shape.prefix)))
-        items = self._items(shape, UNCONSTRAINED, scope, pointer, depth)
+        items = self._items(shape, scope, pointer, depth, place.item())
         if items is None:
             return EMPTY_LANGUAGE
-        special = self._special_array(shape, items, scope, pointer, depth)
+        special = self._special_array(shape, items, scope, pointer, depth, place)
         if special is not None:
             return special
-        expr, exact = array_expr(items, self._layout, scope)
+        expr, exact = array_expr(items, place.arrays, scope)
         if not exact:
             beyond = "minItems" if items.minimum > MAX_BOUND else "maxItems"
-            self._report_unenforced(shape, pointer, beyond, _BEYOND)
+            self._report_unenforced(shape, pointer, beyond, BEYOND)
         return expr
 
     def _items(
-        self, shape: Array, also: Conjunction, scope: Scope, pointer: str, depth: int
+        self, shape: Array, scope: Scope, pointer: str, depth: int, place: AnyPlace
     ) -> ArrayItems | None:
-        """Return the items as expressions, each of which satisfies `also` too."""
-        hint = "Match " if also else ""
+        """Return the items as expressions."""
         prefix = tuple(
             self.value(
-                conjunction(subschemas, also),
-                scope.inside(f"{hint}Item {number}"),
+                conjunction(subschemas),
+                scope.inside(f"Item {number}"),
                 f"{pointer}/prefixItems/{number - 1}",
                 depth + 1,
+                place,
             )
             for number, subschemas in enumerate(shape.prefix, 1)
         )
         rest: Expr = EMPTY_LANGUAGE
         if shape.max_items is None or shape.max_items > len(prefix):
-            subschemas = conjunction(shape.items, also)
-            rest = self.value(subschemas, scope.inside(f"{hint}Item"), f"{pointer}/items", depth + 1)
+            rest = self.value(
+                conjunction(shape.items), scope.inside("Item"), f"{pointer}/items", depth + 1, place
+            )
         return possible_items(ArrayItems(prefix, rest, shape.min_items, shape.max_items))
 
     def _special_array(
-        self, shape: Array, items: ArrayItems, scope: Scope, pointer: str, depth: int
+        self, shape: Array, items: ArrayItems, scope: Scope, pointer: str, depth: int, place: Place
     ) -> Expr | None:
         """Return arrays with `contains` or unique items; None if there are neither, or they are reported."""
         if shape.unique and not (items.maximum is not None and items.maximum <= 1):
             values = None if shape.prefix or shape.contains else self._few_values(shape.items)
             if values is not None:
                 pairs = self._pairs(scope, pointer)
-                values_exprs = [value_expr(value, self._layout, pairs) for value in values]
-                return unique_expr(values_exprs, items.minimum, items.maximum, self._layout, scope)
+                texts = [value_expr(value, place.item(), pairs) for value in values]
+                written = [text for text in texts if text != EMPTY_LANGUAGE]
+                return unique_expr(written, items.minimum, items.maximum, place.arrays, scope)
             self._report_unenforced(shape, pointer, "uniqueItems", "the items are not a small finite set")
         if not shape.contains:
             return None
@@ -376,10 +484,11 @@ class Lowering:
                     scope.inside("Match"),
                     f"{pointer}/contains",
                     depth + 1,
+                    place.item(),
                 )
                 for subschemas in (*shape.prefix[: len(items.prefix)], shape.items)
             ]
-            expr = containing_expr(items, matching, self._layout, scope)
+            expr = containing_expr(items, matching, place.arrays, scope)
             if expr is not None:
                 return expr
         self._report_unenforced(
@@ -403,36 +512,28 @@ class Lowering:
         values = distinct(values)
         return values if len(values) <= MAX_UNIQUE else None
 
-    def _object(self, shape: Object, scope: Scope, pointer: str, depth: int) -> Expr:
+    def _object(self, shape: Object, scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
         if shape == Object():
             self.report.free_form(
                 pointer, "properties", "no properties are declared, so the object may contain anything"
             )
-            return Ref("jsonObject")
+            return self._anything("object", place)
         if self._too_deep(depth, pointer, "properties"):
-            return Ref("jsonObject")
+            return self._anything("object", place)
         if len(shape.properties) > MAX_PROPERTIES:
             reason = f"it declares more than {MAX_PROPERTIES} properties, so any object is allowed"
             self.report.unenforced(pointer, "type", reason)
-            return Ref("jsonObject")
+            return self._anything("object", place)
         spend(_PART_WORK * (1 + len(shape.properties)))
         values = {
-            name: self.overrides[name]
-            if depth == 0 and name in self.overrides
-            else self.value(subschemas, scope.inside(name), f"{pointer}/properties/{name}", depth + 1)
+            name: self._property(name, subschemas, scope, pointer, depth, place)
             for name, subschemas in shape.properties.items()
         }
-        others = []
-        for other in shape.others:
-            if other.value == UNCONSTRAINED:
-                value: Expr = Ref("jsonValue")
-            else:
-                value = self.value(
-                    other.value, scope.inside("Value"), f"{pointer}/additionalProperties", depth + 1
-                )
-            others.append((other.keys, value))
+        others = [
+            (other.keys, self._other(other.value, scope, pointer, depth, place)) for other in shape.others
+        ]
         before = len(self.table.productions)
-        built = object_expr(shape, values, others, self._layout, scope, self._order_budget)
+        built = object_expr(shape, values, others, place.objects, scope, self._order_budget)
         if self._order_budget.any_order:
             added = len(self.table.productions) - before
             self._any_order_rules += max(added - 2 * len(shape.properties), 0)
@@ -441,6 +542,37 @@ class Lowering:
         for keyword, reason in built.loosened:
             self._report_unenforced(shape, pointer, keyword, reason)
         return built.expr
+
+    def _property(
+        self, name: str, subschemas: Conjunction, scope: Scope, pointer: str, depth: int, place: Place
+    ) -> Expr:
+        """Return the values of a declared property."""
+        pointer = f"{pointer}/properties/{name}"
+        if not place.objects.can_write(name):
+            self.reason = f"the format cannot write the key {name!r}"
+            self._report_inexpressible(pointer, self.reason)
+            return EMPTY_LANGUAGE
+        inner = place.child(name)
+        if depth == 0 and name in self.overrides:
+            number = self.overrides[name]
+            if isinstance(inner, Place):
+                return number
+            return factor_prefixes(inner.written("number", lambda *_: number))
+        return self.value(subschemas, scope.inside(name), pointer, depth + 1, inner)
+
+    def _other(self, subschemas: Conjunction, scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
+        """Return the values of other properties."""
+        inner = place.other()
+        if inner is None:
+            if subschemas != UNSATISFIABLE:
+                reason = "the format can write declared properties only"
+                self._report_inexpressible(f"{pointer}/additionalProperties", reason)
+            return EMPTY_LANGUAGE
+        if subschemas == UNCONSTRAINED:
+            return self._anything(None, inner)
+        return self.value(
+            subschemas, scope.inside("Value"), f"{pointer}/additionalProperties", depth + 1, inner
+        )
 
     def _too_deep(self, depth: int, pointer: str, keyword: str) -> bool:
         limit = self.options.max_depth
@@ -465,19 +597,15 @@ _LEFT_OPEN = "the schema is too large, so any value of the same JSON type is all
 #: The work of emitting a value, or a property or an item, in the units of `gbnf.effort`.
 _VALUE_WORK = 6
 _PART_WORK = 40
-_SHAPE_OF: Mapping[type, type] = {
-    str: String, int: Number, float: Number, list: Array, dict: Object,
-}  # fmt: skip
-_ANY_OF_TYPE: Mapping[type, Expr] = {
-    Null: Ref("null"),
-    Boolean: Ref("boolean"),
-    Number: Ref("number"),
-    String: Ref("string"),
-    Array: Ref("jsonArray"),
-    Object: Ref("jsonObject"),
+_ANY_OF_TYPE: Mapping[JsonType | None, Expr] = {
+    None: Ref("jsonValue"),
+    "null": Ref("null"),
+    "boolean": Ref("boolean"),
+    "number": Ref("number"),
+    "string": Ref("string"),
+    "array": Ref("jsonArray"),
+    "object": Ref("jsonObject"),
 }
-
-_BEYOND = f"bounds above {MAX_BOUND} are not enforced"
 
 #: The greatest weight of an expression that is repeated inline: about the engine's rules for it.
 _LIGHT = 24

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from gbnf.compiler.any_order import OrderBudget, Splits, split_pairs
 from gbnf.compiler.declared_order import CHUNK, DeclaredOrder
 from gbnf.compiler.layout import Layout
-from gbnf.compiler.literals import factor_prefixes, json_string, key_except
+from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
 from gbnf.effort import TooManyStates
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Seq, literal, seq
@@ -134,18 +134,9 @@ def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: 
     for keys, value in others:
         if value == EMPTY_LANGUAGE:
             continue
-        if keys is None:
-            key = key_except(shape.properties, scope)
-        else:
-            from gbnf.compiler.automaton_rules import string_expr  # noqa: PLC0415  # most objects have no patterns
-
-            try:
-                named = keys - Dfa.of_words(shape.properties) if shape.properties else keys
-            except TooManyStates:
-                named = keys
-            if named.is_empty:
-                continue
-            key = string_expr(named, scope.inside("Key"))
+        key = layout.other_keys(keys, shape.properties, scope)
+        if key == EMPTY_LANGUAGE:
+            continue
         pairs.append(seq(scope.add("OtherKey", key), layout.colon, value))
     return pairs
 
@@ -328,7 +319,7 @@ class _ObjectAutomaton:
     def _of_chain(self, chain: int, state: _ObjectState, pairs: list[_Pair]) -> list[Expr]:
         limit = (state.at[chain] // CHUNK + 1) * CHUNK
         near = [pair for pair in pairs if pair.place < limit]
-        expressions = [seq(literal(json_string(self._name(pair))), self._entries[pair]) for pair in near]
+        expressions = [seq(literal(self._layout.key(self._name(pair))), self._entries[pair]) for pair in near]
         if len(near) < len(pairs):
             boundary = state._replace(at=(*state.at[:chain], limit, *state.at[chain + 1 :]))
             if (chain, boundary) not in self._later:

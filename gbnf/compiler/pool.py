@@ -17,6 +17,7 @@ from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import factor_prefixes, json_string
 from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
+from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.schema import check_whitespace, compilation
@@ -201,11 +202,16 @@ def _product(tools: Sequence[CompiledTool], layout: Layout) -> Expr:
 
 @lru_cache(maxsize=4096)
 def compile_tool(
-    tool: Tool, options: CompileOptions, has_steps: bool, prefix: str | None = None
+    tool: Tool,
+    options: CompileOptions,
+    has_steps: bool,
+    prefix: str | None = None,
+    notation: Notation = JSON,
 ) -> CompiledTool | SchemaError | None:
     """Compile the arguments of one tool; None if it cannot be called without earlier steps.
 
-    The names of its rules begin with `prefix`, by default the tool's name. Returns the error of a tool that
+    The names of its rules begin with `prefix`, by default the tool's name. `notation` says how the arguments
+    are written, from the beginning of the first to the end of the last. Returns the error of a tool that
     cannot be compiled, so that it is cached.
     """
     args = offered_args(tool, (1,) if has_steps else ())
@@ -213,19 +219,24 @@ def compile_tool(
         return None
     try:
         with compilation(args):
-            return _compile_arguments(tool, args, options, has_steps, prefix or tool.name)
+            return _compile_arguments(tool, args, options, has_steps, prefix or tool.name, notation)
     except SchemaError as error:
         return error.with_traceback(None)
 
 
 def _compile_arguments(
-    tool: Tool, args: Mapping[str, Any], options: CompileOptions, has_steps: bool, name: str
+    tool: Tool,
+    args: Mapping[str, Any],
+    options: CompileOptions,
+    has_steps: bool,
+    name: str,
+    notation: Notation,
 ) -> CompiledTool:
     table = RuleTable(RESERVED)
     references = dict.fromkeys(tool.step_references, _FROM_STEP) if has_steps else {}
     ref = table.reserve("args", name)
     document = Document(_arguments_schema(args, tool, closed=options.closed))
-    lowering = Lowering(document, options, table, tool.name, references)
+    lowering = Lowering(document, options, table, tool.name, references, notation)
     lowering.root(ref, Scope(table, (name,)))
     rules = run_passes(Rules(table.productions, ref.name))
     if rules.productions[ref.name] == EMPTY_LANGUAGE:

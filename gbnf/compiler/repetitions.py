@@ -19,6 +19,10 @@ BLOCK_LENGTH = 1000
 MAX_BOUND = BLOCK_LENGTH * BLOCK_LENGTH
 
 
+#: Why a greater one is not.
+BEYOND = f"bounds above {MAX_BOUND} are not enforced"
+
+
 class BoundedRepetition(NamedTuple):
     """A repeated expression; `exact` is False if a bound above `MAX_BOUND` is not enforced."""
 

@@ -10,27 +10,34 @@ Everything here is derived from a chat template (`gbnf.tool_formats.detection`),
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from gbnf.compiler.layout import Whitespace
+from gbnf.compiler.notations import (
+    ElementArguments,
+    Encoding,
+    JsonType,
+    NestedElements,
+    Part,
+    Slot,
+    ValueForm,
+    ValueForms,
+)
 
-JsonType: TypeAlias = Literal["string", "number", "boolean", "null", "array", "object"]
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """What is filled in between the literals of a call.
-
-    name: the tool's name. id: the call's identifier. index: the number of the call in its answer, where the
-    first has `base`. key: the key of the element that it stands in.
-    """
-
-    kind: Literal["name", "id", "index", "key"]
-    base: int = 0
-
-
-Part: TypeAlias = str | Slot
-"""A literal, or what is filled in."""
+__all__ = [
+    "ElementArguments",
+    "Encoding",
+    "JsonArguments",
+    "JsonType",
+    "NestedElements",
+    "Part",
+    "Reasoning",
+    "Slot",
+    "TextFormat",
+    "ToolFormat",
+    "ValueForm",
+    "ValueForms",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,72 +46,6 @@ class JsonArguments:
 
     whitespace: Whitespace = "default"
     quoted: bool = False
-
-
-Encoding: TypeAlias = Literal["raw", "json", "python", "nested"]
-"""How one value is written: as text without quotes or escapes (strings only), as JSON, as a Python literal
-(`repr`), or as elements of the same format (`NestedElements`; arrays and objects only)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ValueForm:
-    """How a value of one JSON type is written between its key and the next element.
-
-    `before` follows the key, as `>` and a line break; `after` follows the value, as `</parameter>`. A raw
-    value ends where `after` first occurs. `trimmed`: the template removes whitespace around a raw value, so
-    that such values cannot be read back.
-    """
-
-    encoding: Encoding
-    before: tuple[Part, ...] = ()
-    after: tuple[Part, ...] = ()
-    trimmed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ValueForms:
-    """The forms of each JSON type. The template prefers the first of several; all are read."""
-
-    string: tuple[ValueForm, ...]
-    number: tuple[ValueForm, ...]
-    boolean: tuple[ValueForm, ...]
-    null: tuple[ValueForm, ...]
-    array: tuple[ValueForm, ...]
-    object: tuple[ValueForm, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NestedElements:
-    """How arrays and objects inside arguments are written, where a form's encoding is "nested".
-
-    Keys and values of objects are written as those of the arguments are; `items` are the forms of an array's
-    items.
-    """
-
-    object_begin: str
-    object_separator: str
-    object_end: str
-    array_begin: str
-    array_separator: str
-    array_end: str
-    items: ValueForms
-
-
-@dataclass(frozen=True, slots=True)
-class ElementArguments:
-    """Arguments as one element per parameter: `begin`, elements with `separator` between them, `end`.
-
-    An element is `before_key`, the key, and the form of the value's type. `empty`: the text of no arguments
-    at all, None if it is `begin` and `end`.
-    """
-
-    begin: str
-    separator: str
-    end: str
-    before_key: str
-    forms: ValueForms
-    nested: NestedElements | None = None
-    empty: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,385 @@
+"""Places: where a value is written, and so how.
+
+In JSON there is one kind of place. In other notations the value of a parameter, an item of a nested array and
+the content of a JSON text are written differently. Lowering asks a place for everything that depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
+from gbnf.compiler.literals import json_string
+from gbnf.compiler.notations import (
+    ElementArguments,
+    Encoding,
+    JsonNotation,
+    JsonType,
+    NestedElements,
+    Notation,
+    Slot,
+    ValueForm,
+    ValueForms,
+    filled,
+)
+from gbnf.compiler.python_literals import (
+    PythonLayout,
+    double_quoted,
+    python_string,
+    python_string_expr,
+    single_quoted,
+)
+from gbnf.compiler.raw_texts import (
+    beginning_with,
+    delimited_expr,
+    readable_texts,
+    trimmed_texts,
+)
+from gbnf.compiler.rules import Scope
+from gbnf.effort import TooManyStates
+from gbnf.errors import InvalidArgumentError
+from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Literal, Ref, alt, literal, seq
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.charset import ANY_CHAR
+from gbnf.regular.ecma262 import search
+
+
+class Place:
+    """Where all values are written in one notation, which is JSON unless a subclass says otherwise."""
+
+    true: Expr = Literal("true")
+    false: Expr = Literal("false")
+    null: Expr = Literal("null")
+
+    def __init__(self, layout: Layout) -> None:
+        self.objects = self.arrays = layout
+
+    def child(self, name: str) -> Place | FormsPlace:  # noqa: ARG002  # subclasses read it
+        """Return where the value of a declared key is written."""
+        return self
+
+    def other(self) -> Place | FormsPlace | None:
+        """Return where the values of keys that are not declared are written; None if they cannot be."""
+        return self
+
+    def item(self) -> Place | FormsPlace:
+        """Return where the items of an array are written."""
+        return self
+
+    def text(self, value: str) -> Expr:
+        """Return a string."""
+        return literal(json_string(value))
+
+    def quoted_chars(self, scope: Scope) -> list[tuple[str, Expr]]:  # noqa: ARG002  # subclasses need it
+        """Return the quotes of strings, and any one character between each of them."""
+        return [('"', Ref("char"))]
+
+    def string_expr(self, language: Dfa, scope: Scope) -> Expr:
+        """Return the strings of a language."""
+        from gbnf.compiler.automaton_rules import string_expr  # noqa: PLC0415  # most strings need no automaton
+
+        return string_expr(language, scope)
+
+
+class PythonPlace(Place):
+    """Inside a Python literal; if `top`, the whole of it, where JSON's spelling of constants is read, too."""
+
+    def __init__(self, layout: Layout, *, top: bool) -> None:
+        super().__init__(layout)
+        also = alt if top else _first
+        self.true = also(Literal("True"), Literal("true"))
+        self.false = also(Literal("False"), Literal("false"))
+        self.null = also(Literal("None"), Literal("null"))
+        self._inside = PythonPlace(layout, top=False) if top else self
+
+    def child(self, name: str) -> PythonPlace:  # noqa: ARG002  # it depends on the kind of place only
+        """Return where the value of a declared key is written."""
+        return self._inside
+
+    def other(self) -> PythonPlace:
+        """Return where the values of other keys are written."""
+        return self._inside
+
+    def item(self) -> PythonPlace:
+        """Return where the items of an array are written."""
+        return self._inside
+
+    def text(self, value: str) -> Expr:
+        """Return a string, in each spelling that is read."""
+        return python_string(value)
+
+    def quoted_chars(self, scope: Scope) -> list[tuple[str, Expr]]:
+        """Return the quotes of strings, and any one character between each of them."""
+        return [
+            ("'", scope.add("Char", single_quoted(ANY_CHAR))),
+            ('"', scope.add("Char", double_quoted(ANY_CHAR))),
+        ]
+
+    def string_expr(self, language: Dfa, scope: Scope) -> Expr:
+        """Return the strings of a language."""
+        return python_string_expr(language, scope)
+
+
+def _first(one: Expr, _other: Expr) -> Expr:
+    return one
+
+
+class ElementsPlace(Place):
+    """Where objects and arrays are written as elements: the arguments themselves, or values inside them."""
+
+    def __init__(self, places: _Places, objects: Layout, arrays: Layout) -> None:
+        self.objects, self.arrays = objects, arrays
+        self._places = places
+
+    def child(self, name: str) -> FormsPlace:
+        """Return where the value of a declared key is written."""
+        return self._places.value(name)
+
+    def other(self) -> FormsPlace | None:
+        """Return where the values of other keys are written; None if a value's text contains its key."""
+        return None if self._places.is_keyed else self._places.value("")
+
+    def item(self) -> FormsPlace:
+        """Return where the items of an array are written."""
+        return self._places.item
+
+
+@dataclass(frozen=True, slots=True)
+class ElementLayout(Layout):
+    """The punctuation of elements. A key is written without quotes, and ends with `key_end`."""
+
+    before_key: str
+    key_end: str
+
+    def key(self, name: str) -> str:
+        """Return a key as it is written."""
+        return f"{self.before_key}{name}{self.key_end}"
+
+    def can_write(self, name: str) -> bool:
+        """Return whether a key is read back as it was written."""
+        return self._readable().accepts(name)
+
+    def other_keys(self, keys: Dfa | None, names: Collection[str], scope: Scope) -> Expr:
+        """Return the keys of a class (None: every key) but `names`; EMPTY_LANGUAGE if there is none."""
+        readable = self._readable()
+        try:
+            others = (readable if keys is None else keys & readable) - Dfa.of_words(names)
+            return seq(literal(self.before_key), delimited_expr(others, self.key_end, scope))
+        except TooManyStates:
+            return EMPTY_LANGUAGE
+
+    def _readable(self) -> Dfa:
+        readable = readable_texts(self.key_end)
+        end = self.end_object
+        if not self.before_key and isinstance(end, Literal):  # an object ends where a key could begin
+            readable = readable - beginning_with(end.text, self.key_end)
+        return readable
+
+
+def _element_layout(
+    begin: str, separator: str, end: str, before_key: str, key_end: str, empty: str
+) -> Layout:
+    whole = literal(empty)
+    return ElementLayout(
+        comma=literal(separator),
+        colon=EPSILON,
+        begin_object=literal(begin),
+        end_object=literal(end),
+        begin_array=literal(begin),
+        end_array=literal(end),
+        empty_object=whole,
+        empty_array=whole,
+        space=None,
+        before_key=before_key,
+        key_end=key_end,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form of values at one place: what comes before and after, and the place of the value in between.
+
+    `place` is None for raw text.
+    """
+
+    before: str
+    after: str
+    place: Place | None
+    trimmed: bool
+    encoding: Encoding
+
+
+class FormsPlace:
+    """Where the text of a value depends on its JSON type: between a key and the next element."""
+
+    def __init__(self, places: _Places, forms: ValueForms, key: str, key_end: str) -> None:
+        self._forms = {
+            kind: tuple(places.form(form, key, key_end) for form in forms.of(kind)) for kind in _KINDS
+        }
+        self._nested = places.nested_texts()
+        self._unmistakable: dict[tuple[Form, frozenset[JsonType]], Dfa] = {}
+
+    def forms(self, kind: JsonType) -> tuple[Form, ...]:
+        """Return the forms of a type; the first is preferred."""
+        return self._forms[kind]
+
+    def written(
+        self,
+        kind: JsonType,
+        write: Callable[[JsonType, Place], Expr],
+        raw: Callable[[Form], Expr] = lambda _: EMPTY_LANGUAGE,
+    ) -> list[Expr]:
+        """Return the texts of a type's values: `write` what a notation writes, `raw` with what follows it."""
+        return [
+            seq(
+                literal(form.before),
+                raw(form) if form.place is None else seq(write(kind, form.place), literal(form.after)),
+            )
+            for form in self._forms[kind]
+        ]
+
+    def readable(self, form: Form, kinds: frozenset[JsonType]) -> Dfa:
+        """Return the raw strings that are read back in this form, where the schema allows these types."""
+        return self.unmistakable(form, kinds) & readable_texts(form.after)
+
+    def unmistakable(self, form: Form, kinds: frozenset[JsonType]) -> Dfa:
+        """Return the raw strings that are read back, if they are read to their end."""
+        known = self._unmistakable.get((form, kinds))
+        if known is None:
+            known = self._unmistakable[form, kinds] = self._new_unmistakable(form, kinds)
+        return known
+
+    def _new_unmistakable(self, form: Form, kinds: frozenset[JsonType]) -> Dfa:
+        texts = trimmed_texts() if form.trimmed else Dfa.all_words()
+        everything = {other for forms in self._forms.values() for other in forms}
+        for before in sorted({other.before for other in everything}):
+            if before.startswith(form.before) and before != form.before:
+                texts = texts - beginning_with(before[len(form.before) :], form.after)
+        for kind in _KINDS:
+            if kind == "string" or kind not in kinds:
+                continue
+            for other in self._forms[kind]:
+                if (other.before, other.after) == (form.before, form.after):
+                    texts = texts - self._read_as(kind, other, form.after)
+        return texts
+
+    def _read_as(self, kind: JsonType, form: Form, after: str) -> Dfa:
+        """Return the texts that are read as values of a type."""
+        if form.encoding != "nested":
+            spelled = _PYTHON_TEXTS if form.encoding == "python" else _JSON_TEXTS
+            return search(spelled[kind])
+        first, empty = self._nested[kind]
+        return Dfa.of_words([empty]) | beginning_with(first, after)
+
+
+_KINDS: tuple[JsonType, ...] = ("null", "boolean", "number", "string", "array", "object")
+_JSON_TEXTS: dict[JsonType, str] = {
+    "null": r"^[ \t\n\r]*null[ \t\n\r]*$",
+    "boolean": r"^[ \t\n\r]*(true|false)[ \t\n\r]*$",
+    "number": r"^[ \t\n\r]*-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?[ \t\n\r]*$",
+    "array": r"^[ \t\n\r]*\[",
+    "object": r"^[ \t\n\r]*\{",
+}
+_PYTHON_TEXTS: dict[JsonType, str] = {
+    **_JSON_TEXTS,
+    "null": r"^[ \t\n\r]*(None|null)[ \t\n\r]*$",
+    "boolean": r"^[ \t\n\r]*(True|False|true|false)[ \t\n\r]*$",
+}
+
+
+@cache
+def _json_place(whitespace: Whitespace) -> Place:
+    return Place(LAYOUTS[whitespace])
+
+
+class _Places:
+    """All places of one notation with elements."""
+
+    def __init__(self, elements: ElementArguments, whitespace: Whitespace) -> None:
+        self._elements = elements
+        self._json = _json_place(whitespace)
+        self._python = PythonPlace(PythonLayout.like(LAYOUTS[whitespace]), top=True)
+        self._key_end = elements.key_end
+        forms = [form for kind in _KINDS for form in elements.forms.of(kind)]
+        self.is_keyed = any(isinstance(part, Slot) for form in forms for part in (*form.before, *form.after))
+        self._values: dict[str, FormsPlace] = {}
+
+    @cached_property
+    def arguments(self) -> ElementsPlace:
+        """Where the arguments are written."""
+        elements = self._elements
+        empty = elements.begin + elements.end if elements.empty is None else elements.empty
+        layout = _element_layout(
+            elements.begin, elements.separator, elements.end, elements.before_key, self._key_end, empty
+        )
+        return ElementsPlace(self, layout, layout)
+
+    @cached_property
+    def nested(self) -> ElementsPlace:
+        """Where objects and arrays inside the arguments are written as elements."""
+        nested = self._nested_elements
+        objects = _element_layout(
+            nested.object_begin, nested.object_separator, nested.object_end,
+            self._elements.before_key, self._key_end, nested.object_begin + nested.object_end,
+        )  # fmt: skip
+        arrays = _element_layout(
+            nested.array_begin, nested.array_separator, nested.array_end,
+            "", "", nested.array_begin + nested.array_end,
+        )  # fmt: skip
+        return ElementsPlace(self, objects, arrays)
+
+    @property
+    def _nested_elements(self) -> NestedElements:
+        if self._elements.nested is None:
+            raise InvalidArgumentError("a form is 'nested', but nested=None says nothing of its elements")
+        return self._elements.nested
+
+    def nested_texts(self) -> dict[JsonType, tuple[str, str]]:
+        """Return how nested arrays and objects begin, and the text of those without items."""
+        nested = self._elements.nested
+        if nested is None:
+            return {}
+        items = nested.items.string[0].before if nested.items.string else ()
+        return {
+            "array": (nested.array_begin + filled(items, ""), nested.array_begin + nested.array_end),
+            "object": (
+                nested.object_begin + self._elements.before_key,
+                nested.object_begin + nested.object_end,
+            ),
+        }
+
+    @cached_property
+    def item(self) -> FormsPlace:
+        """Where the items of nested arrays are written."""
+        return FormsPlace(self, self._nested_elements.items, "", "")
+
+    def value(self, name: str) -> FormsPlace:
+        """Return where the value of a key is written."""
+        key = name if self.is_keyed else ""
+        if key not in self._values:
+            self._values[key] = FormsPlace(self, self._elements.forms, key, self._key_end)
+        return self._values[key]
+
+    def form(self, form: ValueForm, key: str, key_end: str) -> Form:
+        """Return a form under a key, without the end of the key."""
+        before = filled(form.before, key)[len(key_end) :]
+        place: Place | None
+        match form.encoding:
+            case "raw":
+                place = None
+            case "json":
+                place = self._json
+            case "python":
+                place = self._python
+            case "nested":
+                place = self.nested
+        return Form(before, filled(form.after, key), place, form.trimmed, form.encoding)
+
+
+def place_of(notation: Notation, whitespace: Whitespace) -> Place:
+    """Return where the root of a document is written."""
+    if isinstance(notation, JsonNotation):
+        return _json_place(whitespace)
+    return _Places(notation, whitespace).arguments

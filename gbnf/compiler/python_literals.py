@@ -1,0 +1,148 @@
+"""Strings and keys of Python literals.
+
+A string is accepted as `repr` writes it: in single quotes, or in double ones. Characters beyond ASCII
+that are not printable may be escaped, as `repr` does, or not: which ones `repr` escapes depends on Python's
+version, and what a grammar accepts does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+from gbnf.compiler.automaton_rules import quoted_expr
+from gbnf.compiler.character_classes import raw_char
+from gbnf.compiler.layout import Layout, without
+from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.rules import Scope
+from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Literal, alt, char_class, repeat, seq
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.charset import CharSet
+
+_LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\\": "\\"}
+_CONTROLS = CharSet.of((0x00, 0x1F), (0x7F, 0x7F))
+_HIGH = CharSet.of((0x100, 0x10FFFF))
+#: Assigned characters beyond ASCII that are not printable: controls, formats, separators, private use.
+#: Source: `unicodedata.category` (Cc, Cf, Zs, Zl, Zp, Co) of Unicode 15.
+_NOT_PRINTABLE = CharSet.of(
+    (0x80, 0xA0), (0xAD, 0xAD), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F),
+    (0x890, 0x891), (0x8E2, 0x8E2), (0x1680, 0x1680), (0x180E, 0x180E), (0x2000, 0x200F), (0x2028, 0x202F),
+    (0x205F, 0x2064), (0x2066, 0x206F), (0x3000, 0x3000), (0xE000, 0xF8FF), (0xFEFF, 0xFEFF),
+    (0xFFF9, 0xFFFB), (0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x1343F), (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A), (0xE0001, 0xE0001), (0xE0020, 0xE007F), (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD),
+)  # fmt: skip
+#: The most ranges of characters that are escaped by their code points, whether printable or not.
+_FEW_RANGES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class PythonLayout(Layout):
+    """The punctuation of Python's lists and dictionaries, which is JSON's, and keys as `repr` writes them."""
+
+    @staticmethod
+    def like(layout: Layout) -> PythonLayout:
+        """Return the layout with the whitespace of JSON's."""
+        return PythonLayout(**{field.name: getattr(layout, field.name) for field in fields(Layout)})
+
+    def key(self, name: str) -> str:
+        """Return a key as it is written."""
+        return _quoted(name, _repr_quote(name), escaped=True)
+
+    def other_keys(self, keys: Dfa | None, names: Collection[str], scope: Scope) -> Expr:
+        """Return the keys of a class (None: every key) but `names`; EMPTY_LANGUAGE if there is none."""
+        return python_string_expr(without(Dfa.all_words() if keys is None else keys, names), scope)
+
+
+def python_string_expr(language: Dfa, scope: Scope) -> Expr:
+    """Return the Python strings, quotes included, whose content is a word; EMPTY_LANGUAGE if none is."""
+    if language.is_empty:
+        return EMPTY_LANGUAGE
+    return alt(
+        quoted_expr(language, single_quoted, "'", scope), quoted_expr(language, double_quoted, '"', scope)
+    )
+
+
+def python_string(text: str) -> Expr:
+    """Return one Python string, in each spelling that `python_string_expr` has for it."""
+    spelled = [_quoted(text, quote, escaped=escaped) for quote in "'\"" for escaped in (True, False)]
+    return factor_prefixes([Literal(one) for one in dict.fromkeys(spelled)])
+
+
+def _repr_quote(text: str) -> str:
+    return '"' if "'" in text and '"' not in text else "'"
+
+
+def _quoted(text: str, quote: str, *, escaped: bool) -> str:
+    """Return a string between quotes; characters beyond ASCII that are not printable escaped if `escaped`."""
+    return quote + "".join([_spelled(char, quote, escaped=escaped) for char in text]) + quote
+
+
+def _spelled(char: str, quote: str, *, escaped: bool) -> str:
+    code = ord(char)
+    if char in _LETTERS:
+        return "\\" + _LETTERS[char]
+    if char == quote:
+        return "\\" + quote
+    if char not in _CONTROLS and not (escaped and char in _NOT_PRINTABLE):
+        return char
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+@lru_cache(maxsize=256)
+def single_quoted(chars: CharSet) -> Expr:
+    """Return one character of a non-empty set, as spelled between single quotes."""
+    return _char(chars, "'")
+
+
+@lru_cache(maxsize=256)
+def double_quoted(chars: CharSet) -> Expr:
+    """Return one character of a non-empty set, as spelled between double quotes."""
+    return _char(chars, '"')
+
+
+def _char(chars: CharSet, quote: str) -> Expr:
+    plain = chars - _CONTROLS - CharSet.of(quote, "\\")
+    letters = [letter for char, letter in _LETTERS.items() if char in chars]
+    letters += [quote] if quote in chars else []
+    codes = chars & (_CONTROLS | _NOT_PRINTABLE) & CharSet.of((0, 0xFF)) - CharSet.of(*_LETTERS)
+    high = chars & _HIGH
+    if len(high.ranges) > _FEW_RANGES:
+        high = high & _NOT_PRINTABLE
+    escapes = [
+        raw_char(CharSet.of(*letters)) if letters else EMPTY_LANGUAGE,
+        _coded("x", 2, codes),
+        _coded("u", 4, high & CharSet.of((0, 0xFFFF))),
+        _coded("U", 8, high & CharSet.of((0x10000, 0x10FFFF))),
+    ]
+    return alt(raw_char(plain) if plain else EMPTY_LANGUAGE, seq(Literal("\\"), alt(*escapes)))
+
+
+def _coded(letter: str, width: int, chars: CharSet) -> Expr:
+    """Return the code points of a set, each as hexadecimal digits after a letter."""
+    spelled = [_digits(f"{low:0{width}x}", f"{high:0{width}x}") for low, high in chars.ranges]
+    return seq(Literal(letter), factor_prefixes(spelled))
+
+
+def _digits(low: str, high: str) -> Expr:
+    """Return the hexadecimal numbers of a range, whose ends have the same number of digits."""
+    if not low:
+        return EPSILON
+    if low[0] == high[0]:
+        return seq(Literal(low[0]), _digits(low[1:], high[1:]))
+    rest = len(low) - 1
+    first, last = int(low[0], 16), int(high[0], 16)
+    parts: list[Expr] = []
+    if low[1:] != "0" * rest:
+        parts.append(seq(Literal(low[0]), _digits(low[1:], "f" * rest)))
+        first += 1
+    if high[1:] != "f" * rest:
+        parts.append(seq(Literal(high[0]), _digits("0" * rest, high[1:])))
+        last -= 1
+    if first <= last:
+        digits = "0123456789abcdef"[first : last + 1]
+        parts.append(seq(char_class(digits), repeat(_HEX, rest, rest)))
+    return alt(*parts)
+
+
+_HEX = char_class((0x30, 0x39), (0x61, 0x66))

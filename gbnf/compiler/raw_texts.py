@@ -1,0 +1,123 @@
+"""Texts without quotes or escapes, which end where a delimiter first occurs, as regular languages.
+
+`gbnf.compiler.notations` says how they are read.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from gbnf.compiler.automaton_rules import words_expr
+from gbnf.compiler.rules import Scope
+from gbnf.effort import effort_cache
+from gbnf.grammar.ir import Expr
+from gbnf.regular.alphabet import Alphabet, common_refinement, minterms
+from gbnf.regular.automaton import Dfa
+from gbnf.regular.charset import CharSet
+from gbnf.regular.transition_tables import DEAD, explore
+
+#: The most states of texts with their delimiter: each is a rule.
+MAX_STATES = 4000
+
+
+def delimited_expr(language: Dfa, delimiter: str, scope: Scope) -> Expr:
+    """Return the words of a language, each with the delimiter after it, where it occurs nowhere earlier.
+
+    Deterministic: a text is read from left to right without a guess. Raises TooManyStates.
+    """
+    return words_expr(_delimited(language, delimiter), scope)
+
+
+class _Search:
+    """Knuth, Morris and Pratt's search for a delimiter, over classes of characters.
+
+    A state is how many characters of the delimiter the text ends with.
+    """
+
+    def __init__(self, delimiter: str, alphabet: Alphabet) -> None:
+        self.classes = tuple(map(alphabet.class_of, delimiter))
+        self.length = len(delimiter)
+        # After each state and class: the next state, and the classes that can't be part of a match any more.
+        self.steps = [
+            [self._step((*self.classes[:state], number)) for number in range(alphabet.size)]
+            for state in range(self.length)
+        ]
+
+    def _step(self, seen: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+        matched = len(seen)
+        while seen[len(seen) - matched :] != self.classes[:matched]:
+            matched -= 1
+        return matched, seen[: len(seen) - matched]
+
+
+@effort_cache(maxsize=512)
+def _delimited(language: Dfa, delimiter: str) -> Dfa:
+    table = language.table
+    alphabet, pairs = common_refinement(table.alphabet, _alphabet(delimiter))
+    rows = [[row[number] for number, _ in pairs] for row in table.rows]
+    search = _Search(delimiter, alphabet)
+    end = (DEAD, search.length)
+
+    def successors(state: tuple[int, int]) -> list[tuple[int, int] | None]:
+        # The first item is the state of the language before the characters that may begin the delimiter.
+        if state == end:
+            return [None] * alphabet.size
+        found: list[tuple[int, int] | None] = []
+        for matched, passed in search.steps[state[1]]:
+            at = state[0]
+            for number in passed:
+                at = rows[at][number]
+                if at == DEAD:
+                    break
+            if at == DEAD:
+                found.append(None)
+            elif matched < search.length:
+                found.append((at, matched))
+            else:
+                found.append(end if at in table.accepting else None)
+        return found
+
+    if language.is_empty:
+        return language
+    return Dfa(explore(alphabet, (0, 0), successors, lambda state: state == end, MAX_STATES))
+
+
+@effort_cache(maxsize=512)
+def readable_texts(delimiter: str) -> Dfa:
+    """Return the texts behind which the delimiter has its first occurrence, if it follows them."""
+    alphabet = _alphabet(delimiter)
+    search = _Search(delimiter, alphabet)
+
+    def ends(state: tuple[int]) -> bool:
+        (at,) = state
+        for number in search.classes[:-1]:
+            at = search.steps[at][number][0]
+            if at == search.length:
+                return False
+        return True
+
+    def successors(state: tuple[int]) -> list[tuple[int] | None]:
+        return [None if at == search.length else (at,) for at, _ in search.steps[state[0]]]
+
+    return Dfa(explore(alphabet, (0,), successors, ends))
+
+
+def _alphabet(text: str) -> Alphabet:
+    return minterms([CharSet.single(ord(char)) for char in dict.fromkeys(text)])[0]
+
+
+@effort_cache(maxsize=1)
+def trimmed_texts() -> Dfa:
+    """Return the texts without whitespace around them, as `str.strip` leaves them."""
+    spaces = CharSet.of("".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1)))))
+    inside = [(~spaces, 1), (spaces, 2)]
+    return Dfa.from_transitions([[(~spaces, 1)], inside, inside], (0, 1))
+
+
+@effort_cache(maxsize=512)
+def beginning_with(text: str, delimiter: str) -> Dfa:
+    """Return the texts that, with the delimiter behind them, begin with `text`."""
+    chain = [[(char, at + 1)] for at, char in enumerate(text)]
+    rest = [[(CharSet.of((0, sys.maxunicode)), len(text))]]
+    early = [at for at in range(len(text)) if delimiter.startswith(text[at:])]
+    return Dfa.from_transitions([*chain, *rest], (len(text),)) | Dfa.of_words(text[:at] for at in early)

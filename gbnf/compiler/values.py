@@ -1,0 +1,134 @@
+"""Single values and sets of them, as expressions.
+
+A value is written in its canonical spelling: in JSON that of `json.dumps` with `ensure_ascii=False`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from gbnf.compiler.decimals import INFINITE
+from gbnf.compiler.layout import Layout
+from gbnf.compiler.literals import factor_prefixes, join_expressions
+from gbnf.compiler.notations import JSON_TYPES, JsonType
+from gbnf.compiler.places import FormsPlace, Place
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, alt, literal, seq
+from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, Shape, String, ValueSet
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+#: The longest spelling of a double that is listed: a sign and 39 digits.
+_LONGEST = 40
+_ALL_TYPES = frozenset(JSON_TYPES)
+
+#: From the pairs of an object and its layout to the expression of all of them, comma between.
+JoinPairs: TypeAlias = Callable[[Sequence[Expr], Layout], Expr]
+
+
+def value_expr(value: Any, place: Place | FormsPlace, pairs: JoinPairs | None = None) -> Expr:
+    """Return one JSON value in the notation of a place; EMPTY_LANGUAGE if it cannot be written there.
+
+    The pairs of an object keep their order, unless `pairs` is given.
+    """
+    if isinstance(place, FormsPlace):
+        return _in_forms(value, place, pairs)
+    match value:
+        case dict():
+            layout = place.objects
+            if not value:
+                return layout.empty_object
+            written = [
+                seq(literal(layout.key(key)), layout.colon, value_expr(item, place.child(key), pairs))
+                if layout.can_write(key)
+                else EMPTY_LANGUAGE
+                for key, item in value.items()
+            ]
+            if EMPTY_LANGUAGE in written:
+                return EMPTY_LANGUAGE
+            inside = join_expressions(written, layout.comma) if pairs is None else pairs(written, layout)
+            return seq(layout.begin_object, inside, layout.end_object)
+        case list():
+            layout, inner = place.arrays, place.item()
+            if not value:
+                return layout.empty_array
+            items = [value_expr(item, inner, pairs) for item in value]
+            return seq(layout.begin_array, join_expressions(items, layout.comma), layout.end_array)
+        case int() | float() if not isinstance(value, bool):
+            return alt(*map(literal, _number_texts(value)))
+        case str():
+            return place.text(value)
+        case None:
+            return place.null
+        case _:
+            return place.true if value else place.false
+
+
+def _in_forms(value: Any, place: FormsPlace, pairs: JoinPairs | None) -> Expr:
+    """Return a value inside a listed one, where nothing says which JSON types the schema allows."""
+    texts: list[Expr] = []
+    for form in place.forms(json_type(value)):
+        if form.place is not None:
+            inside = value_expr(value, form.place, pairs)
+        else:
+            is_readable = place.readable(form, _ALL_TYPES).accepts(value)
+            inside = literal(value) if is_readable else EMPTY_LANGUAGE
+        texts.append(seq(literal(form.before), inside, literal(form.after)))
+    return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
+
+
+def json_type(value: Any) -> JsonType:
+    """Return the JSON type of a value."""
+    return "boolean" if isinstance(value, bool) else _TYPES[type(value)]
+
+
+_TYPES: dict[type, JsonType] = {
+    type(None): "null",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+#: The shape of all values of a type.
+SHAPES: dict[JsonType, Shape] = {
+    "null": Null(),
+    "boolean": Boolean(),
+    "number": Number(),
+    "string": String(),
+    "array": Array(),
+    "object": Object(),
+}
+_TYPE_OF_SHAPE = {type(shape): kind for kind, shape in SHAPES.items()}
+
+
+def shape_type(shape: Shape) -> JsonType:
+    """Return the JSON type of the values of a shape."""
+    return _TYPE_OF_SHAPE[type(shape)]
+
+
+def values_by_type(values: ValueSet) -> dict[JsonType, ValueSet]:
+    """Return the part of each JSON type that a set of values has any of."""
+    found: dict[JsonType, tuple[list[Any], list[Shape]]] = {}
+    for value in values.values:
+        found.setdefault(json_type(value), ([], []))[0].append(value)
+    for shape in values.shapes:
+        found.setdefault(shape_type(shape), ([], []))[1].append(shape)
+    return {kind: ValueSet(tuple(listed), tuple(shapes)) for kind, (listed, shapes) in found.items()}
+
+
+def _number_texts(value: float) -> Iterable[str]:
+    """Return the spellings of a number by `json.dumps` and `JSON.stringify`, and without an exponent."""
+    text = _encode(value)
+    if isinstance(value, int):
+        # From 1e21 on, JavaScript writes an exponent.
+        is_double = 10**21 <= abs(value) < INFINITE and float(value) == value
+        return (text, repr(float(value))) if is_double else (text,)
+    if value.is_integer():
+        texts = [str(int(value)), text]
+    else:
+        # Python writes 1e-07, JavaScript 1e-7; and 1e-05 and 0.00001
+        texts = [text, text.replace("e-0", "e-"), format(Decimal(text), "f")]
+    return [one for one in dict.fromkeys(texts) if len(one) <= _LONGEST]
