@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf import Finding
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
+from gbnf_server.inference.logprobs import TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Finished:
     usage: Usage
     receipt: Receipt
     stop_string: str | None = None
-    logprobs: tuple[Any, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 AnswerEvent: TypeAlias = Started | Delta | Finished

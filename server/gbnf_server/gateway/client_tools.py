@@ -1,4 +1,4 @@
-"""The tools of a client as `Tool` values. In schemas from outside, this project's own keywords mean nothing."""
+"""The tools of a client as `Tool` values. In their schemas, this project's own keywords mean nothing."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from gbnf_server.gateway.chat import FunctionTool
 _MAX_NAME = 128
 _MAX_DEPTH = 60
 """How deeply a schema may be nested: it is rewritten and checked recursively."""
+NOT_ENFORCED = frozenset({"unenforced", "loosened", "left_out"})
+"""The kinds of findings because of which a grammar accepts what a schema forbids."""
+
 _OWN_KEYWORDS = frozenset({"requires_one_of", "runtime_resolved", "fills"})
 
 
@@ -87,12 +90,9 @@ def strict_problem(given: Iterable[FunctionTool], findings: Iterable[Finding]) -
     """Return the error for the first finding about a tool that is strict, None if there is none."""
     params = {tool.name: tool.param for tool in given if tool.strict}
     for finding in findings:
-        if finding.tool in params and finding.kind in _LOOSER:
+        if finding.tool in params and finding.kind in NOT_ENFORCED:
             return strict_error(finding, params[finding.tool])
     return None
-
-
-_LOOSER = frozenset({"unenforced", "undeclared", "loosened", "left_out"})
 
 
 def strict_error(finding: Finding, param: str) -> GatewayError:

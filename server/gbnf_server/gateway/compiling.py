@@ -1,4 +1,4 @@
-"""Compile what constrains the answers of a request: off the event loop, with a deadline, cached by content."""
+"""Compile what constrains the answers of a request: off the event loop, with a deadline, cached."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gbnf_server.backends.base import AnswerFormat, Backend, Dialect
 from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import Receipt
 from gbnf_server.gateway.chat import ChatRequest, FreeText, GbnfText, JsonObject, JsonSchema, OutputFormat
-from gbnf_server.gateway.client_tools import client_tools, strict_error, strict_problem
+from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tools, strict_error, strict_problem
 from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
 from gbnf_server.gateway.prompting import tools_prompt
 from gbnf_server.gateway.streams import DeltaStream, EitherStream, PlainText, WholeJsonCall, union
@@ -38,11 +38,13 @@ class Target:
     dialect: Dialect
     prompt_style: PromptStyle
     tool_format: ToolFormat | None
+    takes_images: bool
 
     @classmethod
     def of(cls, backend: Backend) -> Target:
         """Return that of a backend. May send a request."""
-        return cls(backend.dialect, backend.prompt_style, backend.capabilities.tool_format)
+        capabilities = backend.capabilities
+        return cls(backend.dialect, backend.prompt_style, capabilities.tool_format, capabilities.takes_images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ def _compile_calls(
     native = target.tool_format
     if native is not None:
         grammar = native.grammar(tools, tool_choice=mode, parallel=parallel, reasoning=request.reasoning)
-        return grammar, partial(native.stream, tools)
+        return grammar, partial(native.stream, tools, reasoning=request.reasoning)
     answers = target.prompt_style == "minimal"
     grammar = json_grammar(tools, tool_choice=mode, parallel=parallel, final_answer=answers)
     return grammar, partial(JsonCallStream, final_answer=answers)
@@ -176,7 +178,8 @@ def _compile_output(request: ChatRequest, target: Target) -> Compiled:
     if grammar is None and request.tools and native is not None:
         tools = client_tools(request.tools)
         grammar = native.grammar(tools, tool_choice="none", reasoning=request.reasoning)
-        return Compiled(grammar, (), partial(native.stream, tools), _receipt(grammar), native)
+        stream = partial(native.stream, tools, reasoning=request.reasoning)
+        return Compiled(grammar, (), stream, _receipt(grammar), native)
     schema = request.output.schema if isinstance(request.output, JsonSchema) else None
     return Compiled(grammar, (), PlainText, _receipt(grammar), schema=schema)
 
@@ -231,13 +234,10 @@ def _compile_schema_only(request: ChatRequest, target: Target, tools: tuple[Tool
     return Compiled(schema, tools, WholeJsonCall, _schema_receipt(schema), prompt=prompt)
 
 
-_LOOSE = frozenset({"unenforced", "loosened", "left_out"})
-
-
 def _receipt(grammar: Grammar | None, written: Literal["native", "json"] | None = None) -> Receipt:
     if grammar is None:
         return Receipt()
-    exact = all(finding.kind not in _LOOSE for finding in grammar.report)
+    exact = all(finding.kind not in NOT_ENFORCED for finding in grammar.report)
     return Receipt(_hash(str(grammar)), exact, grammar.report, written)
 
 

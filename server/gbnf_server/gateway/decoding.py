@@ -94,7 +94,7 @@ class Decoding:
             raise GrammarIgnored(completion.grammar_violation)
         if self._state is not None and not truncated and not self._state.can_end:
             raise self._ignored(truncated=False)
-        deltas += self._passed(self._stream.close())
+        deltas += self._passed(self._stream.close(truncated=truncated))
         return deltas + self._rest_of_text()
 
     def _read(self, text: str) -> list[Delta]:

@@ -29,7 +29,7 @@ from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiling import Compiled, Compiler, Target
 from gbnf_server.gateway.decoding import Decoding, GrammarIgnored, generate
-from gbnf_server.gateway.prompting import with_fitting_ids, with_json_calls
+from gbnf_server.gateway.prompting import for_template, with_json_calls
 
 DEFAULT_MAX_TOKENS = 4096
 """The limit of an answer's tokens if the client gives none, and the context has twice as many."""
@@ -61,6 +61,9 @@ class Engine:
         try:
             target = await asyncio.to_thread(Target.of, backend)
             compiled = await self._compiler.compiled(request, target)
+            if not target.takes_images and any(message.get("images") for message in request.messages):
+                problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
+                raise GatewayError(400, problem, "unsupported_by_backend", "messages")
             limit = request.sampling.max_tokens
             if limit is None:
                 limit = await asyncio.to_thread(_default_limit, backend)
@@ -165,7 +168,7 @@ def _backend_request(
 
 def _conversation(request: ChatRequest, compiled: Compiled) -> tuple[Message, ...]:
     if compiled.native is not None:
-        return with_fitting_ids(request.messages, compiled.native.id_pattern)
+        return for_template(request.messages, compiled.native.id_pattern)
     return with_json_calls(request.messages, compiled.prompt)
 
 

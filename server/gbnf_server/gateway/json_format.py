@@ -71,7 +71,7 @@ class JsonCallStream:
         self._pending += chunk
         return list(self._deltas())
 
-    def close(self) -> list[Delta]:
+    def close(self, *, truncated: bool = False) -> list[Delta]:  # noqa: ARG002 - see DeltaStream
         """End the answer; return the rest of its text."""
         if self._mode == "start" and self._pending:
             return [TextDelta(self._pending)]

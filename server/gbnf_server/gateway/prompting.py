@@ -71,10 +71,16 @@ def _result(content: str) -> dict[str, Any]:
         return {"result": content}
 
 
-def with_fitting_ids(messages: Sequence[Message], pattern: str) -> tuple[Message, ...]:
-    """Return the conversation with the ids of calls that the chat template accepts."""
+def for_template(messages: Sequence[Message], pattern: str) -> tuple[Message, ...]:
+    """Return the conversation for a chat template with tools: one system message, and ids that it accepts.
+
+    `pattern`: that of ids. Many templates refuse a system message that is not the first.
+    """
     accepts = re.compile(pattern)
-    return tuple(_with_fitting_id(message, accepts) for message in messages)
+    system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
+    first: tuple[Message, ...] = ({"role": "system", "content": system},) if system else ()
+    others = (message for message in messages if message["role"] != "system")
+    return (*first, *(_with_fitting_id(message, accepts) for message in others))
 
 
 def fitting_id(identifier: str, accepts: re.Pattern[str]) -> str:

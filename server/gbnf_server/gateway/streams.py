@@ -22,8 +22,8 @@ class DeltaStream(Protocol):
         """Add the next characters; return what they tell."""
         ...
 
-    def close(self) -> list[Delta]:
-        """End the answer; return the rest."""
+    def close(self, *, truncated: bool = False) -> list[Delta]:
+        """End the answer; return the rest. `truncated`: a limit of tokens ended it."""
         ...
 
 
@@ -34,7 +34,7 @@ class PlainText:
         """Return the characters as text."""
         return [TextDelta(chunk)] if chunk else []
 
-    def close(self) -> list[Delta]:
+    def close(self, *, truncated: bool = False) -> list[Delta]:  # noqa: ARG002 - see DeltaStream
         """Return nothing: there is no rest."""
         return []
 
@@ -50,7 +50,7 @@ class WholeJsonCall:
         self._text.append(chunk)
         return []
 
-    def close(self) -> list[Delta]:
+    def close(self, *, truncated: bool = False) -> list[Delta]:  # noqa: ARG002 - see DeltaStream
         """Return the call, or the message of a final answer. A truncated call is left out."""
         try:
             call = parse_json("".join(self._text))
@@ -85,14 +85,14 @@ class EitherStream:
         self._open = left or self._open
         return self._choose(self._open[0][1]) if len(self._open) == 1 else []
 
-    def close(self) -> list[Delta]:
+    def close(self, *, truncated: bool = False) -> list[Delta]:
         """End the answer; return the rest."""
         if self._chosen is not None:
-            return self._chosen.close()
+            return self._chosen.close(truncated=truncated)
         ended = [stream for state, stream in self._open if state.can_end]
         found = self._choose((ended or [stream for _, stream in self._open])[0])
         assert self._chosen is not None
-        return found + self._chosen.close()
+        return found + self._chosen.close(truncated=truncated)
 
     def _choose(self, stream: Callable[[], DeltaStream]) -> list[Delta]:
         self._chosen = stream()
