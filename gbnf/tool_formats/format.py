@@ -27,6 +27,7 @@ from gbnf.compiler.notations import (
 __all__ = [
     "ElementArguments",
     "Encoding",
+    "FormatFields",
     "JsonArguments",
     "JsonType",
     "NestedElements",
@@ -34,7 +35,6 @@ __all__ = [
     "Reasoning",
     "Slot",
     "TextFormat",
-    "ToolFormat",
     "ValueForm",
     "ValueForms",
 ]
