@@ -18,7 +18,7 @@ refuse them, and reports name them as "inexpressible".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Literal, TypeAlias
@@ -83,6 +83,12 @@ class ValueForms:
         forms: tuple[ValueForm, ...] = getattr(self, kind)
         return forms
 
+    def literals(self) -> Iterator[str]:
+        """Yield the literals of the forms."""
+        for kind in JSON_TYPES:
+            for form in self.of(kind):
+                yield from (part for part in (*form.before, *form.after) if isinstance(part, str))
+
 
 @dataclass(frozen=True, slots=True)
 class NestedElements:
@@ -116,6 +122,16 @@ class ElementArguments:
     forms: ValueForms
     nested: NestedElements | None = None
     empty: str | None = None
+
+    def literals(self) -> Iterator[str]:
+        """Yield the literals of the arguments."""
+        yield from (self.begin, self.separator, self.end, self.before_key)
+        yield from self.forms.literals()
+        if self.nested is not None:
+            nested = self.nested
+            yield from (nested.object_begin, nested.object_separator, nested.object_end)
+            yield from (nested.array_begin, nested.array_separator, nested.array_end)
+            yield from nested.items.literals()
 
     @property
     def key_end(self) -> str:

@@ -8,6 +8,7 @@ from gbnf.tool_formats.deltas import (
     ReasoningDelta,
     TextDelta,
 )
+from gbnf.tool_formats.detection import detect
 from gbnf.tool_formats.format import (
     ElementArguments,
     JsonArguments,
@@ -40,4 +41,5 @@ __all__ = [
     "ToolFormat",
     "ValueForm",
     "ValueForms",
+    "detect",
 ]

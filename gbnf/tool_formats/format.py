@@ -54,20 +54,23 @@ class Reasoning:
 
     `prompt`: what the generation prompt ends with when the template is asked for reasoning: "open" if it has
     `begin`, "none" if the model writes `begin` itself, or no reasoning. `direct_prompt`: the same when it is
-    asked for none; "closed" if the prompt has an empty reasoning.
+    asked for none; "closed" if the prompt has an empty reasoning. `closing`: what the template itself writes
+    after a reasoning: `end` with its whitespace.
     """
 
     begin: str
     end: str
     prompt: Literal["open", "none"] = "none"
     direct_prompt: Literal["open", "closed", "none"] = "none"
+    closing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
     """What stands around an answer's text.
 
-    `before_calls`: what stands between a text and the calls after it, None if an answer has either.
+    `end` follows a text without calls. `before_calls` stands between a text and the `begin` of the calls
+    after it; None if an answer has either.
     """
 
     begin: str = ""
@@ -82,11 +85,12 @@ class FormatFields:
     `begin` comes before the first call, `end` after the last; `separator` is None if an answer has at most
     one call. `head` has the name at least once; `other_heads` are those of models that also write the head in
     other ways than their template. `id_pattern`: an ECMA-262 pattern of the ids that the template accepts.
-    `marker`: the text that begins every call, without whitespace around it; an answer's text never contains
-    it. `control_texts`: texts in the format that a vocabulary may have as single control tokens; a server
-    must not drop them. `end_of_turn`: the texts that end an answer, which are no part of it. `result_role`:
-    the role of results. `notes`: what the template cannot express, one sentence each. `template`, `bos_token`
-    and `eos_token` are what the format was derived from.
+    `marker`: what begins calls after a text, without whitespace around it: the first of `before_calls`,
+    `begin` and `head`; an answer's text never contains it. `control_texts`: texts in the format that a
+    vocabulary may have as single control tokens; a server must not drop them. `end_of_turn`: the texts that
+    end an answer, which are no part of it. `result_role`: the role of results. `notes`: what the template
+    cannot express, one sentence each. `template`, `bos_token` and `eos_token` are what the format was derived
+    from.
     """
 
     template: str = field(repr=False)

@@ -55,6 +55,7 @@ class TemplateRenderer:
         if len(source) > MAX_SOURCE:
             raise ToolFormatError(f"the template has more than {MAX_SOURCE:,} characters")
         self.source = source
+        self.eos_token = eos_token
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         self._mutable = False
         self._template = _compile(source, _ImmutableSandbox)
@@ -85,8 +86,8 @@ class TemplateRenderer:
         }
         try:
             return self._run(given)
-        except ToolFormatError:
-            if tools:
+        except ToolFormatError as error:
+            if tools or isinstance(error, TemplateLimitError):
                 raise
             return self._run({**given, "tools": []})
 
@@ -126,6 +127,10 @@ def _compile(source: str, sandbox: type[SandboxedEnvironment]) -> jinja2.Templat
         return jinja2.Template.from_code(environment, code, environment.make_globals(None))
 
 
+class TemplateLimitError(ToolFormatError):
+    """The template takes too many steps, or makes too much text."""
+
+
 class _ModifiesError(ToolFormatError):
     """The template modifies a list or dictionary."""
 
@@ -142,9 +147,9 @@ class _Work:
         self.steps += steps
         self.characters += characters
         if self.steps > MAX_STEPS:
-            raise ToolFormatError(f"the template takes more than {MAX_STEPS:,} steps")
+            raise TemplateLimitError(f"the template takes more than {MAX_STEPS:,} steps")
         if self.characters > MAX_CHARACTERS:
-            raise ToolFormatError(f"the template makes more than {MAX_CHARACTERS:,} characters of text")
+            raise TemplateLimitError(f"the template makes more than {MAX_CHARACTERS:,} characters of text")
 
     def weigh(self, value: Any, depth: int = 0) -> int:
         """Return the size of a value in steps: that of its items, however often each is shared."""
@@ -164,13 +169,13 @@ class _Work:
         if self._weights is not None and id(value) in self._weights:
             return self._weights[id(value)][1]
         if depth > _MAX_DEPTH:
-            raise ToolFormatError(f"the template nests values more than {_MAX_DEPTH} deep")
+            raise TemplateLimitError(f"the template nests values more than {_MAX_DEPTH} deep")
         weight = 1
         for member in members:
             self.spend(1)
             weight += self.weigh(member, depth + 1)
             if weight > MAX_STEPS:
-                raise ToolFormatError(f"the template makes a value of more than {MAX_STEPS:,} items")
+                raise TemplateLimitError(f"the template makes a value of more than {MAX_STEPS:,} items")
         if self._weights is not None:
             self._weights[id(value)] = (value, weight)  # keeping the value keeps its id
         return weight
@@ -478,7 +483,7 @@ def _limit_format(template: Any) -> int:
 
 def _limit(what: str, size: float, limit: int) -> None:
     if not size <= limit:
-        raise ToolFormatError(f"the template asks for too much: {what} is limited to {limit:,}")
+        raise TemplateLimitError(f"the template asks for too much: {what} is limited to {limit:,}")
 
 
 def _length(value: Any) -> int:
@@ -515,8 +520,20 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+        default=_listed,
     )
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return the items of what a filter such as `map` gives: llama.cpp's templates write those as JSON."""
+    if isinstance(value, Iterator):
+        return list(value)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 class _GenerationTag(Extension):

@@ -1,0 +1,646 @@
+"""Derive the tool-call format of a chat template from what it renders.
+
+Calls with invented names, keys and values are rendered, alone and together; what remains the same around
+them is the format. Three facts cannot be derived, since templates do not write them:
+
+- gpt-oss also begins calls with `<|channel|>commentary to=functions.NAME`, as its documentation shows.
+- Which texts end an answer: llama.cpp's list of end-of-generation tokens (`src/llama-vocab.cpp`), the given
+  `eos_token`, or what ends other messages.
+- The reasoning tags of templates that only remove reasoning: `<think>` and `[THINK]`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from gbnf.compiler.layout import Whitespace
+from gbnf.errors import ToolFormatError
+from gbnf.tool_formats.element_detection import Elements, detect_elements
+from gbnf.tool_formats.format import (
+    ElementArguments,
+    JsonArguments,
+    Part,
+    Reasoning,
+    Slot,
+    TextFormat,
+    ToolFormat,
+)
+from gbnf.tool_formats.pieces import (
+    Pieces,
+    common_prefix,
+    common_suffix,
+    join_pieces,
+    leading_space,
+    literal,
+    split_pieces,
+    trailing_space,
+)
+from gbnf.tool_formats.probing import (
+    KEYS,
+    NAMES,
+    QUERY,
+    REASON,
+    RESULT,
+    TEXT,
+    USER,
+    Call,
+    Prober,
+    call_id,
+    find_shape,
+)
+from gbnf.tool_formats.template import TemplateLimitError, TemplateRenderer
+
+_END_OF_GENERATION = (  # llama.cpp, src/llama-vocab.cpp, special_eog_ids
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|calls|>",
+    "<|flush|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<|tool_response>",
+    "<｜end▁of▁sentence｜>",
+    "<end_of_utterance>",
+    "<|END_OF_TURN_TOKEN|>",
+    "</s>",
+)
+_KNOWN_REASONING = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
+_HARMONY_HEAD: tuple[Part, ...] = ("<|channel|>commentary to=functions.", Slot("name"))
+_CONTROL_TEXT = re.compile(
+    r"\]<\][^\s<>\[\]]{1,40}\[>\[|<[^<>\s=\"]{1,60}>|\[/?[A-Z][A-Z_]{1,40}\]|\[e~\[|\]~b\]"
+)
+
+
+@lru_cache(maxsize=256)
+def detect(template: str, *, bos_token: str = "", eos_token: str = "") -> ToolFormat:
+    """Return the tool-call format of a chat template.
+
+    `bos_token`, `eos_token`: the texts of these tokens in the model's vocabulary. Raises `ToolFormatError`
+    with the reason if the template is malformed, renders no calls, or renders them in a way that is no
+    format.
+    """
+    prober = find_shape(TemplateRenderer(template, bos_token=bos_token, eos_token=eos_token))
+    return _Detection(prober, eos_token).format(bos_token)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What stands around the arguments of calls."""
+
+    begin: Pieces
+    head: Pieces
+    tail: Pieces
+    separator: str | None
+    end: Pieces
+
+
+class _Detection:
+    """The format of one template, step by step."""
+
+    def __init__(self, prober: Prober, eos_token: str) -> None:
+        self._prober = prober
+        self._eos = tuple(text for text in (eos_token, *_END_OF_GENERATION) if text)
+        self.notes: list[str] = []
+        self.reasoning = self._detect_reasoning()
+        self._answer_end = self._text_turn()[1]
+
+    def format(self, bos_token: str) -> ToolFormat:
+        """Return the format."""
+        arguments, frame = self._arguments_and_frame()
+        frame, prompted = _with_visible_begin(frame, self._prober.prompt())
+        begin = "".join(map(str, frame.begin))
+        text = self._text(begin.removeprefix(prompted), prompted)
+        head, end = join_pieces(frame.head), "".join(map(str, frame.end))
+        tail = join_pieces(frame.tail)
+        marker = _marker((text.before_calls or "") + begin, head)
+        source = self._prober.renderer.source
+        others = (
+            ((*_HARMONY_HEAD, " <|constrain|>json<|message|>"), (*_HARMONY_HEAD, "<|message|>"))
+            if "to=functions." in str(head[0]) and "<|channel|>commentary" in source
+            else ()
+        )
+        separator = frame.separator
+        parts = [begin, *head, *tail, separator or "", end, text.begin, text.end, text.before_calls or ""]
+        parts += [part for other in others for part in other]
+        if self.reasoning is not None:
+            parts += [self.reasoning.begin, self.reasoning.end]
+        if isinstance(arguments, ElementArguments):
+            parts += arguments.literals()
+        controls = dict.fromkeys(
+            found for part in parts if isinstance(part, str) for found in _CONTROL_TEXT.findall(part)
+        )
+        ends = self._end_texts()
+        return ToolFormat(
+            template=source,
+            bos_token=bos_token,
+            eos_token=self._prober.renderer.eos_token,
+            begin=begin,
+            head=head,
+            other_heads=others,
+            arguments=arguments,
+            tail=tail,
+            separator=separator,
+            end=end,
+            marker=marker,
+            text=text,
+            reasoning=self.reasoning,
+            id_pattern=self._id_pattern(),
+            control_texts=tuple(controls),
+            end_of_turn=tuple(text for text in ends if not any(text in str(part) for part in (begin, *head))),
+            result_role=self._result_role(),
+            notes=tuple(self.notes),
+        )
+
+    # Calls
+
+    def _arguments_and_frame(self) -> tuple[JsonArguments | ElementArguments, _Frame]:
+        given = {KEYS[0]: TEXT, KEYS[1]: 4271}
+        answer = self._answer([Call(NAMES[0], given)])
+        spans = _json_spans(answer, [given])
+        if spans is None:
+            elements = detect_elements(self._answer, self.notes)
+            frame = self._frame(_element_spans, {KEYS[0]: TEXT})
+            return elements.arguments, _without_elements(frame, elements)
+        (start, stop), quoted = spans[0][0], spans[1]
+        text = answer[start:stop]
+        written = json.loads(text) if quoted else text
+        frame = self._frame(lambda text, count: _json_of(text, [given] * count), given)
+        self._check_empty(frame, quoted)
+        return JsonArguments(_whitespace(written, given), quoted), frame
+
+    def _answer(self, calls: Sequence[Call]) -> str:
+        """Return the text of an answer with calls, after a prompt that asks for no reasoning."""
+        marks = [mark for call in calls for mark in (call.name, call_id(0))]
+        return self._without_reasoning(self._prober.answer(self._prober.assistant(calls), marks))
+
+    def _without_reasoning(self, answer: str) -> str:
+        """Return an answer without the empty reasoning with which it begins."""
+        if self.reasoning is not None:
+            before, end, after = answer.partition(self.reasoning.end)
+            if end and before.strip() in ("", self.reasoning.begin):
+                return after
+        return answer
+
+    def _frame(self, spans: Any, given: Mapping[str, Any]) -> _Frame:
+        one = self._pieces(1, spans, given)
+        first = one.index(_ARGUMENTS)
+        before, after = one[:first], self._cut_end_of_turn(one[first + 1 :])
+        between = self._between(spans, given)
+        if between is None:
+            start = next((at for at, piece in enumerate(before) if not isinstance(piece, str)), 0)
+            begin, head = _split_single(before, start)
+            return _Frame(begin, head, after, None, ())
+        before = _with_same_index(before, between)
+        length = common_suffix(before, between)
+        head = between[len(between) - length :]
+        head = head[leading_space(head) :]
+        begin, rest = before[: len(before) - len(head)], between[: len(between) - len(head)]
+        tail = rest[: common_prefix(rest, after)]
+        tail = tail[: len(tail) - trailing_space(tail)]
+        separator = literal(rest[len(tail) :])
+        if separator is None or literal(begin) is None or literal(after[len(tail) :]) is None:
+            raise ToolFormatError("the template renders several calls in different ways")
+        if Slot("name") not in {*head, *tail}:
+            raise ToolFormatError("the template renders calls without the name of the tool")
+        return _Frame(begin, head, tail, separator, after[len(tail) :])
+
+    def _pieces(self, count: int, spans: Any, given: Mapping[str, Any]) -> Pieces:
+        """Return the pieces of an answer with several calls, from its beginning."""
+        answer = self._answer([Call(name, given) for name in NAMES[:count]])
+        slots = [(name, Slot("name")) for name in NAMES] + [(call_id(at), Slot("id")) for at in range(count)]
+        slots.append((KEYS[0], Slot("key")))
+        pieces: list[Part] = []
+        at = 0
+        found = spans(answer, count)
+        if found is None:
+            raise ToolFormatError("the template renders no arguments that can be found again")
+        for start, stop in found:
+            pieces += [*split_pieces(answer[at:start], slots), _ARGUMENTS]
+            at = stop
+        return (*pieces, *split_pieces(answer[at:], slots))
+
+    def _between(self, spans: Any, given: Mapping[str, Any]) -> Pieces | None:
+        """Return what stands between the arguments of two calls, None if an answer has one call."""
+        try:
+            two, three = (self._pieces(count, spans, given) for count in (2, 3))
+        except TemplateLimitError:
+            raise
+        except ToolFormatError:
+            return None
+        bounds = [[at for at, piece in enumerate(pieces) if piece == _ARGUMENTS] for pieces in (two, three)]
+        between = two[bounds[0][0] + 1 : bounds[0][1]]
+        following = three[bounds[1][1] + 1 : bounds[1][2]]
+        if any(end in "".join(map(str, between)) for end in self._end_texts()):
+            return None
+        return _with_index(between, following)
+
+    def _check_empty(self, frame: _Frame, quoted: bool) -> None:
+        try:
+            answer = self._answer([Call(NAMES[0], {})])
+        except ToolFormatError:
+            self.notes.append("The template fails on a call without arguments.")
+            return
+        if (json.dumps("{}") if quoted else "{}") not in answer:
+            self.notes.append("The template does not write the arguments of a call that has none.")
+
+    # The end of an answer
+
+    def _text_turn(self) -> tuple[str, str]:
+        """Return what stands before and after an answer's text."""
+        try:
+            answer = self._without_reasoning(self._prober.answer(self._prober.assistant(text=TEXT), [TEXT]))
+        except TemplateLimitError:
+            raise
+        except ToolFormatError:
+            return "", ""
+        before, _, after = answer.partition(TEXT)
+        return before, after
+
+    def _end_texts(self) -> tuple[str, ...]:
+        """Return the texts that end an answer."""
+        found = []
+        for after in (self._call_end(), self._answer_end):
+            at = _first_of(after, self._eos)
+            if at is not None:
+                found.append(next(text for text in self._eos if after.startswith(text, at)))
+        return tuple(dict.fromkeys(found)) or tuple(filter(None, [self._shared_end()]))
+
+    def _call_end(self) -> str:
+        answer = self._answer([Call(NAMES[0], {KEYS[0]: TEXT})])
+        after = answer.rpartition(TEXT)[2] if answer.count(TEXT) == 1 else answer.partition(TEXT)[2]
+        return self._without_epilogue(after)
+
+    def _shared_end(self) -> str:
+        """Return what ends answers, and no other text, in a template that has no known token there."""
+        after = split_pieces(self._call_end().rstrip())
+        user = self._prober.render([USER]).rpartition(QUERY)[2]
+        for other in (self._answer_end, user):
+            length = common_suffix(after, split_pieces(other.rstrip()))
+            shared = after[len(after) - length :]
+            tags = [piece for piece in shared if isinstance(piece, str) and _CONTROL_TEXT.fullmatch(piece)]
+            text = str(tags[-1]) if tags else "".join(map(str, shared)).strip()
+            if text:
+                return text
+        return ""
+
+    def _without_epilogue(self, after: str) -> str:
+        """Remove what a template adds after every conversation, not after every message."""
+        ends = [end for end in self._eos if self._answer_end.startswith(end)]
+        if ends:
+            epilogue = self._answer_end[len(ends[0]) :]
+            if epilogue.strip() and after.endswith(epilogue) and not after.endswith(self._answer_end):
+                return after[: len(after) - len(epilogue)]
+        return after
+
+    def _cut_end_of_turn(self, after: Pieces) -> Pieces:
+        """Return what follows the last call's arguments up to the end of the answer."""
+        text = self._without_epilogue(_plain(after))
+        at = _first_of(text, self._end_texts())
+        limit = len(text) if at is None else at
+        kept: list[Part] = []
+        length = 0
+        for piece in after:
+            length += len(_plain([piece]))
+            if length > limit:
+                break
+            kept.append(piece)
+        return tuple(kept)
+
+    # Text and reasoning
+
+    def _text(self, begin: str, prompted: str) -> TextFormat:
+        before, after = self._text_turn()
+        at = _first_of(after, self._end_texts())
+        after = after if at is None else after[:at]
+        text_begin = before if before.strip() else ""
+        before_calls = self._before_calls(before, begin)
+        if before_calls is not None:
+            before_calls = before_calls.removesuffix(prompted)
+        return TextFormat(prompted + text_begin, after if after.strip() else "", before_calls)
+
+    def _before_calls(self, text_begin: str, begin: str) -> str | None:
+        try:
+            call = Call(NAMES[0], {KEYS[0]: "x"})
+            message = self._prober.assistant([call], TEXT)
+            answer = self._without_reasoning(self._prober.answer(message, [TEXT, NAMES[0]]))
+            alone = self._answer([call])
+        except TemplateLimitError:
+            raise
+        except ToolFormatError:
+            return None
+        before, found, after = answer.partition(TEXT)
+        # what both have from the calls' beginning on is the same text
+        calls = alone[len(begin) :] if alone.startswith(begin) else alone.lstrip()
+        at = after.find(calls)
+        if not found or before.strip() != text_begin.strip() or at < 0:
+            return None
+        between = after[:at]
+        if any(end in between for end in self._end_texts()):
+            return None
+        for ending in (begin, begin.lstrip()):
+            if between.endswith(ending):
+                return between[: len(between) - len(ending)]
+        return None
+
+    def _detect_reasoning(self) -> Reasoning | None:
+        prober = self._prober
+        openings = [prober.opening(reasoning=reasoning) for reasoning in (True, False)]
+        header = self._past_header()
+        written, closing = self._written_reasoning(openings[0], header)
+        if written is None:
+            rests = [_without_prefix_in(opening, header) for opening in openings]
+            written = _tags_in(rests) or next(
+                (tags for tags in _KNOWN_REASONING if all(tag in prober.renderer.source for tag in tags)),
+                None,
+            )
+        if written is None:
+            return None
+        begin, end = written
+        ends = [prober.prompt(reasoning=reasoning).rpartition(QUERY)[2] for reasoning in (True, False)]
+        prompts = [
+            opening or (text if begin in text else "") for opening, text in zip(openings, ends, strict=True)
+        ]
+        states = ["closed" if end in text else "open" if begin in text else "none" for text in prompts]
+        return Reasoning(
+            begin,
+            end,
+            prompt="open" if states[0] == "open" else "none",
+            direct_prompt=states[1],  # type: ignore[arg-type]  # the three states
+            closing=closing or f"\n{end}\n\n",
+        )
+
+    def _past_header(self) -> str:
+        """Return what stands before a past answer's text: most templates leave out its reasoning."""
+        answer = self._prober.assistant(text=TEXT)
+        try:
+            full = self._prober.render([USER, answer, {"role": "user", "content": RESULT}])
+        except TemplateLimitError:
+            raise
+        except ToolFormatError:
+            return ""
+        return full.rpartition(TEXT)[0].rpartition(QUERY)[2]
+
+    def _written_reasoning(self, opening: str, header: str) -> tuple[tuple[str, str] | None, str]:
+        """Return the tags of reasoning that the template writes itself, and exactly what ends it."""
+        call = Call(NAMES[0], {KEYS[0]: TEXT})
+        for reasoning in (True, False):
+            try:
+                message = self._prober.assistant([call], thought=REASON)
+                full = self._prober.render([USER, message], reasoning=reasoning)
+            except TemplateLimitError:
+                raise
+            except ToolFormatError:
+                continue
+            before, found, after = full.partition(REASON)
+            if not found:
+                continue
+            before = before.rpartition(QUERY)[2]
+            begin = _begin_of_reasoning(before, opening, header)
+            closing = self._exact_closing(after)
+            if begin and closing.strip():
+                return (begin, closing.strip()), closing
+        return None, ""
+
+    def _exact_closing(self, after: str) -> str:
+        """Return what stands between reasoning and the answer, be it text or calls.
+
+        `after`: what follows a reasoning before a call.
+        """
+        for reasoning in (True, False):
+            try:
+                message = self._prober.assistant(text=TEXT, thought=REASON)
+                full = self._prober.render([USER, message], reasoning=reasoning)
+            except TemplateLimitError:
+                raise
+            except ToolFormatError:
+                continue
+            if REASON in full:
+                text = split_pieces(full.partition(REASON)[2].partition(TEXT)[0])
+                pieces = split_pieces(after)
+                return "".join(map(str, pieces[: common_prefix(pieces, text)]))
+        found = _CONTROL_TEXT.search(after)
+        return after[: found.end()] if found else ""
+
+    # Others
+
+    def _id_pattern(self) -> str:
+        message = self._prober.assistant([Call(NAMES[0], {KEYS[0]: TEXT}, id="call-1_23")])
+        try:
+            self._prober.render(
+                [USER, message, {"role": "tool", "tool_call_id": "call-1_23", "content": RESULT}]
+            )
+        except TemplateLimitError:
+            raise
+        except ToolFormatError:
+            return "[A-Za-z0-9]{9}"
+        return "[A-Za-z0-9_-]{1,64}"
+
+    def _result_role(self) -> Any:
+        """Return "user" where the role of results is refused, or their text is not shown."""
+        message = self._prober.assistant([Call(NAMES[0], {KEYS[0]: TEXT})])
+        result = {"role": "tool", "tool_call_id": call_id(0), "name": NAMES[0], "content": RESULT}
+        try:
+            return "tool" if RESULT in self._prober.render([USER, message, result]) else "user"
+        except TemplateLimitError:
+            raise
+        except ToolFormatError:
+            return "user"
+
+
+_ARGUMENTS = "\0arguments"  # a piece
+
+
+def _with_visible_begin(frame: _Frame, prompt: str) -> tuple[_Frame, str]:
+    """Return a frame whose calls begin with a literal, and what it takes from the end of the prompt.
+
+    functionary's prompts end with the `>>>` that begins every call: the answer's text then begins with a
+    name, as no other text does.
+    """
+    if frame.begin or isinstance(frame.head[0], str) or not frame.separator:
+        return frame, ""
+    taken = frame.separator
+    if not prompt.endswith(taken):
+        return frame, ""
+    return _Frame((), (*split_pieces(taken), *frame.head), frame.tail, "", frame.end), taken
+
+
+def _split_single(before: Pieces, first_slot: int) -> tuple[Pieces, Pieces]:
+    """Return the beginning and the head of the only call that an answer has: whitespace is no head."""
+    space = leading_space(before[:first_slot])
+    return before[:space], before[space:]
+
+
+def _plain(pieces: Sequence[Part]) -> str:
+    """Return pieces as text, with a character for each slot."""
+    return "".join(piece if isinstance(piece, str) else "\0" for piece in pieces)
+
+
+def _first_of(text: str, ends: Sequence[str]) -> int | None:
+    return min((at for end in ends if (at := text.find(end)) >= 0), default=None)
+
+
+def _with_index(between: Pieces, following: Pieces) -> Pieces | None:
+    """Return what stands between calls with a slot for the calls' numbers. None: they differ otherwise."""
+    if len(between) != len(following):
+        return None
+    pieces: list[Part] = []
+    for one, other in zip(between, following, strict=True):
+        if one == other:
+            pieces.append(one)
+        elif (
+            isinstance(one, str) and isinstance(other, str) and one.isdecimal() and other == str(int(one) + 1)
+        ):
+            pieces.append(Slot("index", int(one) - 1))
+        else:
+            return None
+    return tuple(pieces)
+
+
+def _with_same_index(before: Pieces, between: Pieces) -> Pieces:
+    """Return what stands before the first call with the slot for its number, where `between` has it."""
+    pieces = list(before)
+    for back in range(1, min(len(before), len(between)) + 1):
+        slot = between[-back]
+        if isinstance(slot, Slot) and slot.kind == "index" and pieces[-back] == str(slot.base):
+            pieces[-back] = slot
+    return tuple(pieces)
+
+
+def _marker(begin: str, head: Sequence[Part]) -> str:
+    """Return the text that begins calls, and occurs in no text before them."""
+    lead = head[0] if head and isinstance(head[0], str) else ""
+    text = (begin + lead).lstrip()
+    tag = _CONTROL_TEXT.match(text)
+    if tag:
+        return tag[0]
+    marker = begin.strip() or lead.strip()
+    if not marker:
+        raise ToolFormatError(
+            "the template begins calls with the name of the tool, so that no text marks them"
+        )
+    return marker
+
+
+def _without_prefix_in(text: str, header: str) -> str:
+    """Return a text without its longest beginning, in whole pieces, that occurs in another text."""
+    pieces = split_pieces(text)
+    known = 0
+    while known < len(pieces) and "".join(map(str, pieces[: known + 1])) in header:
+        known += 1
+    return "".join(map(str, pieces[known:]))
+
+
+def _begin_of_reasoning(before: str, opening: str, header: str) -> str:
+    """Return the tag with which reasoning begins, from all that stands before it in an answer.
+
+    `opening`: that of a prompt; `header`: what stands before an answer without reasoning.
+    """
+    pieces = split_pieces(opening)
+    prefix = ""
+    for piece in pieces:
+        longer = prefix + str(piece)
+        if longer not in before or longer not in header:
+            break
+        prefix = longer
+    asked = _without_prefix_in(opening, before).strip()
+    begin = asked or (before[before.rfind(prefix) + len(prefix) :].strip() if prefix else "")
+    if begin:
+        return begin
+    last = before.rstrip().rpartition("\n")[2]  # the past shows its tags of reasoning, too
+    tags = _CONTROL_TEXT.findall(last)
+    return str(tags[-1]) if tags and last.endswith(tags[-1]) else last
+
+
+def _tags_in(prompts: Sequence[str]) -> tuple[str, str] | None:
+    """Return the reasoning tags with which a prompt ends."""
+    for prompt in prompts:
+        found = re.search(r"<(/?)([^<>/\s]+)>|\[(/?)([A-Z]+)\]", prompt)
+        if found:
+            name = found[2] or found[4]
+            return (f"<{name}>", f"</{name}>") if found[2] else (f"[{name}]", f"[/{name}]")
+    return None
+
+
+# Arguments as JSON
+
+
+def _json_spans(text: str, given: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[int, int]], bool] | None:
+    for quoted in (False, True):
+        found = [
+            span
+            for span, value in _json_values(text, '"' if quoted else "{")
+            if _is_given(value, given[0], quoted)
+        ]
+        if len(found) >= len(given):
+            return found[: len(given)], quoted
+    return None
+
+
+def _json_of(text: str, given: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
+    found = _json_spans(text, given)
+    return None if found is None else found[0]
+
+
+def _is_given(value: Any, given: Mapping[str, Any], quoted: bool) -> bool:
+    if quoted and isinstance(value, str):
+        try:
+            return bool(json.loads(value) == given)
+        except ValueError:
+            return False
+    return bool(value == given)
+
+
+def _json_values(text: str, start: str) -> Iterator[tuple[tuple[int, int], Any]]:
+    """Yield the JSON values in a text that begin with a character, and where they stand."""
+    decoder = json.JSONDecoder()
+    at = text.find(start)
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            yield (at, end), value
+        at = text.find(start, at + 1)
+
+
+def _whitespace(text: str, value: Any) -> Whitespace:
+    if text == json.dumps(value, ensure_ascii=False):
+        return "default"
+    return "compact" if text == json.dumps(value, ensure_ascii=False, separators=(",", ":")) else "free"
+
+
+# Arguments as elements
+
+
+def _without_elements(frame: _Frame, elements: Elements) -> _Frame:
+    """Return a frame without what belongs to the arguments' elements."""
+    head, tail, lead, trail = frame.head, frame.tail, elements.lead, elements.trail
+    if head[len(head) - len(lead) :] != lead or tail[: len(trail)] != trail:
+        raise ToolFormatError("the template writes calls alone and together in different ways")
+    return replace(frame, head=head[: len(head) - len(lead)], tail=tail[len(trail) :])
+
+
+def _element_spans(text: str, count: int) -> list[tuple[int, int]] | None:
+    """Return where each call's only key and value stand."""
+    spans = []
+    at = 0
+    for name in NAMES[:count]:
+        at = text.find(name, at)
+        start = text.find(KEYS[0], at)
+        stop = text.find(TEXT, start)
+        if min(at, start, stop) < 0:
+            return None
+        at = stop + len(TEXT)
+        spans.append((start, at))
+    return spans

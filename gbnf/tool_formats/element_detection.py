@@ -1,0 +1,304 @@
+"""Derive how a template writes arguments as elements: one per parameter, each value by its JSON type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gbnf.errors import ToolFormatError
+from gbnf.tool_formats.format import (
+    ElementArguments,
+    Encoding,
+    JsonType,
+    NestedElements,
+    Part,
+    Slot,
+    ValueForm,
+    ValueForms,
+)
+from gbnf.tool_formats.pieces import (
+    Pieces,
+    common_prefix,
+    common_suffix,
+    join_pieces,
+    leading_space,
+    literal,
+    split_pieces,
+    trailing_space,
+)
+from gbnf.tool_formats.probing import KEYS, NAMES, TEXT, Call
+from gbnf.tool_formats.template import TemplateLimitError
+
+Answer = Callable[[Sequence[Call]], str]
+
+_KEY, _NEXT = Slot("key"), "\2"
+_INNER = ("zqna", "zqnb")
+_WORDS = ("Zqone", "Zqtwo")
+_ODD_TEXT = "Zq \"x\" 'y'\n\\z <w> & é"
+_VALUES: dict[JsonType, Any] = {
+    "number": 4271,
+    "boolean": True,
+    "null": None,
+    "array": ["Zqone", 4271, True, None],
+    "object": {"zqna": "Zqone", "zqnb": True},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Arguments as elements. `lead` precedes the first key in a call; `trail` follows the last string."""
+
+    arguments: ElementArguments
+    lead: Pieces
+    trail: Pieces
+
+
+def detect_elements(answer: Answer, notes: list[str]) -> Elements:
+    """Return how arguments are written as elements.
+
+    `answer` renders an answer with calls. `notes` takes what the template cannot express.
+    """
+    return _ElementDetection(answer, notes).elements()
+
+
+class _ElementDetection:
+    def __init__(self, answer: Answer, notes: list[str]) -> None:
+        self._answer, self._notes = answer, notes
+
+    def elements(self) -> Elements:
+        """Return how arguments are written as elements."""
+        opening, plain, between, closing = self._two_strings()
+        length = common_suffix(opening, between)
+        before_key = opening[len(opening) - length :]
+        before_key = before_key[leading_space(before_key) :]
+        rest = between[: len(between) - len(before_key)]
+        after = rest[: common_prefix(rest, closing)]
+        after = after[: len(after) - trailing_space(after)]
+        separator, key = literal(rest[len(after) :]), literal(before_key)
+        if separator is None or key is None:
+            raise ToolFormatError("the template writes parameters in different ways")
+        self._string = ValueForm("raw", join_pieces(plain), join_pieces(after))
+        self._follow, self._before_key = separator + key, key
+        begin, end, empty = self._around(opening[: len(opening) - len(before_key)], closing[len(after) :])
+        forms, nested = self._forms()
+        arguments = ElementArguments(
+            begin="".join(map(str, begin)),
+            separator=separator,
+            end="".join(map(str, end)),
+            before_key=key,
+            forms=forms,
+            nested=nested,
+            empty=empty,
+        )
+        return Elements(arguments, (*begin, *before_key), (*after, *end))
+
+    def _call(self, arguments: Mapping[str, Any]) -> str:
+        """Return an answer with one call, in which the first and second key are one character each."""
+        text = self._answer([Call(NAMES[0], arguments)])
+        return text.replace(KEYS[0], "\1").replace(KEYS[1], _NEXT)
+
+    def _two_strings(self) -> tuple[Pieces, Pieces, Pieces, Pieces]:
+        """Return what stands around the keys and values of a call with two strings."""
+        text = self._call({KEYS[0]: _WORDS[0], KEYS[1]: _WORDS[1]})
+        opening, found, rest = text.partition("\1")
+        plain, also, rest = rest.partition(_WORDS[0])
+        between, more, rest = rest.partition(_NEXT)
+        again, last, closing = rest.partition(_WORDS[1])
+        if not (found and also and more and last) or again != plain:
+            raise ToolFormatError("the template writes parameters in an unknown way")
+        return _pieces(opening), _pieces(plain), _pieces(between), _pieces(closing)
+
+    def _around(self, opening: Pieces, closing: Pieces) -> tuple[Pieces, Pieces, str | None]:
+        """Return what begins and ends the elements, and what stands there if there are none."""
+        try:
+            empty = _pieces(self._call({}))
+        except TemplateLimitError:
+            raise
+        except ToolFormatError:
+            self._notes.append("The template fails on a call without arguments.")
+            return (), (), None
+        last = common_suffix(closing, empty)
+        rest = empty[: len(empty) - last]
+        first = common_prefix(opening, rest)
+        begin, end = opening[first:], closing[: len(closing) - last]
+        middle = literal(rest[first:])
+        if middle is None or literal(begin) is None or literal(end) is None or NAMES[0] not in "".join(map(str, rest)):
+            self._notes.append("The template does not write a call without arguments as other calls.")
+            return (), (), None
+        return begin, end, None if middle == "".join(map(str, (*begin, *end))) else middle
+
+    # Values
+
+    def _forms(self) -> tuple[ValueForms, NestedElements | None]:
+        forms: dict[JsonType, tuple[ValueForm, ...]] = {"string": self._string_forms()}
+        for kind, value in _VALUES.items():
+            forms[kind] = self._form(kind, value)
+        nested = None
+        if any(form.encoding == "nested" for kind in ("array", "object") for form in forms[kind]):  # type: ignore[index]
+            nested = self._nested(forms)
+        return ValueForms(**forms), nested
+
+    def _core(self, value: Any) -> str | None:
+        """Return what stands between a key and the end of its element, None if the key is not written."""
+        text = self._call({KEYS[0]: value, KEYS[1]: _WORDS[1]})
+        _, found, rest = text.partition("\1")
+        core, more, _ = rest.partition(_NEXT)
+        if not found or not more or not core.endswith(self._follow):
+            return None
+        return core[: len(core) - len(self._follow)]
+
+    def _form(self, kind: JsonType, value: Any) -> tuple[ValueForm, ...]:
+        try:
+            core = self._core(value)
+        except TemplateLimitError:
+            raise
+        except ToolFormatError:
+            core = None
+        if core is None:
+            self._notes.append(f"The template leaves out parameters whose value is of type {kind}.")
+            return ()
+        found = _find_value(core, value)
+        if found is not None:
+            encoding, before, after = found
+            return (ValueForm(encoding, join_pieces(_pieces(before)), join_pieces(_pieces(after))),)
+        if kind in ("array", "object"):
+            return (ValueForm("nested"),)  # completed by `_nested`
+        self._notes.append(f"The template does not write values of type {kind}.")
+        return ()
+
+    def _string_forms(self) -> tuple[ValueForm, ...]:
+        core = self._core(_ODD_TEXT) or ""
+        plain = self._core(_WORDS[0]) or ""
+        for encoding, write in (("json", _json), ("json", _ascii_json), ("python", repr)):
+            written = write(_ODD_TEXT)
+            if written in core and _ODD_TEXT not in core and write(_WORDS[0]) in plain:
+                before, _, after = plain.partition(write(_WORDS[0]))
+                return (ValueForm(encoding, join_pieces(_pieces(before)), join_pieces(_pieces(after))),)  # type: ignore[arg-type]
+        before, found, after = core.partition(_ODD_TEXT)
+        trimmed = f" {_WORDS[0]} " not in (self._core(f" {_WORDS[0]} ") or "")
+        if trimmed:
+            self._notes.append("The template removes whitespace around strings.")
+        first = ValueForm("raw", self._string.before, self._string.after, trimmed)
+        if not found:
+            self._notes.append("The template changes special characters of strings.")
+            return (first,)
+        other = ValueForm("raw", join_pieces(_pieces(before)), join_pieces(_pieces(after)), trimmed)
+        return (first,) if other == first else (first, other)
+
+    # Arrays and objects as elements
+
+    def _nested(self, forms: dict[JsonType, tuple[ValueForm, ...]]) -> NestedElements:
+        """Return how arrays and objects are written, and complete their forms."""
+        if not forms["number"]:
+            raise ToolFormatError("the template writes arrays and objects in an unknown way")
+        outer = ValueForm("nested", forms["number"][0].before, forms["number"][0].after)
+        before, after = _plain(outer.before), _plain(outer.after)
+        string = forms["string"][0]
+        # objects
+        core = self._inside({_INNER[0]: _WORDS[0], _INNER[1]: _WORDS[1]}, before, after)
+        opening, _, rest = core.partition(_INNER[0])
+        middle, _, closing = rest.partition(_INNER[1])
+        first = _written(string, _INNER[0], _WORDS[0])
+        last = _written(string, _INNER[1], _WORDS[1])
+        if not (opening.endswith(self._before_key) and middle.startswith(first) and closing.startswith(last)):
+            raise ToolFormatError("the template writes objects in an unknown way")
+        object_separator = middle[len(first) :]
+        if not object_separator.endswith(self._before_key):
+            raise ToolFormatError("the template writes objects in an unknown way")
+        # arrays
+        core = self._inside(list(_WORDS), before, after)
+        head, _, rest = core.partition(_WORDS[0])
+        between, _, tail = rest.partition(_WORDS[1])
+        start, mid, stop = _pieces(head), _pieces(between), _pieces(tail)
+        item_before = start[len(start) - common_suffix(start, mid) :]
+        rest_mid = mid[: len(mid) - len(item_before)]
+        item_after = rest_mid[: common_prefix(rest_mid, stop)]
+        array_begin = "".join(map(str, start[: len(start) - len(item_before)]))
+        array_end = "".join(map(str, stop[len(item_after) :]))
+        items = self._items(array_begin, array_end, before, after, join_pieces(item_before), join_pieces(item_after), string)
+        for kind in ("array", "object"):
+            if forms[kind] and forms[kind][0].encoding == "nested":  # type: ignore[index]
+                forms[kind] = (outer,)  # type: ignore[index]
+        return NestedElements(
+            object_begin=opening.removesuffix(self._before_key),
+            object_separator=object_separator.removesuffix(self._before_key),
+            object_end=closing[len(last) :],
+            array_begin=array_begin,
+            array_separator="".join(map(str, rest_mid[len(item_after) :])),
+            array_end=array_end,
+            items=items,
+        )
+
+    def _inside(self, value: Any, before: str, after: str) -> str:
+        core = self._core(value)
+        if core is None or not core.startswith(before) or not core.endswith(after):
+            raise ToolFormatError("the template writes arrays and objects in an unknown way")
+        return core[len(before) : len(core) - len(after)]
+
+    def _items(
+        self,
+        begin: str,
+        end: str,
+        before: str,
+        after: str,
+        item_before: tuple[Part, ...],
+        item_after: tuple[Part, ...],
+        string: ValueForm,
+    ) -> ValueForms:
+        """Return the forms of an array's items."""
+        forms: dict[JsonType, tuple[ValueForm, ...]] = {
+            "string": (ValueForm(string.encoding, item_before, item_after, string.trimmed),)
+        }
+        for kind in ("number", "boolean", "null"):
+            text = self._inside([_VALUES[kind]], before, after)  # type: ignore[index]
+            found = _find_value(text[len(begin) : len(text) - len(end)], _VALUES[kind])  # type: ignore[index]
+            if found is None:
+                self._notes.append(f"The template does not write values of type {kind} in arrays.")
+            forms[kind] = (  # type: ignore[index]
+                () if found is None else (ValueForm(found[0], join_pieces(_pieces(found[1])), join_pieces(_pieces(found[2]))),)
+            )
+        around = forms["number"][0] if forms["number"] else ValueForm("nested", item_before, item_after)
+        nested = (ValueForm("nested", around.before, around.after),)
+        return ValueForms(**forms, array=nested, object=nested)
+
+
+def _find_value(core: str, value: Any) -> tuple[Encoding, str, str] | None:
+    """Return how a value is written in an element, and what stands around it."""
+    writers: tuple[tuple[Encoding, Callable[[Any], str]], ...] = (
+        ("json", _json),
+        ("json", _compact_json),
+        ("json", _ascii_json),
+        ("python", repr),
+    )
+    for encoding, write in writers:
+        before, found, after = core.rpartition(write(value))
+        if found:
+            return encoding, before, after
+    return None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _compact_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _ascii_json(value: Any) -> str:
+    return json.dumps(value)
+
+
+def _pieces(text: str) -> Pieces:
+    return split_pieces(text, [("\1", _KEY), (_NEXT, _KEY)])
+
+
+def _plain(parts: Sequence[Part]) -> str:
+    return "".join(part if isinstance(part, str) else "\1" for part in parts)
+
+
+def _written(form: ValueForm, key: str, value: str) -> str:
+    """Return a string in a form, after its key."""
+    return (_plain(form.before) + value + _plain(form.after)).replace("\1", key)

@@ -1,0 +1,73 @@
+"""Rendered text as pieces: tags, single characters, and slots; what two sequences of them share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from gbnf.tool_formats.format import Part, Slot
+
+Pieces: TypeAlias = tuple[Part, ...]
+"""Slots, tags (`<…>`, or `<…` up to a slot) and other characters, one each: no tag is ever split."""
+
+_PIECE = re.compile(r"<[^<>\n]*>?|.", re.DOTALL)
+
+
+def split_pieces(text: str, slots: Iterable[tuple[str, Slot]] = ()) -> Pieces:
+    """Return the pieces of a text in which each string of `slots` stands for its slot."""
+    found = dict(slots)
+    if not found:
+        return tuple(_PIECE.findall(text))
+    names = "|".join(re.escape(name) for name in sorted(found, key=len, reverse=True))
+    pieces: list[Part] = []
+    for index, part in enumerate(re.split(f"({names})", text)):
+        if index % 2:
+            pieces.append(found[part])
+        else:
+            pieces += _PIECE.findall(part)
+    return tuple(pieces)
+
+
+def join_pieces(pieces: Sequence[Part]) -> tuple[Part, ...]:
+    """Return the parts of pieces: neighbouring texts become one."""
+    parts: list[Part] = []
+    for piece in pieces:
+        if isinstance(piece, str) and parts and isinstance(parts[-1], str):
+            parts[-1] += piece
+        else:
+            parts.append(piece)
+    return tuple(parts)
+
+
+def literal(pieces: Sequence[Part]) -> str | None:
+    """Return the text of pieces, None if there are slots among them."""
+    return None if any(isinstance(piece, Slot) for piece in pieces) else "".join(map(str, pieces))
+
+
+def common_prefix(first: Sequence[Part], second: Sequence[Part]) -> int:
+    """Return how many pieces both begin with."""
+    length = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        length += 1
+    return length
+
+
+def common_suffix(first: Sequence[Part], second: Sequence[Part]) -> int:
+    """Return how many pieces both end with."""
+    return common_prefix(first[::-1], second[::-1])
+
+
+def leading_space(pieces: Sequence[Part]) -> int:
+    """Return how many pieces at the beginning are whitespace."""
+    length = 0
+    while length < len(pieces) and isinstance(piece := pieces[length], str) and piece.isspace():
+        length += 1
+    return length
+
+
+def trailing_space(pieces: Sequence[Part]) -> int:
+    """Return how many pieces at the end are whitespace."""
+    return leading_space(pieces[::-1])

@@ -1,0 +1,201 @@
+"""Render conversations that show how a template writes calls, texts and reasoning.
+
+What the template is given depends on what it accepts: arguments as an object or as JSON text, an empty
+content or none. `find_shape` tries them in this order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+
+from gbnf.errors import ToolFormatError
+from gbnf.tool_formats.pieces import common_prefix, split_pieces
+from gbnf.tool_formats.template import TemplateLimitError, TemplateRenderer
+
+Message: TypeAlias = Mapping[str, Any]
+
+NAMES = ("zqfirst", "zqsecond", "zqthird")
+KEYS = ("zqka", "zqkb", "zqkc")
+TEXT, QUERY, RESULT, REASON = "Zqtext", "Zqquery", "Zqresult", "Zqreason"
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "thought")
+_SWITCHES: tuple[tuple[str, Any, Any], ...] = (
+    ("enable_thinking", True, False),
+    ("thinking", True, False),
+    ("thinking_mode", "enabled", "disabled"),
+    ("no_think", None, None),  # a value of reasoning_effort, see `switches`
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a template is given. `functions`: it takes the declared tools as JSON text in that variable."""
+
+    arguments: Literal["object", "text"] = "object"
+    content: str | None = ""
+    functions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call to render. `id`: None for `call_id`."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str | None = None
+
+
+def call_id(index: int) -> str:
+    """Return the identifier of a call: nine letters and digits, as Mistral's templates require."""
+    return f"zqid0000{index}"
+
+
+def openai_call(shape: Shape, call: Call, index: int) -> dict[str, Any]:
+    """Return a call in OpenAI's form, with its arguments as the template takes them."""
+    arguments = (
+        call.arguments if shape.arguments == "object" else json.dumps(call.arguments, ensure_ascii=False)
+    )
+    return {
+        "id": call.id or call_id(index),
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
+
+
+def switches(source: str, *, reasoning: bool) -> dict[str, Any]:
+    """Return the variables by which a template is asked for reasoning, or for none."""
+    chosen = {name: on if reasoning else off for name, on, off in _SWITCHES[:3] if name in source}
+    if "no_think" in source and "reasoning_effort" in source:
+        chosen["reasoning_effort"] = "high" if reasoning else "no_think"
+    return chosen
+
+
+@dataclass(frozen=True)
+class Prober:
+    """A template with the shape of what it accepts."""
+
+    renderer: TemplateRenderer
+    shape: Shape = Shape()
+
+    def render(self, messages: Sequence[Message], *, generate: bool = False, reasoning: bool = False) -> str:
+        """Return the text of a conversation, at a fixed time."""
+        return self.renderer.render(
+            messages,
+            tools=TOOLS,
+            add_generation_prompt=generate,
+            now=NOW,
+            **self.extra_variables(TOOLS),
+            **switches(self.renderer.source, reasoning=reasoning),
+        )
+
+    def extra_variables(self, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the variables that older templates have instead of `tools`."""
+        if not self.shape.functions:
+            return {}
+        return {"functions": json.dumps([tool["function"] for tool in tools]), "datetime": NOW.isoformat()}
+
+    def assistant(
+        self, calls: Sequence[Call] = (), text: str | None = None, *, thought: str | None = None
+    ) -> dict[str, Any]:
+        """Return the message of an answer."""
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": self.shape.content if text is None else text,
+        }
+        if calls:
+            message["tool_calls"] = [openai_call(self.shape, call, index) for index, call in enumerate(calls)]
+        if thought is not None:
+            message |= dict.fromkeys(_REASONING_FIELDS, thought)
+        return message
+
+    def prompt(self, *, reasoning: bool = False) -> str:
+        """Return the prompt of an answer to `QUERY`."""
+        return self.render([USER], generate=True, reasoning=reasoning)
+
+    def opening(self, *, reasoning: bool = False) -> str:
+        """Return what asks for an answer at the end of a prompt."""
+        prompt = self.prompt(reasoning=reasoning)
+        return prompt[_shared_length(prompt, self.render([USER], reasoning=reasoning)) :]
+
+    def answer(self, message: Message, marks: Sequence[str], *, reasoning: bool = False) -> str:
+        """Return what an answer's message adds to its prompt, with everything that follows it.
+
+        `marks`: texts of the message; the prompt ends before the first of them.
+        """
+        full = self.render([USER, message], reasoning=reasoning)
+        return full[self.answer_start(full, marks, reasoning=reasoning) :]
+
+    def answer_start(self, full: str, marks: Sequence[str], *, reasoning: bool = False) -> int:
+        """Return where in a conversation the answer begins."""
+        prompt, opening = self.prompt(reasoning=reasoning), self.opening(reasoning=reasoning)
+        shared = _shared_length(full, prompt)
+        if shared < len(prompt) and opening:
+            limit = min((at for mark in marks if (at := full.find(mark, shared)) >= 0), default=len(full))
+            at = full.find(opening, max(0, shared - len(opening)), limit)
+            if at >= 0:
+                return at + len(opening)
+        return shared
+
+
+def _shared_length(first: str, second: str) -> int:
+    """Return how many characters both begin with, in whole pieces."""
+    pieces = split_pieces(first)
+    return sum(len(str(piece)) for piece in pieces[: common_prefix(pieces, split_pieces(second))])
+
+
+def find_shape(renderer: TemplateRenderer) -> Prober:
+    """Return a prober with what the template accepts.
+
+    Raises `ToolFormatError` if it refuses every conversation with a call, or writes none of them.
+    """
+    refusal: ToolFormatError | None = None
+    call = Call(NAMES[0], {KEYS[0]: TEXT})
+    shapes = [
+        Shape(arguments, content, functions)
+        for functions in (False, True)
+        for arguments in ("object", "text")
+        for content in ("", None)
+    ]
+    for shape in shapes:
+        prober = Prober(renderer, shape)
+        try:
+            answer = prober.answer(prober.assistant([call]), [NAMES[0], TEXT])
+            prober.prompt()
+        except TemplateLimitError:
+            raise
+        except ToolFormatError as error:
+            refusal = refusal or error
+        else:
+            if NAMES[0] in answer and TEXT in answer:
+                return prober
+    if refusal is not None and not _renders_anything(renderer):
+        raise refusal
+    raise ToolFormatError("the template renders no tool call")
+
+
+def _renders_anything(renderer: TemplateRenderer) -> bool:
+    try:
+        return bool(
+            Prober(renderer, replace(Shape(), functions=True)).render(
+                [USER, {"role": "assistant", "content": TEXT}]
+            )
+        )
+    except TemplateLimitError:
+        raise
+    except ToolFormatError:
+        return False
+
+
+def _tool(name: str) -> dict[str, Any]:
+    properties = {key: {"type": "string", "description": "A text"} for key in KEYS}
+    parameters = {"type": "object", "properties": properties, "required": [KEYS[0]]}
+    return {"type": "function", "function": {"name": name, "description": "A tool", "parameters": parameters}}
+
+
+USER: Message = {"role": "user", "content": QUERY}
+TOOLS = [_tool(name) for name in NAMES]

@@ -1,0 +1,26 @@
+"""Chat templates of real models: those that llama.cpp's sources carry.
+
+They are looked for in the source tree that the environment variable GBNF_LLAMA_CPP_SOURCE names.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+SOURCE_VARIABLE = "GBNF_LLAMA_CPP_SOURCE"
+
+
+def llama_cpp_source() -> Path | None:
+    """Return llama.cpp's source tree, None if there is none on this machine."""
+    named = os.environ.get(SOURCE_VARIABLE)
+    return Path(named) if named and Path(named, "models", "templates").is_dir() else None
+
+
+def chat_templates() -> dict[str, str]:
+    """Return the templates by name, in order; none where there are no sources."""
+    source = llama_cpp_source()
+    if source is None:
+        return {}
+    files = sorted((source / "models" / "templates").glob("*.jinja"))
+    return {file.stem: file.read_text(encoding="utf-8") for file in files}
