@@ -28,7 +28,6 @@ from gbnf.tool_formats.format import (
     Reasoning,
     Slot,
     TextFormat,
-    ToolFormat,
 )
 from gbnf.tool_formats.pieces import (
     Pieces,
@@ -54,6 +53,7 @@ from gbnf.tool_formats.probing import (
     find_shape,
 )
 from gbnf.tool_formats.template import TemplateLimitError, TemplateRenderer
+from gbnf.tool_formats.tool_format import ToolFormat
 
 _END_OF_GENERATION = (  # llama.cpp, src/llama-vocab.cpp, special_eog_ids
     "<|im_end|>",

@@ -28,7 +28,7 @@ from gbnf.tool_formats.pieces import (
     split_pieces,
     trailing_space,
 )
-from gbnf.tool_formats.probing import KEYS, NAMES, TEXT, Call
+from gbnf.tool_formats.probing import KEYS, NAMES, Call
 from gbnf.tool_formats.template import TemplateLimitError
 
 Answer = Callable[[Sequence[Call]], str]
@@ -124,7 +124,12 @@ class _ElementDetection:
         first = common_prefix(opening, rest)
         begin, end = opening[first:], closing[: len(closing) - last]
         middle = literal(rest[first:])
-        if middle is None or literal(begin) is None or literal(end) is None or NAMES[0] not in "".join(map(str, rest)):
+        if (
+            middle is None
+            or literal(begin) is None
+            or literal(end) is None
+            or NAMES[0] not in "".join(map(str, rest))
+        ):
             self._notes.append("The template does not write a call without arguments as other calls.")
             return (), (), None
         return begin, end, None if middle == "".join(map(str, (*begin, *end))) else middle
@@ -136,7 +141,7 @@ class _ElementDetection:
         for kind, value in _VALUES.items():
             forms[kind] = self._form(kind, value)
         nested = None
-        if any(form.encoding == "nested" for kind in ("array", "object") for form in forms[kind]):  # type: ignore[index]
+        if any(form.encoding == "nested" for kind in ("array", "object") for form in forms[kind]):
             nested = self._nested(forms)
         return ValueForms(**forms), nested
 
@@ -175,7 +180,7 @@ class _ElementDetection:
             written = write(_ODD_TEXT)
             if written in core and _ODD_TEXT not in core and write(_WORDS[0]) in plain:
                 before, _, after = plain.partition(write(_WORDS[0]))
-                return (ValueForm(encoding, join_pieces(_pieces(before)), join_pieces(_pieces(after))),)  # type: ignore[arg-type]
+                return (ValueForm(encoding, join_pieces(_pieces(before)), join_pieces(_pieces(after))),)
         before, found, after = core.partition(_ODD_TEXT)
         trimmed = f" {_WORDS[0]} " not in (self._core(f" {_WORDS[0]} ") or "")
         if trimmed:
@@ -217,10 +222,12 @@ class _ElementDetection:
         item_after = rest_mid[: common_prefix(rest_mid, stop)]
         array_begin = "".join(map(str, start[: len(start) - len(item_before)]))
         array_end = "".join(map(str, stop[len(item_after) :]))
-        items = self._items(array_begin, array_end, before, after, join_pieces(item_before), join_pieces(item_after), string)
+        items = self._items(
+            array_begin, array_end, before, after, join_pieces(item_before), join_pieces(item_after), string
+        )
         for kind in ("array", "object"):
-            if forms[kind] and forms[kind][0].encoding == "nested":  # type: ignore[index]
-                forms[kind] = (outer,)  # type: ignore[index]
+            if forms[kind] and forms[kind][0].encoding == "nested":
+                forms[kind] = (outer,)
         return NestedElements(
             object_begin=opening.removesuffix(self._before_key),
             object_separator=object_separator.removesuffix(self._before_key),
@@ -252,12 +259,14 @@ class _ElementDetection:
             "string": (ValueForm(string.encoding, item_before, item_after, string.trimmed),)
         }
         for kind in ("number", "boolean", "null"):
-            text = self._inside([_VALUES[kind]], before, after)  # type: ignore[index]
-            found = _find_value(text[len(begin) : len(text) - len(end)], _VALUES[kind])  # type: ignore[index]
+            text = self._inside([_VALUES[kind]], before, after)
+            found = _find_value(text[len(begin) : len(text) - len(end)], _VALUES[kind])
             if found is None:
                 self._notes.append(f"The template does not write values of type {kind} in arrays.")
-            forms[kind] = (  # type: ignore[index]
-                () if found is None else (ValueForm(found[0], join_pieces(_pieces(found[1])), join_pieces(_pieces(found[2]))),)
+            forms[kind] = (
+                ()
+                if found is None
+                else (ValueForm(found[0], join_pieces(_pieces(found[1])), join_pieces(_pieces(found[2]))),)
             )
         around = forms["number"][0] if forms["number"] else ValueForm("nested", item_before, item_after)
         nested = (ValueForm("nested", around.before, around.after),)

@@ -88,7 +88,11 @@ def _tokens(source: str) -> list[_Token]:
         kind = match.lastgroup if match["raw"] is None else "raw"
         if match["space"] is None:
             text = match["text"] if kind == "raw" else match.group()
-            found.append(_Token("string" if kind == "raw" else str(kind), _unescaped(text) if kind == "string" else text))
+            found.append(
+                _Token(
+                    "string" if kind == "raw" else str(kind), _unescaped(text) if kind == "string" else text
+                )
+            )
     return found
 
 
@@ -197,7 +201,11 @@ def read_cases(source: str) -> tuple[list[ChatCase], int]:
             continue
         loops |= _loop(reader, at)
         following = tokens[at + 1 : at + 4]
-        if token.text in templates and following[:1] == [_Token("sign", "(")] and tokens[at - 1].text == "void":
+        if (
+            token.text in templates
+            and following[:1] == [_Token("sign", "(")]
+            and tokens[at - 1].text == "void"
+        ):
             current = templates[token.text]
         elif token.text == "peg_tester" and tokens[at - 1].text == "=":
             argument = tokens[at + 2]
