@@ -264,7 +264,10 @@ class _Writer:
         """Return the pieces in a row, with equal neighbours merged to one repetition."""
         merged: list[_RepeatedExpr] = []
         for piece in pieces:
-            last = merged[-1] if merged else _RepeatedExpr(EPSILON)
+            if not merged:
+                merged.append(piece)
+                continue
+            last = merged[-1]
             if piece.expr == last.expr and not (
                 isinstance(piece.expr, Literal) and last == piece == _RepeatedExpr(piece.expr)
             ):

@@ -19,11 +19,27 @@ from gbnf.compiler.grammar import CompiledRules
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.errors import GrammarError
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, alt, literal, repeat, seq
+from gbnf.grammar.ir import (
+    EPSILON,
+    Alt,
+    CharClass,
+    Expr,
+    Literal,
+    Ref,
+    Repeat,
+    Rules,
+    Seq,
+    alt,
+    literal,
+    optional,
+    repeat,
+    seq,
+)
 from gbnf.grammar.passes import run_passes
+from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
 from gbnf.tool_formats.calls import call_shapes
-from gbnf.tool_formats.format import FormatFields
+from gbnf.tool_formats.format import FormatFields, Reasoning
 
 #: What an answer consists of: text or calls or both, calls only, or text only.
 Content: TypeAlias = OneOf["auto", "required", "none"]
@@ -32,6 +48,7 @@ CALLS = "calls"
 
 _WHITESPACE = " \t\r\n"
 _SPACES = f"[{_WHITESPACE}]*"
+_ANY = r"[^\0]"
 #: The whitespace before calls that are required, besides the template's own: a model could write it for ever.
 _FEW_SPACES = "[ \\n]{0,2}"
 #: The characters that stand for calls: NUL, which the engine cannot match, and noncharacters.
@@ -76,44 +93,52 @@ def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> Compi
     """
     table = RuleTable(RESERVED - {"root"} | {calls_rule(number) for number in range(len(_PLACEHOLDERS))})
     root = table.reserve("root")
-    language = search(f"^(?:{_reasoning(form) if reasoning else ''}{_body(form, content)})$")
-    table.define(root, words_expr(language, Scope(table, ("text",))))
+    before: Expr = EPSILON
+    if reasoning and form.reasoning is not None:
+        before = words_expr(_reasoning(form, form.reasoning), Scope(table, ("reasoning",)))
+        if form.reasoning.prompt == "none":
+            before = optional(before)
+    body = words_expr(_body(form, content), Scope(table, ("text",)))
     rules = {char: Ref(calls_rule(number)) for number, char in enumerate(_PLACEHOLDERS)}
+    table.define(root, seq(before, body))
     productions = {name: _with_calls(expr, rules) for name, expr in table.productions.items()}
     return CompiledRules(run_passes(Rules(productions, root.name)))
 
 
-def _body(form: FormatFields, content: Content) -> str:
-    """Return the pattern of an answer after its reasoning."""
+def _reasoning(form: FormatFields, reasoning: Reasoning) -> Dfa:
+    """Return the reasoning, up to where the text or the calls begin."""
+    begin, end = reasoning.begin.strip(), reasoning.end.strip()
+    is_open = reasoning.prompt == "open"
+    excluded = [end, *form.end_of_turn, *([] if is_open or begin else [form.marker])]
+    inside = f"(?:{_clear(excluded)}{_ANY})*{re.escape(end)}"
+    return search(f"^{inside if is_open else _SPACES + re.escape(begin) + inside}$")
+
+
+def _body(form: FormatFields, content: Content) -> Dfa:
+    """Return an answer after its reasoning."""
     marks = list(zip((opening.text for opening in openings(form)), _PLACEHOLDERS, strict=False))
     before = ("", *((form.reasoning.end,) if form.reasoning else ()))
     if content == "required":
-        return _any(_lead(text, before) + re.escape(text.lstrip()) + char for text, char in marks)
+        return _whole(_any(_lead(text, before) + re.escape(text.lstrip()) + char for text, char in marks))
     begin, end = form.text.begin.lstrip(), form.text.end.strip()
     if not (begin or all(text.strip() for text, _ in marks)):
         raise GrammarError("no text begins the calls of this format, so that text could be told from calls")
-    text = _text([*_excluded(form), end], form)
-    text = (_lead(form.text.begin, before) + re.escape(begin) if begin else "") + text + re.escape(end)
+    opening = _lead(form.text.begin, before) + re.escape(begin) if begin else ""
+    between = form.text.before_calls
+    closing = re.escape(end)
+    if content == "auto" and between is not None:
+        after = _any(re.escape((between + text).lstrip()) + char for text, char in marks)
+        closing += f"(?:{_SPACES}{after})?"
+    char = f"{_clear([*_excluded(form), end])}[^{''.join(_PLACEHOLDERS[: len(marks)])}]"
+    text = _whole(f"{opening}(?:{char})+{closing}") - _whole(opening + _SPACES + closing)
     if content == "none":
         return text
-    options = [_SPACES + re.escape(opening.lstrip()) + char for opening, char in marks]
-    if form.text.before_calls is not None:
-        between = form.text.before_calls
-        options += [
-            text + _SPACES + re.escape((between + opening).lstrip()) + char for opening, char in marks
-        ]
-    return _any([text, *options])
+    return text | _whole(_SPACES + _any(re.escape(text.lstrip()) + char for text, char in marks))
 
 
-def _reasoning(form: FormatFields) -> str:
-    """Return the pattern of the reasoning, up to where the text or the calls begin."""
-    if form.reasoning is None:
-        return ""
-    begin, end = form.reasoning.begin.strip(), form.reasoning.end.strip()
-    is_open = form.reasoning.prompt == "open"
-    excluded = [end, *form.end_of_turn, *([] if is_open or begin else [form.marker])]
-    inside = f"(?:{_clear(excluded)}{_other(form)})*{re.escape(end)}"
-    return inside if is_open else f"(?:{_SPACES}{re.escape(begin)}{inside})?"
+def _whole(pattern: str) -> Dfa:
+    """Return the texts that a pattern matches from beginning to end."""
+    return search(f"^{pattern}$")
 
 
 def _excluded(form: FormatFields) -> list[str]:
@@ -123,21 +148,10 @@ def _excluded(form: FormatFields) -> list[str]:
     return [form.marker, *before, *tags, *form.end_of_turn, form.text.before_calls or ""]
 
 
-def _text(excluded: Iterable[str], form: FormatFields) -> str:
-    """Return the pattern of a text that is more than whitespace."""
-    clear, char = _clear(excluded), _other(form)
-    return f"{_SPACES}{clear}(?![{_WHITESPACE}]){char}(?:{clear}{char})*"
-
-
 def _clear(excluded: Iterable[str]) -> str:
     """Return the condition that none of the texts begins here."""
     texts = dict.fromkeys(stripped for text in excluded if (stripped := text.strip()))
     return f"(?!{'|'.join(map(re.escape, texts))})" if texts else ""
-
-
-def _other(form: FormatFields) -> str:
-    """Return the class of all characters that do not stand for calls."""
-    return f"[^{''.join(_PLACEHOLDERS[: len(openings(form))])}]"
 
 
 def _lead(text: str, before: Iterable[str]) -> str:

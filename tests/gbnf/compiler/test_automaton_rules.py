@@ -154,6 +154,17 @@ def test_words_are_written_as_they_are() -> None:
         words_expr(search("^(ab)*$"))
 
 
+def test_words_may_end_in_a_deep_nesting_of_alternatives() -> None:
+    language = search("^" + "a(?:b|" * 40 + "a" + ")" * 40 + "$")
+    table = RuleTable(frozenset())
+    root = table.reserve("root")
+    table.define(root, words_expr(language, Scope(table, ("word",))))
+    grammar = Grammar(Rules(table.productions))
+    assert grammar.match("a" * 41).complete
+    assert grammar.match("a" * 40 + "b").complete
+    assert not grammar.match("a" * 42).accepted
+
+
 def test_nothing_is_written_for_the_empty_language() -> None:
     table = RuleTable(RESERVED)
     assert string_expr(Dfa.of_words([]), Scope(table, ())) == EMPTY_LANGUAGE
