@@ -29,7 +29,12 @@ def client_tools(given: Iterable[FunctionTool]) -> tuple[Tool, ...]:
     Raises GatewayError for an invalid name.
     """
     tools = tuple(_client_tool(tool) for tool in given)
-    errors = {finding.tool: finding for finding in left_out(tools)}
+    return opened(tools, left_out(tools))
+
+
+def opened(tools: Iterable[Tool], findings: Iterable[Finding]) -> tuple[Tool, ...]:
+    """Return the tools, those that a finding says are left out of a grammar with any arguments."""
+    errors = {finding.tool: finding for finding in findings if finding.kind == "left_out"}
     return tuple(_open_tool(tool, errors[tool.name]) if tool.name in errors else tool for tool in tools)
 
 

@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from gbnf import GbnfError, Grammar, GrammarSyntaxError, SchemaError, Tool, compile_schema
+from gbnf import (
+    GbnfError,
+    Grammar,
+    GrammarError,
+    GrammarSyntaxError,
+    PoolError,
+    SchemaError,
+    Tool,
+    compile_schema,
+)
 from gbnf.dialects import call_schema
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.tool_formats import ToolFormat
@@ -21,7 +30,7 @@ from gbnf_server.backends.base import AnswerFormat, Backend, Dialect
 from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import Receipt
 from gbnf_server.gateway.chat import ChatRequest, FreeText, GbnfText, JsonObject, JsonSchema, OutputFormat
-from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tools, strict_error, strict_problem
+from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tools, opened, strict_error, strict_problem
 from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
 from gbnf_server.gateway.prompting import tools_prompt
 from gbnf_server.gateway.streams import DeltaStream, EitherStream, PlainText, WholeJsonCall, union
@@ -131,7 +140,7 @@ def compile_request(request: ChatRequest, target: Target) -> Compiled:
         return _compile_schema_only(request, target, tools)
     if not tools:
         return _compile_output(request, target)
-    constraint, stream = _compile_calls(request, target, tools)
+    tools, constraint, stream, native = _compile_calls(request, target, tools)
     if not isinstance(request.output, FreeText) and request.tool_choice.mode == "auto":
         text = _output_grammar(request.output)
         assert text is not None
@@ -139,32 +148,37 @@ def compile_request(request: ChatRequest, target: Target) -> Compiled:
         stream = partial(EitherStream, ((calls, stream), (text, PlainText)))
     if error := strict_problem(request.tools, constraint.report):
         raise error
-    native = target.tool_format
-    return Compiled(
-        constraint,
-        tools,
-        stream,
-        _receipt(constraint, "native" if native else "json"),
-        native,
-        "" if native else tools_prompt(tools, target.prompt_style),
-    )
+    receipt = _receipt(constraint, "native" if native else "json")
+    prompt = "" if native else tools_prompt(tools, target.prompt_style)
+    return Compiled(constraint, tools, stream, receipt, native, prompt)
 
 
 def _compile_calls(
     request: ChatRequest, target: Target, tools: tuple[Tool, ...]
-) -> tuple[Grammar, Callable[[], DeltaStream]]:
-    """Compile the grammar of calls, and of text if the choice is automatic, and how to read them."""
+) -> tuple[tuple[Tool, ...], Grammar, Callable[[], DeltaStream], ToolFormat | None]:
+    """Compile the grammar of calls, and of text if the choice is automatic.
+
+    Return the tools as they were compiled, the grammar, how to read an answer, and the model's own format if
+    it is that.
+    """
     # with an output format, the text is that format's
     is_free = request.tool_choice.mode == "auto" and isinstance(request.output, FreeText)
     mode: Literal["auto", "required"] = "auto" if is_free else "required"
     parallel = request.parallel and not _is_named(request)
     native = target.tool_format
     if native is not None:
-        grammar = native.grammar(tools, tool_choice=mode, parallel=parallel, reasoning=request.reasoning)
-        return grammar, partial(native.stream, tools, reasoning=request.reasoning)
+        compiled = partial(native.grammar, tool_choice=mode, parallel=parallel, reasoning=request.reasoning)
+        try:
+            grammar = compiled(tools)
+            if any(finding.kind == "left_out" for finding in grammar.report):
+                tools = opened(tools, grammar.report)
+                grammar = compiled(tools)
+            return tools, grammar, partial(native.stream, tools, reasoning=request.reasoning), native
+        except (GrammarError, PoolError, SchemaError):
+            pass  # the format cannot express these tools: ours can
     answers = target.prompt_style == "minimal"
     grammar = json_grammar(tools, tool_choice=mode, parallel=parallel, final_answer=answers)
-    return grammar, partial(JsonCallStream, final_answer=answers)
+    return tools, grammar, partial(JsonCallStream, final_answer=answers), None
 
 
 def _is_named(request: ChatRequest) -> bool:
