@@ -130,7 +130,8 @@ class ResponsesReply:
 
     def _finish(self, finished: Finished) -> Iterator[Event]:
         truncated = finished.reason == "length"
-        if not self._items and not truncated:
+        if not truncated and all(isinstance(item, ReasoningItem) for item in self._items):
+            yield from self._close()
             yield from self._open(self._new(MessageItem))  # clients read the text of an empty answer, too
         if logprobs := [_logprob(each) for each in finished.logprobs]:
             messages = [item for item in self._items if isinstance(item, MessageItem)]

@@ -1,0 +1,539 @@
+"""Laws of the Responses API; the judges are the types and the stream parser of the package openai."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import BaseModel, TypeAdapter
+
+from gbnf.prompts.messages import Image
+from gbnf_server.errors import GatewayError
+from gbnf_server.gateway.answers import Finished, Started, TextDelta
+from gbnf_server.gateway.chat import FunctionTool, JsonObject, JsonSchema, ToolChoice
+from gbnf_server.gateway.openai_responses import Responses
+from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse
+from gbnf_server.inference.logprobs import TokenLogprob
+from support.answers import RECEIPT, USAGE, Answer, Call, answers, edge_transport, undeclared
+
+FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
+NAMESPACE = {
+    "type": "namespace",
+    "name": "agents",
+    "description": "Agents.",
+    "tools": [{"type": "function", "name": "wait", "parameters": {"type": "object"}, "strict": False}],
+}
+TOOLS: Any = [FUNCTION, NAMESPACE]
+NAMES = ("f", "agents__wait")
+
+STREAM_EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
+
+
+def client_of(edge: Responses, *given_answers: Answer) -> openai.OpenAI:
+    """Return a client whose requests get these answers, one after another."""
+    remaining = iter(given_answers)
+    transport = edge_transport(edge, lambda _reply: next(remaining).events())
+    return openai.OpenAI(
+        api_key="none",
+        base_url="http://gateway/v1",
+        http_client=httpx2.Client(transport=transport),
+        max_retries=0,
+    )
+
+
+def parsed(**body: Any) -> Any:
+    return Responses().parse({"model": "m", "input": "hi", **body}, {}).request
+
+
+def content(response: Response) -> list[Any]:
+    """Return the output without ids."""
+    return [item.model_dump(exclude={"id"}) for item in response.output]
+
+
+@given(answers(NAMES), st.booleans())
+def test_the_stream_and_the_body_say_the_same(answer: Answer, summarized: bool) -> None:
+    options: Any = {"model": "m", "input": "hi", "tools": TOOLS}
+    options |= {"reasoning": {"effort": "low", "summary": "auto" if summarized else None}}
+    client = client_of(Responses(), answer, answer)
+    whole = client.responses.create(**options)
+    with client.responses.stream(**options) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert [item | {"parsed": None, "parsed_arguments": None} for item in content(whole)] == [
+        item | {"parsed": None, "parsed_arguments": None} for item in _without_parsed(content(final))
+    ]
+    assert whole.output_text == "".join(answer.text) == final.output_text
+    calls = [
+        (item.call_id, item.namespace, item.name, item.arguments)
+        for item in whole.output
+        if item.type == "function_call"
+    ]
+    assert calls == [
+        (call.id, *((None, "f") if call.name == "f" else ("agents", "wait")), call.arguments)
+        for call in answer.calls
+    ]
+    assert whole.status == final.status == "completed"
+    assert whole.usage == final.usage
+    assert whole.usage is not None
+    assert whole.usage.total_tokens == USAGE.prompt_tokens + USAGE.completion_tokens
+
+
+def _without_parsed(items: list[Any]) -> list[Any]:
+    for item in items:
+        for part in item.get("content") or ():
+            part.pop("parsed", None)
+    return items
+
+
+@given(answers(NAMES) | answers(NAMES, truncated=True), st.booleans())
+def test_the_clients_types_declare_every_field(answer: Answer, summarized: bool) -> None:
+    summary = {"summary": "auto"} if summarized else {}
+    reply = Responses().parse(
+        {"model": "m", "input": "hi", "tools": TOOLS, "stream": True, "reasoning": summary}, {}
+    )
+    text = "".join(reply.feed(event) for event in answer.events())
+    values = [
+        json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")
+    ]
+    assert values
+    for value in [*values, {"type": "response.completed", "sequence_number": 0, "response": reply.body()}]:
+        event = STREAM_EVENT.validate_python(value)
+        assert event.type == value["type"]
+        assert [path for path in undeclared(event) if path != ".response.x_gbnf"] == []
+    assert reply.body()["x_gbnf"]["grammar"] == RECEIPT.grammar_hash
+
+
+@given(answers(NAMES, truncated=True))
+def test_a_truncated_answer_has_no_call(answer: Answer) -> None:
+    client = client_of(Responses(), answer, answer)
+    options: Any = {"model": "m", "input": "hi", "tools": TOOLS}
+    whole = client.responses.create(**options)
+    streamed = list(client.responses.create(**options, stream=True))
+    last = streamed[-1]
+    assert last.type == "response.incomplete"
+    assert content(whole) == content(last.response)
+    assert [item.type for item in whole.output if item.type == "function_call"] == []
+    assert whole.output_text == "".join(answer.text)
+    assert (whole.status, whole.incomplete_details and whole.incomplete_details.reason) == (
+        "incomplete",
+        "max_output_tokens",
+    )
+    # clients execute a call when its item is done
+    done = [event.item.type for event in streamed if event.type == "response.output_item.done"]
+    assert "function_call" not in done
+
+
+@given(answers(NAMES), st.booleans())
+def test_output_that_is_sent_back_is_what_the_model_said(answer: Answer, stored: bool) -> None:
+    edge = Responses()
+    client = client_of(edge, answer)
+    first = client.responses.create(model="m", input="hi", instructions="Be brief.", tools=TOOLS)
+    results = [
+        {"type": "function_call_output", "call_id": call.id, "output": f"result of {call.id}"}
+        for call in answer.calls
+    ]
+    body: dict[str, Any] = {"model": "m", "tools": TOOLS}
+    if stored:
+        body |= {"previous_response_id": first.id, "input": results or "more"}
+    else:
+        output = [item.model_dump() for item in first.output]
+        more = results or [{"role": "user", "content": "more"}]
+        body["input"] = [{"role": "user", "content": "hi"}, *output, *more]
+    messages = edge.parse(body, {}).request.messages
+    assert messages[0] == {"role": "user", "content": "hi"}  # instructions are those of one request
+    said = messages[1]
+    assert said["role"] == "assistant"
+    assert said["content"] == "".join(answer.text)
+    assert said.get("reasoning_content", "") == "".join(answer.reasoning)
+    assert [
+        (call["id"], call["function"]["name"], call["function"]["arguments"])
+        for call in said.get("tool_calls", ())
+    ] == [(call.id, call.name, json.loads(call.arguments)) for call in answer.calls]
+    expected: list[Any] = [
+        {"role": "tool", "content": f"result of {call.id}", "tool_call_id": call.id, "name": call.name}
+        for call in answer.calls
+    ]
+    assert list(messages[2:]) == (expected or [{"role": "user", "content": "more"}])
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+def test_parse_and_stream_with_a_model() -> None:
+    answer = Answer(text=('{"name": "Ada"', ', "age": 36}'))
+    client = client_of(Responses(), answer, answer)
+    assert client.responses.parse(model="m", input="hi", text_format=Person).output_parsed == Person(
+        name="Ada", age=36
+    )
+    with client.responses.stream(model="m", input="hi", text_format=Person) as stream:
+        assert stream.get_final_response().output_parsed == Person(name="Ada", age=36)
+
+
+def test_a_function_of_pydantic_is_parsed() -> None:
+    tool = openai.pydantic_function_tool(Person)
+    function: Any = {"type": "function", **tool["function"]}
+    client = client_of(Responses(), Answer(calls=(Call("c", "Person", ('{"name": "Ada", "age": 36}',)),)))
+    [call] = client.responses.parse(model="m", input="hi", tools=[function]).output
+    assert call.type == "function_call"
+    assert call.parsed_arguments == {"name": "Ada", "age": 36}
+
+
+def test_reasoning_is_the_summary_only_if_one_is_asked_for() -> None:
+    answer = Answer(reasoning=("I ", "think"))
+    client = client_of(Responses(), answer, answer)
+    [content_item, _] = client.responses.create(model="m", input="hi").output
+    [summary_item, _] = client.responses.create(model="m", input="hi", reasoning={"summary": "auto"}).output
+    assert content_item.type == summary_item.type == "reasoning"
+    assert (content_item.summary, [part.text for part in content_item.content or ()]) == ([], ["I think"])
+    assert ([part.text for part in summary_item.summary], summary_item.content) == (["I think"], None)
+
+
+def test_an_error_in_a_stream_fails_the_response() -> None:
+    edge = Responses()
+    reply = edge.parse({"model": "m", "input": "hi", "stream": True}, {})
+    sent = "".join(reply.feed(event) for event in (Started(0, RECEIPT), TextDelta("He")))
+    sent += reply.fail(GatewayError(502, "the backend is gone", "upstream_error"))
+    last = json.loads(sent.rstrip().rpartition("data: ")[2])
+    event = STREAM_EVENT.validate_python(last)
+    assert event.type == "response.failed"
+    assert event.response.error is not None
+    assert (event.response.error.code, event.response.error.message) == (
+        "server_error",
+        "the backend is gone",
+    )
+    assert edge.store.get(event.response.id) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (400, "context_length_exceeded", "context_length_exceeded"),
+        (400, "invalid_request", "invalid_prompt"),
+        (429, "queue_full", "rate_limit_exceeded"),
+        (500, None, "server_error"),
+    ],
+)
+def test_codes_of_errors_in_a_stream(status: int, code: str | None, expected: str) -> None:
+    reply = Responses().parse({"model": "m", "input": "hi", "stream": True}, {})
+    sent = reply.fail(GatewayError(status, "why", code))
+    assert json.loads(sent.rstrip().rpartition("data: ")[2])["response"]["error"]["code"] == expected
+
+
+# -- requests
+
+
+def test_all_kinds_of_items_become_messages() -> None:
+    png = "data:image/png;base64,aGk="
+    request = parsed(
+        instructions="Be brief.",
+        input=[
+            {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Careful."}]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "What"},
+                    {"type": "input_text", "text": "is this?"},
+                    {"type": "input_image", "image_url": png, "detail": "auto"},
+                ],
+            },
+            {
+                "type": "reasoning",
+                "id": "rs_1",
+                "summary": [{"type": "summary_text", "text": "hm"}],
+                "encrypted_content": None,
+            },
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+            {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a": 1}', "id": "fc_1"},
+            {
+                "type": "function_call",
+                "call_id": "c2",
+                "name": "wait",
+                "namespace": "agents",
+                "arguments": "{}",
+            },
+            {"type": "function_call_output", "call_id": "c1", "output": "one"},
+            {
+                "type": "function_call_output",
+                "call_id": "c2",
+                "output": [{"type": "input_text", "text": "two"}, {"type": "input_image", "image_url": png}],
+            },
+            {"role": "developer", "content": "Now decide."},
+            {"role": "user", "content": "Well?"},
+        ],
+        tools=TOOLS,
+    )
+    image = Image(b"hi", "image/png")
+    calls = [
+        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}},
+        {"id": "c2", "type": "function", "function": {"name": "agents__wait", "arguments": {}}},
+    ]
+    assert list(request.messages) == [
+        {"role": "system", "content": "Be brief.\n\nCareful."},
+        {"role": "user", "content": "What\nis this?", "images": [image]},
+        {"role": "assistant", "content": "I look.", "reasoning_content": "hm", "tool_calls": calls},
+        {"role": "tool", "content": "one", "tool_call_id": "c1", "name": "f"},
+        {"role": "tool", "content": "two", "tool_call_id": "c2", "name": "agents__wait", "images": [image]},
+        {"role": "user", "content": "Now decide.\n\nWell?"},
+    ]
+
+
+def test_parameters() -> None:
+    request = parsed(
+        max_output_tokens=5, temperature=0, top_p=0.5, top_logprobs=3, parallel_tool_calls=False, stream=True,
+        reasoning={"effort": "medium"}, tools=TOOLS,
+    )  # fmt: skip
+    sampling = request.sampling
+    assert (sampling.max_tokens, sampling.temperature, sampling.top_p, sampling.logprobs) == (5, 0, 0.5, 3)
+    assert not request.parallel
+    assert request.stream
+    assert request.reasoning
+    assert request.tools == (
+        FunctionTool("f", "", {"type": "object"}, strict=True, param="tools[0].parameters"),
+        FunctionTool("agents__wait", "", {"type": "object"}, param="tools[1].tools[0].parameters"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("effort", "expected"),
+    [(None, False), ("none", False), ("minimal", False), ("low", True), ("xhigh", True)],
+)
+def test_effort_turns_reasoning_on(effort: str | None, expected: bool) -> None:
+    assert parsed(reasoning={"effort": effort, "summary": "auto"}).reasoning is expected
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ("auto", ToolChoice()),
+        ("none", ToolChoice("none")),
+        ("required", ToolChoice("required")),
+        ({"type": "function", "name": "f"}, ToolChoice("required", ("f",))),
+        ({"type": "function", "name": "agents__wait"}, ToolChoice("required", ("agents__wait",))),
+        (
+            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
+            ToolChoice("auto", ("f",)),
+        ),
+        (
+            {
+                "type": "allowed_tools",
+                "mode": "required",
+                "tools": [{"type": "function", "name": "f"}, {"type": "web_search"}],
+            },
+            ToolChoice("required", ("f",)),
+        ),
+    ],
+)
+def test_tool_choice(choice: Any, expected: ToolChoice) -> None:
+    assert parsed(tools=TOOLS, tool_choice=choice).tool_choice == expected
+
+
+def test_formats_of_the_text() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    form = {"type": "json_schema", "name": "a", "schema": schema, "strict": True}
+    assert parsed(text={"format": form}).output == JsonSchema(schema, strict=True, param="text.format.schema")
+    assert parsed(text={"format": {"type": "json_object"}}).output == JsonObject()
+    assert parsed(text={"format": {"type": "text"}}).output == parsed().output == parsed(text={}).output
+
+
+ITEM = "input[0]"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param"),
+    [
+        ({"model": 3}, 400, "model"),
+        ({"input": []}, 400, "messages"),
+        ({"input": [7]}, 400, ITEM),
+        ({"input": [{"type": "web_search_call", "id": "x"}]}, 400, f"{ITEM}.type"),
+        ({"input": [{"role": "tool", "content": ""}]}, 400, f"{ITEM}.role"),
+        ({"input": [{"role": "user"}]}, 400, f"{ITEM}.content"),
+        ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, 400, f"{ITEM}.content[0].type"),
+        (
+            {
+                "input": [
+                    {"role": "user", "content": [{"type": "input_image", "image_url": "https://a.b/c.png"}]}
+                ]
+            },
+            400,
+            f"{ITEM}.content[0].image_url",
+        ),
+        (
+            {
+                "input": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "input_image", "image_url": "data:image/png;base64,?"}],
+                    }
+                ]
+            },
+            400,
+            f"{ITEM}.content[0].image_url",
+        ),
+        ({"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]}, 400, f"{ITEM}.call_id"),
+        (
+            {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{"}]},
+            400,
+            f"{ITEM}.arguments",
+        ),
+        (
+            {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "[]"}]},
+            400,
+            f"{ITEM}.arguments",
+        ),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, 404, f"{ITEM}.id"),
+        ({"previous_response_id": "resp_1"}, 404, "previous_response_id"),
+        ({"tools": [{"type": "file_search", "vector_store_ids": []}]}, 400, "tools[0].type"),
+        ({"tools": [{"type": "custom", "name": "x"}]}, 400, "tools[0].type"),
+        ({"tools": [{"type": "function", "name": ""}]}, 400, "tools[0].name"),
+        ({"tools": [FUNCTION, FUNCTION]}, 400, "tools"),
+        ({"tools": TOOLS, "tool_choice": "any"}, 400, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "name": "g"}}, 400, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": {"type": "web_search_preview"}}, 400, "tool_choice.type"),
+        ({"tool_choice": "required"}, 400, "tool_choice"),
+        ({"text": {"format": {"type": "grammar"}}}, 400, "text.format.type"),
+        ({"text": {"format": {"type": "json_schema", "name": "a"}}}, 400, "text.format.schema"),
+        ({"max_output_tokens": 0}, 400, "max_output_tokens"),
+        ({"max_output_tokens": "5"}, 400, "max_output_tokens"),
+        ({"temperature": 3}, 400, "temperature"),
+        ({"reasoning": {"effort": "huge"}}, 400, "reasoning.effort"),
+        ({"background": True}, 400, "background"),
+        ({"conversation": "conv_1"}, 400, "conversation"),
+        ({"prompt": {"id": "p"}}, 400, "prompt"),
+    ],
+)
+def test_errors_name_the_path(body: dict[str, Any], status: int, param: str) -> None:
+    with pytest.raises(GatewayError) as raised:
+        parsed(**body)
+    error = raised.value
+    assert (error.status, error.param) == (status, param)
+    shape = Responses().error(error)["error"]
+    assert shape["param"] == param
+    assert shape["type"] == "invalid_request_error"
+
+
+def test_clients_raise_their_own_errors() -> None:
+    client = client_of(Responses())
+    with pytest.raises(openai.NotFoundError, match="no stored response") as raised:
+        client.responses.create(model="m", input="hi", previous_response_id="resp_1")
+    assert (raised.value.param, raised.value.code) == ("previous_response_id", "not_found")
+    with pytest.raises(openai.BadRequestError, match="max_output_tokens"):
+        client.responses.create(model="m", input="hi", max_output_tokens=0)
+
+
+def test_what_has_no_effect_is_in_a_header() -> None:
+    client = client_of(Responses(), Answer())
+    response = client.responses.with_raw_response.create(
+        model="m",
+        input="hi",
+        tools=[{"type": "web_search"}],
+        truncation="auto",
+        service_tier="flex",
+        include=["reasoning.encrypted_content", "file_search_call.results"],
+        text={"verbosity": "low"},
+        metadata={"a": "b"},
+        prompt_cache_key="k",
+        extra_body={"client_metadata": {"é\n": ""}, 'odd\r\nname"': 1},
+    )
+    assert response.headers["x-gbnf"] == RECEIPT.header()
+    assert response.headers["x-gbnf-warnings"] == (
+        '"the tool web_search is left out", "service_tier is ignored", "client_metadata is ignored", '
+        '"odd??name\\" is ignored", "include file_search_call.results is ignored", '
+        '"text.verbosity is ignored", "truncation is ignored"'
+    )
+    parsed_response = response.parse()
+    assert parsed_response.metadata == {"a": "b"}
+    assert parsed_response.prompt_cache_key == "k"
+
+
+# -- stored responses
+
+
+def test_stored_responses_are_returned_and_deleted() -> None:
+    edge = Responses()
+    first = client_of(edge, Answer(text=("one",))).responses.create(model="m", input="hi")
+    assert Response.model_validate(edge.retrieve(first.id)).output_text == "one"
+    assert edge.delete(first.id)["deleted"]
+    for gone in (edge.retrieve, edge.delete):
+        with pytest.raises(GatewayError) as raised:
+            gone(first.id)
+        assert raised.value.status == 404
+
+
+def test_a_response_is_not_stored_against_the_clients_will() -> None:
+    edge = Responses()
+    client = client_of(edge, Answer(text=("one",)))
+    first = client.responses.create(model="m", input="hi", store=False)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model="m", input="hi", previous_response_id=first.id)
+
+
+def test_a_reference_is_the_item_of_a_stored_response() -> None:
+    edge = Responses()
+    first = client_of(edge, Answer(text=("one",))).responses.create(model="m", input="hi")
+    reference = {"type": "item_reference", "id": first.output[0].id}
+    messages = edge.parse(
+        {"model": "m", "input": [reference, {"role": "user", "content": "x"}]}, {}
+    ).request.messages
+    assert messages[0] == {"role": "assistant", "content": "one"}
+
+
+def stored(response_id: str, size: int, previous: str | None = None) -> StoredResponse:
+    body = {"id": response_id, "output": [{"id": f"msg_{response_id}"}], "previous_response_id": previous}
+    return StoredResponse(body, [{"of": response_id}], size)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60), st.booleans())), st.integers(0, 4))
+def test_the_store_keeps_the_latest_within_its_limits(steps: list[tuple[int, int, bool]], count: int) -> None:
+    store = ResponseStore(responses=count, size=100)
+    model: dict[str, int] = {}  # by last use
+    for number, (key, size, use) in enumerate(steps):
+        name = f"r{key}" if use else f"n{number}"
+        if use and name in model:
+            model[name] = model.pop(name)
+        elif not use and count:
+            while len(model) >= count or sum(model.values()) + size > 100:
+                del model[next(iter(model))]
+            model[name] = size
+            store.put(stored(name, size))
+        assert (store.get(name) is None) == (name not in model)
+        assert (store.item(f"msg_{name}") is None) == (name not in model)
+
+
+def test_a_response_above_the_limit_removes_no_other() -> None:
+    store = ResponseStore(size=10)
+    store.put(stored("a", 10))
+    store.put(stored("b", 11))
+    assert store.get("a") is not None
+    assert store.get("b") is None
+
+
+def test_a_conversation_needs_all_its_responses() -> None:
+    store = ResponseStore(responses=2)
+    store.put(stored("a", 1))
+    store.put(stored("b", 1, previous="a"))
+    assert store.conversation("b") == [{"of": "a"}, {"id": "msg_a"}, {"of": "b"}, {"id": "msg_b"}]
+    store.put(stored("c", 1, previous="b"))
+    assert store.conversation("c") is None
+
+
+def test_log_probabilities_are_those_of_the_only_message() -> None:
+    token = TokenLogprob(b"\xc3", -0.5, ((b"h", -1.0),))
+    reply = Responses().parse({"model": "m", "input": "hi", "top_logprobs": 1}, {})
+    for event in (Started(0, RECEIPT), TextDelta("é"), Finished("stop", USAGE, RECEIPT, logprobs=(token,))):
+        reply.feed(event)
+    [message] = Response.model_validate(reply.body()).output
+    assert message.type == "message"
+    assert message.content[0].type == "output_text"
+    logprobs = message.content[0].logprobs or []
+    assert [(each.bytes, each.logprob, each.top_logprobs[0].token) for each in logprobs] == [
+        ([0xC3], -0.5, "h")
+    ]

@@ -1,0 +1,139 @@
+"""Answers of the gateway, and its edges behind the transport of a real client, without a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import httpx2
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from gbnf_server.errors import GatewayError
+from gbnf_server.gateway.answers import (
+    AnswerEvent,
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Finished,
+    ReasoningDelta,
+    Receipt,
+    Started,
+    TextDelta,
+    Usage,
+)
+from gbnf_server.gateway.edge import Edge, Reply
+
+RECEIPT = Receipt("sha256:12", format="native", verified=True, forced_tokens=1, sampled_tokens=6)
+USAGE = Usage(prompt_tokens=11, completion_tokens=7, cached_tokens=5)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call, and the pieces in which its arguments come."""
+
+    id: str
+    name: str
+    pieces: tuple[str, ...]
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model answers, in the order in which it writes it; the pieces are not empty."""
+
+    reasoning: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    calls: tuple[Call, ...] = ()
+    reason: Literal["stop", "length", "tool_calls"] = "stop"
+    stop_string: str | None = None
+
+    def events(self) -> Iterator[AnswerEvent]:
+        """Yield its events. One that is truncated ends inside of its last part."""
+        yield Started(0, RECEIPT)
+        yield from (ReasoningDelta(piece) for piece in self.reasoning)
+        yield from (TextDelta(piece) for piece in self.text)
+        for index, call in enumerate(self.calls):
+            yield CallStarted(index, call.id, call.name)
+            yield from (ArgumentsDelta(index, piece) for piece in call.pieces)
+            if self.reason != "length" or index + 1 < len(self.calls):
+                yield CallEnded(index)
+        yield Finished(self.reason, USAGE, RECEIPT, self.stop_string)
+
+
+def pieces(texts: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
+    """Return texts in pieces that are not empty."""
+
+    @st.composite
+    def cut(draw: st.DrawFn) -> tuple[str, ...]:
+        text = draw(texts)
+        places = sorted(draw(st.sets(st.integers(1, max(len(text) - 1, 1)), max_size=4)))
+        return tuple(
+            piece
+            for start, end in zip([0, *places], [*places, len(text)], strict=True)
+            if (piece := text[start:end])
+        )
+
+    return cut()
+
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+_OBJECTS = st.dictionaries(
+    _TEXTS, _TEXTS | st.integers() | st.none() | st.lists(_TEXTS, max_size=2), max_size=3
+)
+
+
+def answers(names: Sequence[str], *, truncated: bool = False) -> st.SearchStrategy[Answer]:
+    """Return answers that call tools of these names."""
+
+    @st.composite
+    def build(draw: st.DrawFn) -> Answer:
+        arguments = pieces(_OBJECTS.map(lambda value: json.dumps(value, ensure_ascii=False)))
+        calls = tuple(
+            Call(f"call_{index}", name, draw(arguments))
+            for index, name in enumerate(draw(st.lists(st.sampled_from(names), max_size=3)))
+        )
+        if truncated and calls:
+            calls = (*calls[:-1], Call(calls[-1].id, calls[-1].name, calls[-1].pieces[:-1]))
+        reason: Literal["stop", "length", "tool_calls"] = "tool_calls" if calls else "stop"
+        return Answer(draw(pieces(_TEXTS)), draw(pieces(_TEXTS)), calls, "length" if truncated else reason)
+
+    return build()
+
+
+def edge_transport(edge: Edge, answer: Callable[[Reply], Iterable[AnswerEvent]]) -> httpx2.MockTransport:
+    """Return a transport for a client. `answer` returns the events of a request's answer."""
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        try:
+            reply = edge.parse(json.loads(request.read()), dict(request.headers))
+            sent = "".join(reply.feed(event) for event in answer(reply))
+        except GatewayError as error:
+            return httpx2.Response(error.status, json=edge.error(error))
+        if reply.request.stream:
+            headers = {"content-type": "text/event-stream", **reply.headers()}
+            return httpx2.Response(200, text=sent, headers=headers)
+        assert sent == ""
+        return httpx2.Response(200, json=reply.body(), headers=reply.headers())
+
+    return httpx2.MockTransport(respond)
+
+
+def undeclared(value: Any, path: str = "") -> list[str]:
+    """Return the paths of the fields that a client's types do not declare."""
+    match value:
+        case BaseModel():
+            own = [f"{path}.{name}" for name in value.model_extra or {}]
+            fields = [(name, getattr(value, name)) for name in type(value).model_fields]
+            return own + [each for name, member in fields for each in undeclared(member, f"{path}.{name}")]
+        case list():
+            return [
+                each for index, member in enumerate(value) for each in undeclared(member, f"{path}[{index}]")
+            ]
+        case _:
+            return []
