@@ -11,6 +11,7 @@ from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.format import (
     ElementArguments,
     Encoding,
+    Encoding,
     JsonType,
     NestedElements,
     Part,
@@ -176,7 +177,12 @@ class _ElementDetection:
     def _string_forms(self) -> tuple[ValueForm, ...]:
         core = self._core(_ODD_TEXT) or ""
         plain = self._core(_WORDS[0]) or ""
-        for encoding, write in (("json", _json), ("json", _ascii_json), ("python", repr)):
+        writers: tuple[tuple[Encoding, Callable[[Any], str]], ...] = (
+            ("json", _json),
+            ("json", _ascii_json),
+            ("python", repr),
+        )
+        for encoding, write in writers:
             written = write(_ODD_TEXT)
             if written in core and _ODD_TEXT not in core and write(_WORDS[0]) in plain:
                 before, _, after = plain.partition(write(_WORDS[0]))
