@@ -1,7 +1,7 @@
 """A gateway for tests of the server around the engine: an API and an engine that tests control.
 
-The engine is no language model: it says what a test lets it say, at the moment when the test does, so that each
-state of a request can be reached. The real engine and APIs have tests of their own.
+The engine is no language model: it says what a test lets it say, at the moment when the test does, so that
+each state of a request can be reached. The real engine and APIs have tests of their own.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PlainEdge:
 
     path = PATH
 
-    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> PlainReply:
+    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> PlainReply:  # noqa: ARG002 - of the protocol
         messages = body.get("messages")
         if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
             raise GatewayError(400, "messages must be a list of objects.", "invalid_request", "messages")
@@ -90,7 +90,11 @@ class ScriptedEngine:
     cancelled: int = 0
     seen: list[str] = field(default_factory=list)
 
-    async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
+    async def answer(
+        self,
+        request: ChatRequest,
+        backend: Backend,  # noqa: ARG002 - of the protocol
+    ) -> AsyncGenerator[AnswerEvent, None]:
         self.running += 1
         self.seen.append(request.messages[-1]["content"])
         try:
@@ -212,5 +216,5 @@ async def served(gateway: Gateway, access: Access | None = None) -> AsyncGenerat
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the event loop run until the condition is true; the test's own time limit ends what never is."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - what changes is no event
         await asyncio.sleep(0.005)

@@ -36,6 +36,8 @@ from gbnf_server.gateway.responses import ABORT, EVENT_STREAM, Response
 
 _WATCHED = frozenset({"/health", "/metrics"})
 """Answered while the server drains, and not logged."""
+GRAMMAR_IGNORED = "upstream_ignored_grammar"
+"""The code of the engine's error."""
 _EXCHANGE = "gbnf.exchange"
 _REQUEST_ID = re.compile(r"[\w.:@/+=-]{1,128}", re.ASCII)
 _CLIENT_LEFT = 499  # nginx's status, in logs and metrics only
@@ -286,6 +288,8 @@ class _Guard:
         if exchange.path in _WATCHED:
             return
         error = {} if exchange.error is None else {"code": exchange.error.code}
+        if exchange.error is not None and exchange.error.code == GRAMMAR_IGNORED:
+            metrics.grammar_ignored.inc()
         log(
             "request",
             request_id=exchange.request_id,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from gbnf_server.backends.base import Backend
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
@@ -36,8 +36,8 @@ _OTHER_THREADS = 16
 class Answers(Protocol):
     """Answers requests: the engine, or the planner."""
 
-    def answer(self, request: ChatRequest, backend: Backend) -> AsyncIterator[AnswerEvent]:
-        """Yield the events of an answer, as a generator: closing it ends the answer. Raises GatewayError."""
+    def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
+        """Yield the events of an answer; closing the generator ends it. Raises GatewayError."""
         ...
 
 
@@ -102,8 +102,7 @@ class Gateway:
             metrics.queue_seconds.observe(time.monotonic() - asked)
             source = self.agents.get(request.model, self.engine)
             has_begun = False
-            answering = cast("AsyncGenerator[AnswerEvent, None]", source.answer(request, self.upstreams))
-            async with aclosing(answering) as events:
+            async with aclosing(source.answer(request, self.upstreams)) as events:
                 async for event in events:
                     if not has_begun:
                         has_begun = True

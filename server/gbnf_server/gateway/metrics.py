@@ -43,9 +43,6 @@ class Metrics:
         self.waiting = Gauge("gbnf_requests_waiting", "Requests in the queue.", registry=registry)
         self.memory = Gauge("gbnf_request_bytes", "Memory that requests reserve.", registry=registry)
         self.tokens = Counter("gbnf_tokens", "Tokens by kind.", ["kind"], registry=registry)
-        self.compile_cache = Counter(
-            "gbnf_compile_cache", "Grammars by whether they were cached.", ["result"], registry=registry
-        )
         self.grammar_ignored = Counter(
             "gbnf_grammar_ignored", "Answers of a backend that ignored the grammar.", registry=registry
         )

@@ -15,7 +15,7 @@ from gbnf_server.errors import BackendUnreachable, GatewayError
 from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.limits import Limits
-from support.gateways import PATH, ScriptedEngine, client_of, make_gateway, request, samples
+from support.gateways import PATH, ScriptedEngine, client_of, make_gateway, request, samples, until
 
 Use = Callable[[httpx.AsyncClient], Awaitable[Any]]
 
@@ -183,8 +183,7 @@ def test_bodies_beyond_the_limits_are_refused() -> None:
 def test_all_requests_together_have_a_budget() -> None:
     async def ask(client: httpx.AsyncClient) -> None:
         first = asyncio.create_task(client.post(PATH, json=request(text="x" * 300)))
-        while not engine.running:
-            await asyncio.sleep(0)
+        await until(lambda: engine.running)
         assert 0 < gateway.budget.reserved <= 2000 * 1.5
         second = await client.post(PATH, json=request(text="x" * 300))
         assert (second.status_code, second.json()["error"]["code"]) == (503, "server_busy")
@@ -203,8 +202,7 @@ def test_all_requests_together_have_a_budget() -> None:
 def test_a_full_queue_refuses_in_the_shape_of_the_api() -> None:
     async def ask(client: httpx.AsyncClient) -> None:
         tasks = [asyncio.create_task(client.post(PATH, json=request())) for _ in range(3)]
-        while gateway.queue.waiting < 2:
-            await asyncio.sleep(0)
+        await until(lambda: gateway.queue.waiting == 2)
         full = await client.post(PATH, json=request())
         assert (full.status_code, full.json()["error"]["code"]) == (429, "queue_full")
         assert int(full.headers["retry-after"]) >= 1
@@ -262,8 +260,7 @@ def test_texts_are_logged_only_if_asked(contents: bool, caplog: pytest.LogCaptur
 def test_a_draining_server_refuses_new_requests_and_ends_the_running() -> None:
     async def ask(client: httpx.AsyncClient) -> None:
         running = asyncio.create_task(client.post(PATH, json=request()))
-        while not engine.running:
-            await asyncio.sleep(0)
+        await until(lambda: engine.running)
         gateway.is_draining = True
         refused = await client.post(PATH, json=request())
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -56,11 +57,9 @@ def test_exactly_what_is_too_deep_is_refused(value: Any) -> None:
 
 @given(st.binary(max_size=60))
 def test_no_bytes_make_the_count_fail_in_another_way(body: bytes) -> None:
-    try:
+    with suppress(GatewayError):
         assert count_values(body, Limits(json_values=10, json_depth=3)) <= 10
-        read_object(body)
-    except GatewayError as error:
-        assert error.status == 400
+        assert isinstance(read_object(body), dict)
 
 
 @pytest.mark.parametrize(
@@ -114,11 +113,11 @@ def test_the_budget_is_kept_and_given_back(requests: list[list[int]]) -> None:
         with budget.share() as share:
             expected = 0
             for size in sizes:
-                try:
+                if expected + size <= 100:
                     share.add(size)
                     expected += size
-                except GatewayError as error:
-                    assert error.status == 503
-                    assert expected + size > 100
+                else:
+                    with pytest.raises(GatewayError, match="too many large requests"):
+                        share.add(size)
                 assert budget.reserved == expected <= 100
         assert budget.reserved == 0

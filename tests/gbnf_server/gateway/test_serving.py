@@ -268,7 +268,7 @@ def test_large_and_deep_bodies_at_once_stay_within_the_budget() -> None:
 
 def test_nothing_of_one_request_is_in_the_answer_to_another() -> None:
     class Echo(ScriptedEngine):
-        async def answer(self, request, backend):  # type: ignore[no-untyped-def, override]
+        async def answer(self, request, backend):  # type: ignore[no-untyped-def]
             self.texts = ()
             text = request.messages[-1]["content"]
             async for event in ScriptedEngine((text, text)).answer(request, backend):
