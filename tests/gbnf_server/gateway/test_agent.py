@@ -1,0 +1,179 @@
+"""The planner as a model: with the bundled model, and with scripted ones for what that one does not do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gbnf import load_manifests
+from gbnf.tools import Tool
+from gbnf_server.backends.base import Backend
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.bundled import manifests_path
+from gbnf_server.demo_model import model_path
+from gbnf_server.errors import GatewayError
+from gbnf_server.executors import AbsentPerson, Context, Workspace
+from gbnf_server.gateway.agent import PlannerAgent
+from gbnf_server.gateway.answers import AnswerEvent, Finished, ReasoningDelta, Started, TextDelta
+from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject
+from gbnf_server.gateway.gateway import Gateway
+from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
+from gbnf_server.planner import PlannerOptions
+from support.gateways import PATH, PlainEdge, client_of, request, served, until
+from support.scripts import Script
+from support.toys import make_tool
+
+
+def agent(tools: Sequence[Tool], folder: Path, *, approve_all: bool = False) -> PlannerAgent:
+    context = Context(Workspace(folder / "work"), person=AbsentPerson(approve_all=approve_all), settings={})
+    return PlannerAgent(tools, PlannerOptions(filter=False, salvage=False), context)
+
+
+def answer(made: PlannerAgent, backend: Backend, *messages: Any, **fields: Any) -> list[AnswerEvent]:
+    async def run() -> list[AnswerEvent]:
+        return [event async for event in made.answer(ChatRequest("planner", messages, **fields), backend)]
+
+    return asyncio.run(run())
+
+
+def call(name: str, **arguments: Any) -> str:
+    return json.dumps({"name": name, "arguments": arguments})
+
+
+def user(text: str) -> Any:
+    return {"role": "user", "content": text}
+
+
+DONE = call("final_answer", message="Done.")
+
+
+def test_one_model_name_in_and_an_agent_out(tmp_path: Path) -> None:
+    """Over HTTP, with the bundled model and tools."""
+    made = agent(load_manifests(manifests_path()), tmp_path)
+
+    async def run(backend: Backend) -> tuple[list[str], str]:
+        upstreams = Upstreams([Upstream(backend, always)])
+        gateway = Gateway(made, upstreams, [PlainEdge()], model="demo", agents={"planner": made})
+        body = request(text="create a folder trips", model="planner")
+        async with client_of(gateway) as client:
+            whole = (await client.post(PATH, json=body)).json()["texts"]
+            return whole, (await client.get("/metrics")).text
+
+    with InProcess(model_path()) as backend:
+        whole, metrics = asyncio.run(run(backend))
+    assert (tmp_path / "work" / "trips").is_dir()
+    assert (whole[0], whole[-1]) == ("Started", "Finished")
+    assert "trips" in whole[-2]
+    assert 'gbnf_tokens_total{kind="prompt"}' in metrics
+
+
+def test_steps_are_reasoning_and_the_answer_is_the_text(tmp_path: Path) -> None:
+    tool = make_tool(tmp_path, "ping", 'return {"entries": ["pong"]}')
+    events = answer(agent([tool], tmp_path), Script({"say ping": [call("ping"), DONE]}), user("say ping"))
+    assert isinstance(events[0], Started)
+    reasoning = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+    assert reasoning == 'ping {}\n→ {"entries": ["pong"]}\n'
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Done."]
+    assert isinstance(events[-1], Finished)
+    assert (events[-1].reason, events[-1].usage.prompt_tokens) == ("stop", 20)
+
+
+@pytest.mark.parametrize("approve_all", [False, True])
+def test_tools_that_require_approval_are_refused_unless_configured(tmp_path: Path, approve_all: bool) -> None:
+    tool = make_tool(
+        tmp_path, "wipe", 'context.workspace.root.joinpath("wiped").touch()\nreturn {}', confirm=True
+    )
+    events = answer(
+        agent([tool], tmp_path, approve_all=approve_all),
+        Script({"wipe it": [call("wipe"), DONE]}),
+        user("wipe it"),
+    )
+    reasoning = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+    assert ("requires approval" in reasoning) != approve_all
+    assert (tmp_path / "work" / "wiped").exists() == approve_all
+
+
+def test_earlier_messages_are_the_conversation(tmp_path: Path) -> None:
+    class Heard(Script):
+        async def acomplete(self, messages: Any, **limits: Any) -> Any:
+            heard.append([message["content"] for message in messages[1:]])
+            return await super().acomplete(messages, **limits)
+
+    heard: list[list[str]] = []
+    tool = make_tool(tmp_path, "ping")
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        user("first"),
+        {"role": "assistant", "content": "one"},
+        user("second"),
+    ]
+    answer(agent([tool], tmp_path), Heard({"first": [DONE, DONE, DONE]}), *messages)
+    assert heard[0][0] == "first"
+    assert "one" in heard[0][1]
+    assert heard[0][-1] == "Be brief.\n\nsecond"
+
+
+def test_a_run_without_an_answer_says_so_once_a_tool_has_run(tmp_path: Path) -> None:
+    tool = make_tool(tmp_path, "ping")
+    made = agent([tool], tmp_path)
+    lost = Script({"x": [call("ping")]}, lost_after=1)
+    texts = [event.text for event in answer(made, lost, user("x")) if isinstance(event, TextDelta)]
+    assert texts == ["There is no answer: nobody answers"]
+    with pytest.raises(GatewayError, match="nobody answers") as failed:
+        answer(made, Script({"x": []}, lost_after=0), user("x"))
+    assert failed.value.status == 502
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": (FunctionTool("x"),)}, "tools"),
+        ({"output": JsonObject()}, "response_format"),
+        ({"count": 2}, "n"),
+        ({"stop": ("x",)}, "stop"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(tmp_path: Path, fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(GatewayError) as refused:
+        answer(agent([make_tool(tmp_path, "ping")], tmp_path), Script({}), user("x"), **fields)
+    assert (refused.value.status, refused.value.param) == (400, param)
+
+
+@pytest.mark.parametrize("messages", [[user(" ")], [user("x"), {"role": "assistant", "content": "y"}]])
+def test_a_request_without_a_question_is_refused(tmp_path: Path, messages: list[Any]) -> None:
+    with pytest.raises(GatewayError) as refused:
+        answer(agent([make_tool(tmp_path, "ping")], tmp_path), Script({}), *messages)
+    assert (refused.value.status, refused.value.param) == (400, "messages")
+
+
+def test_a_client_that_leaves_ends_the_run(tmp_path: Path) -> None:
+    class Slow(Script):
+        async def agenerate(self, request: Any) -> Any:
+            nonlocal cancelled
+            self.asked += 1
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled = True
+                raise
+
+    cancelled = False
+    made, backend = agent([make_tool(tmp_path, "ping")], tmp_path), Slow({})
+
+    async def run() -> None:
+        gateway = Gateway(made, Upstreams([Upstream(backend, always)]), [PlainEdge()], model="planner")
+        async with served(gateway) as server:
+            client = await server.connect()
+            client.send(request(stream=True))
+            await until(lambda: backend.asked)
+            client.reset()
+            await until(lambda: cancelled)
+            await until(lambda: not gateway.open_requests)
+        assert gateway.queue.running == 0
+
+    asyncio.run(run())

@@ -1,0 +1,204 @@
+"""Several backends as one: where requests go, and what happens when a backend fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.prompts.messages import Image
+from gbnf_server.backends.base import Completion, Request
+from gbnf_server.errors import BackendError, BackendUnreachable, ContextOverflow, ServerResponseError
+from gbnf_server.gateway.upstreams import Upstream, Upstreams, http_probe
+from support.backends import FakeBackend
+from support.gateways import until
+from support.server import Reply, scripted
+
+DOWN = BackendUnreachable("nobody answers")
+
+
+class Fake(FakeBackend):
+    """Answers with its name, or fails; `gate` holds answers back."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fault: BackendError | None = None
+        self.gate: asyncio.Event | None = None
+        self.asked = 0
+        self.probes = 0
+        self.is_back = False
+        self.said = ""
+
+    async def agenerate(self, request: Request) -> Completion:
+        self.asked += 1
+        if self.said and request.on_text is not None:
+            request.on_text(self.said)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        return Completion(self.name, "stop", 1, 1, 0, 0.0, 0.0)
+
+    async def probe(self) -> bool:
+        self.probes += 1
+        if self.probes % 2:
+            raise DOWN
+        return self.is_back
+
+
+def asking(text: str, system: str = "", **fields: Any) -> Request:
+    messages: list[Any] = [{"role": "system", "content": system}] if system else []
+    return Request([*messages, {"role": "user", "content": text}], **fields)
+
+
+def play(fakes: list[Fake], scene: Callable[[Upstreams], Awaitable[None]], places: int = 1) -> list[float]:
+    """Run a scene; return how long the pauses between probes would have been."""
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0.001)
+
+    async def run() -> None:
+        upstreams = Upstreams([Upstream(fake, fake.probe, places) for fake in fakes], pause=pause)
+        await scene(upstreams)
+        await upstreams.stop_probing()
+        assert all(upstream.running == 0 for upstream in upstreams.upstreams)
+
+    asyncio.run(run())
+    return pauses
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 4))
+def test_one_prefix_goes_to_one_backend_and_prefixes_are_spread(prefixes: list[int], count: int) -> None:
+    async def scene(upstreams: Upstreams) -> None:
+        seen: dict[int, set[str]] = {}
+        for index, prefix in enumerate(prefixes):
+            request = asking(f"question {prefix}", "system")
+            longer = Request([*request.messages, {"role": "assistant", "content": str(index)}])
+            seen.setdefault(prefix, set()).add((await upstreams.agenerate(longer)).text)
+        assert all(len(names) == 1 for names in seen.values())
+
+    play([Fake(str(index)) for index in range(count)], scene)
+
+
+def test_new_prefixes_go_where_the_load_is_least_and_full_backends_pass_theirs_on() -> None:
+    fakes = [Fake("a"), Fake("b")]
+
+    async def scene(upstreams: Upstreams) -> None:
+        gate = fakes[0].gate = asyncio.Event()
+        first = asyncio.create_task(upstreams.agenerate(asking("one")))
+        await until(lambda: fakes[0].asked)
+        assert (await upstreams.agenerate(asking("two"))).text == "b"
+        assert (await upstreams.agenerate(asking("one"))).text == "b", "a has no free place"
+        gate.set()
+        assert (await first).text == "a"
+
+    play(fakes, scene)
+
+
+def test_tools_and_images_are_part_of_the_prefix() -> None:
+    async def scene(upstreams: Upstreams) -> None:
+        tool = {"type": "function", "function": {"name": "x"}}
+        image = {"role": "user", "content": "", "images": (Image(b"1", "image/png"),)}
+        for request in (asking("x", tools=[tool]), Request([image])):  # type: ignore[list-item]  # it is a message
+            assert (await upstreams.agenerate(request)).text == (await upstreams.agenerate(request)).text
+
+    play([Fake("a"), Fake("b")], scene)
+
+
+def test_a_backend_that_fails_is_left_out_until_it_answers_a_probe() -> None:
+    fakes = [Fake("a"), Fake("b")]
+
+    async def scene(upstreams: Upstreams) -> None:
+        fakes[0].fault = DOWN
+        assert (await upstreams.agenerate(asking("one"))).text == "b"
+        assert [upstream.healthy for upstream in upstreams.upstreams] == [False, True]
+        for number in range(5):
+            assert (await upstreams.agenerate(asking(str(number)))).text == "b"
+        assert fakes[0].asked == 1
+        await until(lambda: fakes[0].probes >= 9)
+        assert not upstreams.upstreams[0].healthy
+        fakes[0].fault, fakes[0].is_back = None, True
+        await until(lambda: upstreams.upstreams[0].healthy)
+        gate = fakes[1].gate = asyncio.Event()
+        busy = asyncio.create_task(upstreams.agenerate(asking("0")))
+        await until(lambda: upstreams.upstreams[1].running)
+        assert (await upstreams.agenerate(asking("new"))).text == "a"
+        gate.set()
+        await busy
+
+    pauses = play(fakes, scene)
+    assert pauses[:9] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_if_all_fail_the_error_comes_at_once() -> None:
+    fakes = [Fake("a"), Fake("b")]
+
+    async def scene(upstreams: Upstreams) -> None:
+        for fake in fakes:
+            fake.fault = DOWN
+        for _ in range(3):
+            with pytest.raises(BackendUnreachable):
+                await upstreams.agenerate(asking("one"))
+            with pytest.raises(BackendUnreachable, match="no server answers: a, b"):
+                _ = upstreams.capabilities
+        assert [fake.asked for fake in fakes] == [1, 1]
+
+    play(fakes, scene)
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_down"),
+    [
+        (DOWN, True),
+        (ServerResponseError(503, "loading"), True),
+        (ServerResponseError(502, "a proxy"), True),
+        (ServerResponseError(500, "a strange request"), False),
+        (ServerResponseError(400, "a bad one"), False),
+        (ContextOverflow(2, 1), False),
+    ],
+)
+def test_an_error_of_one_request_leaves_no_backend_out(fault: BackendError, is_down: bool) -> None:
+    fakes = [Fake("a"), Fake("b")]
+
+    async def scene(upstreams: Upstreams) -> None:
+        fakes[0].fault = fault
+        if is_down:
+            assert (await upstreams.agenerate(asking("one"))).text == "b"
+        else:
+            with pytest.raises(type(fault)):
+                await upstreams.agenerate(asking("one"))
+        assert upstreams.upstreams[0].healthy is not is_down
+
+    play(fakes, scene)
+
+
+def test_an_answer_that_has_begun_is_not_made_again() -> None:
+    fakes = [Fake("a"), Fake("b")]
+
+    async def scene(upstreams: Upstreams) -> None:
+        fakes[0].fault, fakes[0].said = DOWN, "half"
+        pieces: list[str] = []
+        with pytest.raises(BackendUnreachable):
+            await upstreams.agenerate(asking("one", on_text=pieces.append))
+        assert pieces == ["half"]
+
+    play(fakes, scene)
+    assert fakes[1].asked == 0
+
+
+@pytest.mark.parametrize(("status", "expected"), [(200, True), (401, True), (404, True), (503, False)])
+def test_a_probe_asks_a_real_server(status: int, expected: bool) -> None:
+    answer = Reply(status, {"data": []})
+    with scripted(**{"v1/models": [answer]}) as server:
+        assert asyncio.run(http_probe(server.url, None)()) is expected
+
+
+def test_a_probe_of_no_server_fails() -> None:
+    with pytest.raises(BackendUnreachable):
+        asyncio.run(http_probe("http://127.0.0.1:1", None)())
