@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gbnf_server.errors import BackendUnreachable, GatewayError
 from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.bodies import ClientLeft, read_body, while_connected
-from gbnf_server.gateway.edge import Edge, Reply, StoredAnswers
+from gbnf_server.gateway.edge import Edge, Reply, StoredAnswers, TokenCounts
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.logs import log, log_error
 from gbnf_server.gateway.models import list_models, model_card
@@ -78,6 +78,8 @@ def create_app(gateway: Gateway, access: Access, *, passed: PassThrough | None =
             path = f"{edge.path}/{{response_id}}"
             routes.append(_route(path, partial(handlers.stored, edge.retrieve), "GET"))
             routes.append(_route(path, partial(handlers.stored, edge.delete), "DELETE"))
+        if isinstance(edge, TokenCounts):
+            routes.append(_route(f"{edge.path}/count_tokens", partial(handlers.count, edge), "POST"))
     routes += [
         _route("/v1/models", handlers.models, "GET"),
         _route("/v1/models/{name:path}", handlers.model, "GET"),
@@ -183,10 +185,19 @@ class _Handlers:
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
             gateway.log_content(exchange.request_id, "request", body)
-            reading = gateway.read(edge, body, exchange.headers, share)
+            reading = gateway.read(partial(edge.parse, headers=exchange.headers), body, share)
             del body  # the queue may be long
             reply = await while_connected(exchange.receive, reading)
             await while_connected(exchange.receive, self._send_answer(reply, exchange))
+
+    async def count(self, edge: TokenCounts, exchange: Exchange) -> None:
+        gateway = self._gateway
+        with gateway.budget.share() as share:
+            body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
+            request = await gateway.read(edge.parse_count, body, share)
+            counting = gateway.count_tokens(request, exchange.endpoint)
+            tokens = await while_connected(exchange.receive, counting)
+            await exchange.response.send_json(edge.count(tokens))
 
     async def _send_answer(self, reply: Reply, exchange: Exchange) -> None:
         response = exchange.response

@@ -64,3 +64,16 @@ class StoredAnswers(Protocol):
     def delete(self, response_id: str) -> Mapping[str, Any]:
         """Forget an answer, and return the JSON that confirms it. Raises GatewayError."""
         ...
+
+
+@runtime_checkable
+class TokenCounts(Protocol):
+    """An API that counts the tokens of a request, at the path of the edge and `/count_tokens`."""
+
+    def parse_count(self, body: Mapping[str, Any]) -> ChatRequest:
+        """Read the JSON of a request. Raises GatewayError."""
+        ...
+
+    def count(self, tokens: int) -> dict[str, Any]:
+        """Return the JSON of a count."""
+        ...

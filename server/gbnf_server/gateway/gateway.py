@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gbnf_server.backends.base import Backend
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest
-from gbnf_server.gateway.edge import Edge, Reply
+from gbnf_server.gateway.edge import Edge
 from gbnf_server.gateway.limits import (
     Limits,
     MemoryBudget,
@@ -31,6 +32,7 @@ from gbnf_server.gateway.upstreams import Upstreams
 _READERS = 2  # threads that read JSON: what they build is bounded, and so is how many do
 
 _OTHER_THREADS = 16
+_Parsed = TypeVar("_Parsed")
 
 
 class Answers(Protocol):
@@ -82,17 +84,19 @@ class Gateway:
             return "draining"
         return "ok" if any(upstream.healthy for upstream in self.upstreams.upstreams) else "unavailable"
 
-    async def read(self, edge: Edge, body: bytes, headers: Mapping[str, str], share: MemoryShare) -> Reply:
-        """Return the parsed request of a body. Raises GatewayError."""
+    async def read(
+        self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, share: MemoryShare
+    ) -> _Parsed:
+        """Return what `parse` makes of the JSON object of a body. Raises GatewayError."""
         loop = asyncio.get_running_loop()
         values = await loop.run_in_executor(self._readers, count_values, body, self.limits)
         share.add(memory_of(body, values))
-        return await loop.run_in_executor(self._readers, self._parse, edge, body, headers)
+        return await loop.run_in_executor(self._readers, self._parse, parse, body)
 
-    def _parse(self, edge: Edge, body: bytes, headers: Mapping[str, str]) -> Reply:
+    def _parse(self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes) -> _Parsed:
         value = read_object(body)
         check_sizes(value, self.limits)
-        return edge.parse(value, headers)
+        return parse(value)
 
     async def answer(self, request: ChatRequest, endpoint: str) -> AsyncGenerator[AnswerEvent, None]:
         """Wait for a place, and yield the events of the answer. Raises GatewayError."""
@@ -109,6 +113,15 @@ class Gateway:
                         metrics.first_seconds.labels(endpoint).observe(time.monotonic() - asked)
                     self._count(event)
                     yield event
+
+    async def count_tokens(self, request: ChatRequest, endpoint: str) -> int:
+        """Return the tokens of a request's prompt, as its backend counts them. Raises GatewayError.
+
+        The backend evaluates the prompt, and so has it in its cache for the request itself.
+        """
+        shortest = replace(request.sampling, max_tokens=1)
+        answer = self.answer(replace(request, sampling=shortest, count=1, stream=False), endpoint)
+        return sum([event.usage.prompt_tokens async for event in answer if isinstance(event, Finished)])
 
     def _count(self, event: AnswerEvent) -> None:
         match event:

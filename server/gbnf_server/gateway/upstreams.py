@@ -13,10 +13,10 @@ import asyncio
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Image, PromptStyle
 from gbnf_server.backends.base import Backend, Capabilities, Completion, Dialect, Request
@@ -29,7 +29,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _UNAVAILABLE = frozenset({502, 503, 504})
 _PROBE_POLICY = RetryPolicy(timeout=10.0, retries=0, loading_timeout=0.0)
 
-Probe = Callable[[], Awaitable[bool]]
+Probe: TypeAlias = Callable[[], Coroutine[Any, Any, bool]]
 """Returns whether a backend answers again."""
 
 

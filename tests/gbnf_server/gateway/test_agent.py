@@ -152,8 +152,10 @@ def test_a_request_without_a_question_is_refused(tmp_path: Path, messages: list[
 
 
 def test_a_client_that_leaves_ends_the_run(tmp_path: Path) -> None:
+    cancelled = False
+
     class Slow(Script):
-        async def agenerate(self, request: Any) -> Any:
+        async def agenerate(self, _request: Any) -> Any:
             nonlocal cancelled
             self.asked += 1
             try:
@@ -162,7 +164,6 @@ def test_a_client_that_leaves_ends_the_run(tmp_path: Path) -> None:
                 cancelled = True
                 raise
 
-    cancelled = False
     made, backend = agent([make_tool(tmp_path, "ping")], tmp_path), Slow({})
 
     async def run() -> None:

@@ -194,8 +194,8 @@ def test_an_answer_that_has_begun_is_not_made_again() -> None:
 
 @pytest.mark.parametrize(("status", "expected"), [(200, True), (401, True), (404, True), (503, False)])
 def test_a_probe_asks_a_real_server(status: int, expected: bool) -> None:
-    answer = Reply(status, {"data": []})
-    with scripted(**{"v1/models": [answer]}) as server:
+    answers: dict[str, Any] = {"v1/models": [Reply(status, {"data": []})]}
+    with scripted(**answers) as server:
         assert asyncio.run(http_probe(server.url, None)()) is expected
 
 
