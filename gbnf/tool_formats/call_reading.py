@@ -57,9 +57,10 @@ class CallReader:
 
     def read(self) -> Steps[bool]:
         """Read the calls that begin here, and what ends them; return whether there are any."""
-        head = yield from self._cursor.match(self._delimiters.calls)
+        head = yield from self._head()
         if head is None:
-            return False
+            return self._cursor.ended and self._begun()
+        self._cursor.at = head.end()
         while head is not None:
             yield from self._call(head)
             yield from self._cursor.skip_space()
@@ -67,14 +68,34 @@ class CallReader:
         yield from self._cursor.match(self._delimiters.end)
         return True
 
+    def begin(self) -> Steps[bool]:
+        """Return whether calls begin here."""
+        return (yield from self._head()) is not None
+
+    def _head(self) -> Steps[regex.Match[str] | None]:
+        """Return the head of the first call: of any, with what begins the calls; of a known tool, without."""
+        head = yield from self._cursor.match(self._delimiters.calls, read=False)
+        if head is None:
+            head = yield from self._cursor.match(self._delimiters.bare_calls, read=False)
+            if head is not None and self._names.find(head["name"]) is None:
+                return None
+        return head
+
+    def _begun(self) -> bool:
+        """Take a head that the end of the text interrupts after its name, and return whether there is one."""
+        rest = self._cursor.text[self._cursor.at :]
+        head = self._delimiters.calls.any.fullmatch(rest, partial=True)
+        if head is None or not head.groupdict().get("name"):
+            return False
+        call, _ = self._start(head)
+        self._emit(CallStarted(len(self.calls) - 1, call.id, call.name))
+        self._cursor.at = len(self._cursor.text)
+        return True
+
     def _call(self, head: regex.Match[str]) -> Steps[None]:
         """Read a call after its head. If its id comes last, its deltas do, too."""
-        groups = head.groupdict()
         index = len(self.calls)
-        tool = self._names.find(groups["name"])
-        name = groups["name"] if tool is None else tool.name
-        call = WrittenCall(groups.get("id") or f"call_{index + 1}", name)
-        self.calls.append(call)
+        call, schema = self._start(head)
         late: list[str] = []
 
         def take(piece: str) -> None:
@@ -82,7 +103,6 @@ class CallReader:
 
         if not self._delimiters.late_id:
             self._emit(CallStarted(index, call.id, call.name))
-        schema = {} if tool is None else tool.model_args()
         try:
             yield from self._arguments(schema, late.append if self._delimiters.late_id else take)
             yield from self._tail(call)
@@ -95,6 +115,15 @@ class CallReader:
             take("".join(late))
         if call.ended:
             self._emit(CallEnded(index))
+
+    def _start(self, head: regex.Match[str]) -> tuple[WrittenCall, object]:
+        """Return a new call, and the schema of its arguments."""
+        groups = head.groupdict()
+        tool = self._names.find(groups["name"])
+        name = groups["name"] if tool is None else tool.name
+        call = WrittenCall(groups.get("id") or f"call_{len(self.calls) + 1}", name)
+        self.calls.append(call)
+        return call, {} if tool is None else tool.model_args()
 
     def _arguments(self, schema: object, take: Take) -> Steps[None]:
         if self._elements is not None:

@@ -34,7 +34,7 @@ def lenient(literal: str, *, json: bool = False) -> str:
     `json`: whitespace is also allowed around the punctuation of JSON.
     """
     if json:
-        literal = re.sub(r'([{\[,:])(?=["\[{])|(?<=["\]}])([}\],:])', r" \1 \2 ", literal)
+        literal = re.sub(r'([{\[,:])(?=["\[{])|(?<=["\]}])([}\],:])|([}\]])(?=\S)', r" \1 \2\3 ", literal)
     parts = _RUN.split(literal)
     return "".join(_SPACE if part.isspace() else regex.escape(part) for part in parts if part)
 

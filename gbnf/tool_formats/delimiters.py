@@ -17,6 +17,7 @@ _SLOTS: Final = {
     "id": rf"(?P<id>{_NAME}{{1,200}})",
     "index": r"(?P<index>[0-9]{1,9})",
 }
+_TAG_BEGINS = "<"
 _JSON = re.compile(r'[{\[]\s*"')
 
 
@@ -25,12 +26,13 @@ class FormatDelimiters:
     """The delimiters of a format.
 
     openings: where a call may begin in a text. calls: the beginning of the first call, with its name;
-    next_calls: of another. tail, end: after a call, after the last. soft: texts that are no part of the
-    answer's text if nothing follows them but calls.
+    bare_calls: without what begins the calls; next_calls: of another. tail, end: after a call, after the
+    last. soft: texts that are no part of the answer's text if nothing follows them but calls.
     """
 
     openings: Delimiters
     calls: Delimiters
+    bare_calls: Delimiters
     next_calls: Delimiters
     begin: Delimiters
     tail: Delimiters
@@ -90,7 +92,9 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
     following = [joined(head, json=json) for head in heads]
     if of.separator is not None and of.separator.strip():
         following += [joined((of.separator, *head), json=json) for head in heads]
+    bare = [bare for head in heads for bare in _without_begin(of.begin, head)]
     openings = [of.marker, *(_first_literal((of.begin, *head)) for head in heads)]
+    openings += [_first_literal(head) for head in bare]
     opening_patterns = [lenient(literal.strip(), json=json) for literal in openings]
     ends = [*of.end_of_turn, of.text.end, of.text.before_calls or ""]
     soft = [lenient(literal.strip()) for literal in ends if literal.strip()]
@@ -101,6 +105,7 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
     return FormatDelimiters(
         openings=Delimiters(opening_patterns),
         calls=Delimiters(calls),
+        bare_calls=Delimiters(joined(head, json=json) for head in bare),
         next_calls=Delimiters(following),
         begin=Delimiters([lenient(of.begin.strip(), json=json)]),
         tail=Delimiters(tails),
@@ -114,6 +119,15 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
         json=json,
         late_id=any(isinstance(part, Slot) and part.kind == "id" for part in of.tail),
     )
+
+
+def _without_begin(begin: str, head: tuple[Part, ...]) -> list[tuple[Part, ...]]:
+    """Return the heads that remain without the first tags, which models leave out: `<function=name>`."""
+    first = head[0] if isinstance(head[0], str) else ""
+    found = (begin + first).split()
+    rest = [" ".join(found[count:]) for count in range(1, len(found))]
+    rest += [first.strip()] if begin.strip() and first.strip() else []
+    return [(literal, *head[1:]) for literal in dict.fromkeys(rest) if literal[0] in _TAG_BEGINS]
 
 
 def _parts_of_tail(tail: Sequence[Part]) -> list[str]:

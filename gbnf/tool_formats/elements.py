@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from gbnf.tool_formats.cursor import Cursor, Delimiters, Steps, Stripped, Take, lenient
-from gbnf.tool_formats.delimiters import joined, words
+from gbnf.tool_formats.delimiters import format_delimiters, joined, words
 from gbnf.tool_formats.format import (
     ElementArguments,
     FormatFields,
@@ -42,8 +42,8 @@ class FormGroup:
 
     def of(self, types: frozenset[str]) -> Mapping[JsonType, ValueForm]:
         """Return the forms of the types that a schema allows, by type; all forms if there are none."""
-        found = {kind: form for kind, form in self.forms if kind in types}
-        return found or dict(self.forms)
+        allowed = types | {"number"} if "integer" in types else types
+        return {kind: form for kind, form in self.forms if kind in allowed} or dict(self.forms)
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class ElementReader:
         self._arguments = arguments
         ends = words([arguments.end, *format.tail, format.end, *format.end_of_turn])
         self._members = _members(arguments, arguments.begin, arguments.separator, arguments.end, ends)
+        self._tail = format_delimiters(format).tail
         self._empty = Delimiters([lenient(arguments.empty.strip())] if arguments.empty else [])
 
     def read(self, schema: TypedSchema, take: Take) -> Steps[None]:
@@ -80,15 +81,15 @@ class ElementReader:
             take("{}")
             return
         yield from self._cursor.match(self._members.begin)
-        yield from self._object(self._members, schema, take, 0)
+        yield from self._object(self._members, self._tail, schema, take, 0)
 
-    def _object(self, members: Members, schema: TypedSchema, take: Take, depth: int) -> Steps[None]:
-        """Read elements up to their end, which is read."""
+    def _object(
+        self, members: Members, after: Delimiters, schema: TypedSchema, take: Take, depth: int
+    ) -> Steps[None]:
+        """Read elements up to their end. `after` follows it, and is not read."""
         before = "{"
-        while True:
-            yield from self._cursor.skip_space()
-            if (yield from self._cursor.match(members.end)) is not None:
-                break
+        follow = (*members.follow, *after.patterns)
+        while not (yield from self._ends(members, after)):
             if before != "{":
                 yield from self._cursor.match(members.separator)
                 yield from self._cursor.skip_space()
@@ -100,15 +101,16 @@ class ElementReader:
             take(f"{before}{json.dumps(key, ensure_ascii=False)}: ")
             before = ", "
             group = members.groups[head.re.pattern]
-            yield from self._value(group, members.follow, schema.property(key), key, take, depth)
+            yield from self._value(group, follow, schema.property(key), key, take, depth)
         take("{}" if before == "{" else "}")
 
-    def _array(self, members: Members, schema: TypedSchema, take: Take, depth: int) -> Steps[None]:
+    def _array(
+        self, members: Members, after: Delimiters, schema: TypedSchema, take: Take, depth: int
+    ) -> Steps[None]:
+        """Read items up to their end. `after` follows it, and is not read."""
         count = 0
-        while True:
-            yield from self._cursor.skip_space()
-            if (yield from self._cursor.match(members.end)) is not None:
-                break
+        follow = (*members.follow, *after.patterns)
+        while not (yield from self._ends(members, after)):
             if count:
                 yield from self._cursor.match(members.separator)
                 yield from self._cursor.skip_space()
@@ -118,9 +120,16 @@ class ElementReader:
                 yield from self._no_end(members)
                 break
             take(", " if count else "[")
-            yield from self._value(group, members.follow, schema.item(count), "", take, depth)
+            yield from self._value(group, follow, schema.item(count), "", take, depth)
             count += 1
         take("]" if count else "[]")
+
+    def _ends(self, members: Members, after: Delimiters) -> Steps[bool]:
+        """Read the end of members, and return whether it comes here; if it is no text, `after` must."""
+        yield from self._cursor.skip_space()
+        if members.end.patterns:
+            return (yield from self._cursor.match(members.end)) is not None
+        return (yield from self._cursor.match(after, read=False)) is not None
 
     def _no_end(self, members: Members) -> Steps[None]:
         """Raise an error if members must have an end, which is missing here."""
@@ -148,10 +157,10 @@ class ElementReader:
         else:
             yield from self._cursor.skip_exactly(group.space)
         nested = {kind for kind, form in forms.items() if form.encoding == "nested"}
-        if nested and (yield from self._nested_value(nested, schema, take, depth)):
-            afters = {form.after for kind, form in forms.items() if kind in nested}
+        after = _literals(frozenset(form.after for kind, form in forms.items() if kind in nested), key)
+        if nested and (yield from self._nested_value(nested, after, schema, take, depth)):
             yield from self._cursor.skip_space()
-            yield from self._cursor.match(_literals(frozenset(afters), key))
+            yield from self._cursor.match(after)
             return
         yield from self._plain_value(forms, raw, tuple(follow), schema, key, take)
 
@@ -193,16 +202,18 @@ class ElementReader:
         yield from self._cursor.skip_space()
         yield from self._cursor.match(_literals(afters, key))
 
-    def _nested_value(self, kinds: set[JsonType], schema: TypedSchema, take: Take, depth: int) -> Steps[bool]:
+    def _nested_value(
+        self, kinds: set[JsonType], after: Delimiters, schema: TypedSchema, take: Take, depth: int
+    ) -> Steps[bool]:
         """Read an array or object if one begins here."""
         assert self._nested is not None
         array = _array_members(self._nested)
         fields = _object_members(self._nested, self._arguments)
         if "array" in kinds and (yield from self._begins(array)):
-            yield from self._array(array, schema, take, depth + 1)
+            yield from self._array(array, after, schema, take, depth + 1)
             return True
         if "object" in kinds and (yield from self._begins(fields)):
-            yield from self._object(fields, schema, take, depth + 1)
+            yield from self._object(fields, after, schema, take, depth + 1)
             return True
         return False
 
@@ -240,7 +251,7 @@ def _array_members(nested: NestedElements) -> Members:
         Delimiters([end]),
         Delimiters(groups),
         groups,
-        tuple(filter(None, [separator, end])) or tuple(groups),
+        tuple(filter(None, [separator, end])) or tuple(filter(None, groups)),
     )
 
 

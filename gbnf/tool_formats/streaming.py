@@ -122,12 +122,14 @@ class CallDeltas:
         if opened:
             yield from self._cursor.skip_space()
             yield from self._cursor.match(self._delimiters.reasoning_begin)
+            if (yield from self._cursor.match(self._delimiters.text_begin, read=False)) is not None:
+                return
         call: list[str] = []  # what may be a call
         take = Stripped(lambda piece: self._deltas.append(ReasoningDelta(piece)))
         while (found := (yield from self._cursor.until(self._delimiters.in_reasoning, take))) is not None:
             if (yield from self._cursor.match(self._delimiters.reasoning_end)) is not None:
                 return
-            if (yield from self._cursor.match(self._delimiters.calls, read=False)) is None:
+            if not (yield from self._calls.begin()):
                 self._cursor.at += 1
                 take(found.group()[0])
                 continue
