@@ -167,7 +167,10 @@ def _read(
             "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
         )
     if options.tool_format is not None:
-        return _native_call(options.tool_format.parse(completion.text, offer.described))
+        parsed = options.tool_format.parse(
+            completion.text, offer.described, reasoning=options.reasons_natively
+        )
+        return _native_call(parsed)
     try:
         return parse_json(completion.text), "", ()
     except InvalidJsonError as error:

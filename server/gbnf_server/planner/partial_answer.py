@@ -28,11 +28,14 @@ class PartialAnswer:
     """Extracts the answer from a model's text, piece by piece.
 
     `answer_format`: the tool-call format in which a text is the answer; it may also precede a call.
+    `reasoning`: the template is asked for reasoning, which comes first.
     """
 
-    def __init__(self, purpose: Purpose, answer_format: ToolFormat | None = None) -> None:
+    def __init__(
+        self, purpose: Purpose, answer_format: ToolFormat | None = None, *, reasoning: bool = False
+    ) -> None:
         self._purpose = purpose
-        self._deltas = None if answer_format is None else answer_format.stream(())
+        self._deltas = None if answer_format is None else answer_format.stream((), reasoning=reasoning)
         self._text = ""
         self._position: int | None = None
 

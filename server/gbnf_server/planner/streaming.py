@@ -69,7 +69,7 @@ def stream_text(
         finally:
             pieces.put(None)
 
-    partial = PartialAnswer(effect.purpose, effect.answer_format)
+    partial = PartialAnswer(effect.purpose, effect.answer_format, reasoning=effect.reasoning)
     threading.Thread(target=write, daemon=True).start()
     try:
         while (piece := pieces.get()) is not None:
@@ -103,7 +103,7 @@ class TextStream:
 
         task = asyncio.ensure_future(environment.backend.agenerate(request_of(effect, on_piece)))
         task.add_done_callback(lambda _: pieces.put_nowait(None))
-        partial = PartialAnswer(effect.purpose, effect.answer_format)
+        partial = PartialAnswer(effect.purpose, effect.answer_format, reasoning=effect.reasoning)
         try:
             while (piece := await pieces.get()) is not None:
                 yield _piece(effect, environment, partial, piece, self._hook_errors)
