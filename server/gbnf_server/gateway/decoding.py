@@ -79,7 +79,7 @@ class Decoding:
         """Add the next characters; those after a stop string are dropped. Raises GrammarIgnored."""
         self._pieces.append(piece)
         piece = self._held + piece
-        kept = piece.rstrip(_REPLACEMENT)
+        kept = piece if self._compiled.grammar is None else piece.rstrip(_REPLACEMENT)
         self._held = piece[len(kept) :]
         return self._read(kept)
 
@@ -88,7 +88,7 @@ class Decoding:
         rest = completion.text[len(self.text) :] if completion.text.startswith(self.text) else ""
         deltas = self.feed(rest) if rest else []
         truncated = completion.finish == "length" or completion.stop_string is not None
-        if not truncated:
+        if completion.finish != "length":
             deltas += self._read(self._held)
         if completion.grammar_violation is not None:
             raise GrammarIgnored(completion.grammar_violation)

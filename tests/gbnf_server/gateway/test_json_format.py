@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ strings = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 def read(written: str, cuts: list[int], *, final_answer: bool = False) -> list[Delta]:
     stream = JsonCallStream(final_answer=final_answer)
     places = sorted({min(cut, len(written)) for cut in cuts} | {0, len(written)})
-    deltas = [delta for a, b in zip(places, places[1:], strict=False) for delta in stream.feed(written[a:b])]
+    deltas = [delta for a, b in pairwise(places) for delta in stream.feed(written[a:b])]
     return deltas + stream.close()
 
 

@@ -1,0 +1,362 @@
+"""The gateway's engine with real models in this process: what an answer guarantees, whatever the model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gbnf.prompts.messages import Image
+from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.demo_model import model_path
+from gbnf_server.errors import GatewayError
+from gbnf_server.gateway.answers import CallEnded, CallStarted, Finished, Started, TextDelta
+from gbnf_server.gateway.chat import (
+    ChatRequest,
+    FunctionTool,
+    GbnfText,
+    JsonObject,
+    JsonSchema,
+    Sampling,
+    ToolChoice,
+)
+from gbnf_server.gateway.engine import Engine
+from support.gateway import USER, Ignoring, answer, calls, end, function, text
+
+LEVEL = {"type": "string", "enum": ["low", "high"]}
+SMALL = {"type": "integer", "minimum": 1, "maximum": 3}
+PLACE = {
+    "type": "object",
+    "properties": {"lat": SMALL, "name": {"type": "string", "maxLength": 4}},
+    "required": ["lat"],
+    "additionalProperties": False,
+}
+TOOLS = (
+    function("set_level", ("level",), level=LEVEL, count=SMALL),
+    function("go", ("place",), place=PLACE, code={"type": "string", "pattern": "^[A-Z]{2}\\d$"}),
+    function("stop"),
+)
+SCHEMAS = {tool.name: {**tool.parameters, "additionalProperties": False} for tool in TOOLS}
+HOT = Sampling(max_tokens=120, temperature=2.0, seed=1)
+
+
+@pytest.fixture(scope="module")
+def backend(tiny_model: Path) -> Iterator[InProcess]:
+    with InProcess(tiny_model, threads=1) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[InProcess]:
+    if not model_path().is_file():
+        pytest.skip("there is no embedded model")
+    with InProcess(model_path(), threads=1) as loaded:
+        yield loaded
+
+
+def ask(**given: Any) -> ChatRequest:
+    return ChatRequest(**{"model": "m", "messages": (USER,), "sampling": HOT, **given})
+
+
+def valid(name: str, arguments: str) -> bool:
+    return Draft202012Validator(SCHEMAS[name]).is_valid(json.loads(arguments))
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**31),
+    mode=st.sampled_from(["auto", "required"]),
+    parallel=st.booleans(),
+    names=st.none() | st.sets(st.sampled_from(sorted(SCHEMAS)), min_size=1).map(tuple),
+    stream=st.booleans(),
+)
+def test_every_complete_call_is_of_an_allowed_tool_and_satisfies_its_schema(
+    backend: InProcess, seed: int, mode: Any, parallel: bool, names: Any, stream: bool
+) -> None:
+    request = ask(
+        tools=TOOLS, tool_choice=ToolChoice(mode, names), parallel=parallel, stream=stream,
+        sampling=Sampling(max_tokens=120, temperature=2.0, seed=seed),
+    )  # fmt: skip
+    events = answer(request, backend)
+    finished = end(events)
+    assert [type(event) for event in events].count(Started) == 1
+    assert isinstance(events[0], Started)
+    assert finished.receipt.verified
+    assert finished.receipt.exact
+    ended = sum(isinstance(event, CallEnded) for event in events)
+    made = calls(events)
+    assert len(made) - ended == (finished.reason == "length" and bool(made) and ended < len(made))
+    for name, arguments in made[:ended]:
+        assert name in (names or SCHEMAS)
+        assert valid(name, arguments)
+    if finished.reason == "tool_calls":
+        assert ended == len(made) >= 1
+        assert parallel or ended == 1
+    if mode == "required":
+        assert not text(events)
+        assert finished.reason in {"tool_calls", "length"}
+    if names is not None and mode == "required" and len(names) == 1:
+        assert len(made) <= 1
+
+
+@pytest.mark.parametrize("limit", range(1, 40, 3))
+def test_an_answer_that_the_limit_truncates_has_no_ended_call(backend: InProcess, limit: int) -> None:
+    request = ask(
+        tools=TOOLS[1:2],
+        tool_choice=ToolChoice("required"),
+        sampling=Sampling(max_tokens=limit, temperature=2.0, seed=5),
+    )
+    events = answer(request, backend)
+    finished = end(events)
+    ended = sum(isinstance(event, CallEnded) for event in events)
+    assert (finished.reason == "tool_calls") == bool(ended)
+    if not ended:
+        assert finished.reason == "length"
+
+
+@given(seed=st.integers(0, 2**31))
+@settings(max_examples=15)
+def test_an_answer_in_a_schema_satisfies_it(backend: InProcess, seed: int) -> None:
+    schema = JsonSchema(PLACE)
+    events = answer(ask(output=schema, sampling=Sampling(max_tokens=200, temperature=2, seed=seed)), backend)
+    if end(events).reason == "stop":
+        assert Draft202012Validator(PLACE).is_valid(json.loads(text(events)))
+
+
+def test_with_tools_and_a_schema_the_answer_is_a_call_or_fits_the_schema(backend: InProcess) -> None:
+    kinds = set()
+    for seed in range(12):
+        sampling = Sampling(max_tokens=200, temperature=2, seed=seed)
+        events = answer(ask(tools=TOOLS, output=JsonSchema(PLACE), sampling=sampling), backend)
+        reason = end(events).reason
+        kinds.add(reason)
+        if reason == "stop":
+            assert Draft202012Validator(PLACE).is_valid(json.loads(text(events)))
+        if reason == "tool_calls":
+            assert all(valid(*call) for call in calls(events))
+            assert not text(events)
+    assert {"stop", "tool_calls"} <= kinds
+
+
+def test_a_json_object_is_one(backend: InProcess) -> None:
+    for seed in range(6):
+        sampling = Sampling(max_tokens=300, temperature=0.5, seed=seed)
+        events = answer(ask(output=JsonObject(), sampling=sampling), backend)
+        if end(events).reason == "stop":
+            assert isinstance(json.loads(text(events)), dict)
+
+
+def test_a_grammar_of_the_client_is_enforced(backend: InProcess) -> None:
+    events = answer(ask(output=GbnfText('root ::= ("ab" | "cd"){3}')), backend)
+    assert re.fullmatch("(?:ab|cd){3}", text(events))
+    assert end(events).receipt.verified
+
+
+@pytest.mark.parametrize(
+    ("given_", "param", "code", "words"),
+    [
+        ({"output": GbnfText("root ::= (")}, "grammar", "invalid_grammar", "line 1"),
+        ({"output": JsonSchema({"type": "strin"}, param="there")}, "there", "invalid_schema", "strin"),
+        (
+            {"output": JsonSchema({"minimum": 3, "maximum": 2, "type": "integer"})},
+            "response_format.json_schema.schema", "invalid_schema", "no JSON value",
+        ),
+        ({"sampling": Sampling(max_tokens=0)}, "max_tokens", "invalid_request", "at least 1"),
+        ({"sampling": Sampling(max_tokens=9, top_p=3.0)}, "top_p", "invalid_request", "top_p"),
+        ({"tools": (FunctionTool("a\nb"),)}, "tools", "invalid_request", "name of a tool"),
+        (
+            {"messages": ({"role": "user", "content": "x", "images": [Image(b"x", "image/png")]},)},
+            "messages", "unsupported_by_backend", "no images",
+        ),
+        (
+            {"messages": ({"role": "user", "content": "long " * 900},)},
+            "messages", "context_length_exceeded", "fit",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_client_has_to_correct_is_a_400(
+    backend: InProcess, given_: Any, param: str, code: str, words: str
+) -> None:
+    with pytest.raises(GatewayError) as caught:
+        answer(ask(**given_), backend)
+    error = caught.value
+    assert (error.status, error.code) == (400, code)
+    assert (error.param or "").startswith(param)
+    assert words in error.message
+
+
+UNENFORCEABLE = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+
+
+def test_a_strict_tool_with_a_keyword_that_cannot_be_enforced_is_refused(backend: InProcess) -> None:
+    properties = {"type": "object", "properties": {"tags": UNENFORCEABLE}, "required": ["tags"]}
+    strict = FunctionTool("tag", "", properties, strict=True, param="tools[0].function.parameters")
+    with pytest.raises(GatewayError) as caught:
+        answer(ask(tools=(strict,)), backend)
+    assert caught.value.param == "tools[0].function.parameters/properties/tags/uniqueItems"
+    assert "uniqueItems" in caught.value.message
+    lenient = FunctionTool("tag", "", properties)
+    finished = end(answer(ask(tools=(lenient,), tool_choice=ToolChoice("required")), backend))
+    assert not finished.receipt.exact
+    assert [finding.keyword for finding in finished.receipt.findings] == ["uniqueItems"]
+
+
+def test_arguments_that_the_grammar_cannot_enforce_are_validated(backend: InProcess) -> None:
+    repeated = {**UNENFORCEABLE, "items": {"pattern": "^[ab]$"}, "minItems": 3, "maxItems": 3}
+    tag = function("tag", ("tags",), tags=repeated)
+    request = ask(tools=(tag,), tool_choice=ToolChoice("required", ("tag",)))
+    finished = end(answer(request, backend))
+    assert finished.reason == "tool_calls"
+    assert finished.receipt.invalid
+    assert "tag" in finished.receipt.invalid[0]
+    retried = end(answer(request, backend, Engine(retries=2)))
+    assert retried.receipt.retries == 2  # three of two letters are never unique
+    assert retried.receipt.invalid
+
+
+def test_a_tool_that_cannot_be_compiled_is_loosened_and_the_request_goes_on(backend: InProcess) -> None:
+    impossible = function("odd", ("a",), a={"type": "string", "minLength": 3, "maxLength": 2})
+    finished = end(answer(ask(tools=(impossible, *TOOLS), tool_choice=ToolChoice("required")), backend))
+    assert [finding.tool for finding in finished.receipt.findings if finding.kind == "loosened"] == ["odd"]
+    assert not finished.receipt.exact
+    assert finished.receipt.as_json()["loosened"][0]["tool"] == "odd"
+
+
+def test_keywords_of_manifests_mean_nothing_in_tools_of_clients(backend: InProcess) -> None:
+    tool = FunctionTool(
+        "note",
+        "",
+        {
+            "type": "object",
+            "properties": {
+                "from_step": {"type": "integer", "minimum": 7, "maximum": 7},
+                "target": {"enum": ["x"], "runtime_resolved": True},
+            },
+            "required": ["from_step", "target"],
+            "requires_one_of": [["absent"]],
+        },
+    )
+    events = answer(ask(tools=(tool,), tool_choice=ToolChoice("required")), backend)
+    name, arguments = calls(events)[0]
+    assert (name, json.loads(arguments)) == ("note", {"from_step": 7, "target": "x"})
+
+
+def test_a_backend_that_ignores_the_grammar_is_a_502_or_is_asked_again(tiny_model: Path) -> None:
+    with Ignoring(tiny_model, threads=1) as ignoring:
+        for stream in (False, True):
+            request = ask(tools=TOOLS, tool_choice=ToolChoice("required"), stream=stream)
+            ignoring.ignored = 1
+            with pytest.raises(GatewayError) as caught:
+                answer(request, ignoring)
+            assert (caught.value.status, caught.value.code) == (502, "upstream_ignored_grammar")
+            ignoring.ignored = 1
+            finished = end(answer(request, ignoring, Engine(retries=1)))
+            assert finished.receipt.retries == 1
+            assert finished.reason in {"tool_calls", "length"}
+
+
+@given(seed=st.integers(0, 2**31), stop=st.lists(st.text(min_size=1, max_size=2), min_size=1, max_size=3))
+@settings(max_examples=25)
+def test_nothing_of_a_stop_string_or_after_it_is_in_a_text(
+    backend: InProcess, seed: int, stop: list[str]
+) -> None:
+    sampling = Sampling(max_tokens=60, temperature=2, seed=seed)
+    for tools in ((), TOOLS):
+        whole = answer(ask(tools=tools, sampling=sampling), backend)
+        events = answer(ask(tools=tools, sampling=sampling, stop=tuple(stop)), backend)
+        said = text(whole)
+        if calls(whole):
+            assert calls(events) == calls(whole)
+            continue
+        places = [said.find(each) for each in stop if each in said]
+        expected = said[: min(places)] if places else said
+        assert text(events) == expected
+        assert (end(events).stop_string is not None) == bool(places)
+        if places:
+            assert end(events).reason == "stop"
+
+
+def test_several_answers_come_one_after_another(backend: InProcess) -> None:
+    events = answer(ask(count=3), backend)
+    starts = [event.choice for event in events if isinstance(event, Started)]
+    assert starts == [0, 1, 2]
+    assert sum(isinstance(event, Finished) for event in events) == 3
+    again = answer(ask(count=3), backend)
+    assert text(events) == text(again)  # a seed gives the same answers
+
+
+def test_without_a_seed_answers_differ(backend: InProcess) -> None:
+    request = ask(sampling=Sampling(max_tokens=40, temperature=2.0))
+    assert len({text(answer(request, backend)) for _ in range(3)}) == 3
+
+
+def test_logprobs_are_those_of_each_token(backend: InProcess) -> None:
+    sampling = Sampling(max_tokens=8, temperature=0, logprobs=3)
+    finished = end(answer(ask(sampling=sampling), backend))
+    assert len(finished.logprobs) >= 7
+    assert all(len(token.top) == 3 and token.logprob <= 0 for token in finished.logprobs)
+
+
+def test_ids_of_calls_are_unique_across_answers(backend: InProcess) -> None:
+    request = ask(tools=TOOLS, tool_choice=ToolChoice("required"))
+    ids = [event.id for _ in range(4) for event in answer(request, backend) if isinstance(event, CallStarted)]
+    assert len(set(ids)) == len(ids) >= 4
+
+
+def test_a_stream_comes_as_it_is_decoded_and_closing_it_ends_the_generation(tiny_model: Path) -> None:
+    generating = threading.Semaphore(0)
+
+    class Watched(InProcess):
+        async def agenerate(self, request: Request) -> Completion:
+            try:
+                return await super().agenerate(request)
+            finally:
+                generating.release()
+
+    async def read_one(backend: InProcess) -> None:
+        request = ask(stream=True, sampling=Sampling(max_tokens=400, temperature=2.0, seed=3))
+        async with aclosing(Engine().answer(request, backend)) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    assert not generating.acquire(blocking=False)
+                    break
+        assert generating.acquire(blocking=False)
+
+    with Watched(tiny_model, threads=1) as backend:
+        asyncio.run(read_one(backend))
+
+
+def test_a_compilation_has_a_deadline(backend: InProcess) -> None:
+    engine = Engine(compile_s=0.0)
+    with pytest.raises(GatewayError) as caught:
+        answer(ask(tools=TOOLS), backend, engine)
+    assert (caught.value.status, caught.value.code) == (503, "compilation_timeout")
+    assert caught.value.retry_after
+
+
+def test_the_demonstration_model_makes_a_round_trip(demo: InProcess) -> None:
+    paths = {"type": "array", "items": {"type": "string"}}
+    tools = (function("create_dirs", ("paths",), paths=paths),)
+    question: Any = {"role": "user", "content": "create a folder trips"}
+    cold = Sampling(max_tokens=80, temperature=0)
+    first = answer(ask(messages=(question,), tools=tools, sampling=cold), demo)
+    ((name, arguments),) = calls(first)
+    assert (name, json.loads(arguments)) == ("create_dirs", {"paths": ["trips"]})
+    function_ = {"name": name, "arguments": json.loads(arguments)}
+    called: Any = {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "function": function_}]}
+    result: Any = {"role": "tool", "tool_call_id": "a", "content": '{"entries": ["trips"]}'}
+    last = answer(ask(messages=(question, called, result), tools=tools, sampling=cold), demo)
+    assert not calls(last)
+    assert "trips" in text(last)
+    assert end(last).reason == "stop"
