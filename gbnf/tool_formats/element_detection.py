@@ -11,7 +11,6 @@ from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.format import (
     ElementArguments,
     Encoding,
-    Encoding,
     JsonType,
     NestedElements,
     Part,
