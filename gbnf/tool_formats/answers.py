@@ -128,7 +128,7 @@ def _body(form: FormatFields, content: Content) -> Dfa:
     closing = re.escape(end)
     if content == "auto" and between is not None:
         after = _any(re.escape((between + text).lstrip()) + char for text, char in marks)
-        closing += f"(?:{_SPACES}{after})?"
+        closing = f"(?:{closing}|{_SPACES}{after})"
     char = f"{_clear([*_excluded(form), end])}[^{''.join(_PLACEHOLDERS[: len(marks)])}]"
     text = _whole(f"{opening}(?:{char})+{closing}") - _whole(opening + _SPACES + closing)
     if content == "none":

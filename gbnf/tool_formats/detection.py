@@ -51,6 +51,7 @@ from gbnf.tool_formats.probing import (
     Prober,
     call_id,
     find_shape,
+    without_reasoning,
 )
 from gbnf.tool_formats.template import TemplateLimitError, TemplateRenderer
 from gbnf.tool_formats.tool_format import ToolFormat
@@ -111,6 +112,7 @@ class _Detection:
         self._prober = prober
         self._eos = tuple(text for text in (eos_token, *_END_OF_GENERATION) if text)
         self.notes: list[str] = []
+        self._turn_end = ""
         self.reasoning = self._detect_reasoning()
         self._answer_end = self._text_turn()[1]
 
@@ -119,10 +121,10 @@ class _Detection:
         arguments, frame = self._arguments_and_frame()
         frame, prompted = _with_visible_begin(frame, self._prober.prompt())
         begin = "".join(map(str, frame.begin))
-        text = self._text(begin.removeprefix(prompted), prompted)
         head, end = join_pieces(frame.head), "".join(map(str, frame.end))
         tail = join_pieces(frame.tail)
-        marker = _marker((text.before_calls or "") + begin, head)
+        marker = _marker(begin, head)
+        text = self._text(begin.removeprefix(prompted), prompted, marker)
         source = self._prober.renderer.source
         others = (
             ((*_HARMONY_HEAD, " <|constrain|>json<|message|>"), (*_HARMONY_HEAD, "<|message|>"))
@@ -159,6 +161,7 @@ class _Detection:
             end_of_turn=tuple(text for text in ends if not any(text in str(part) for part in (begin, *head))),
             result_role=self._result_role(),
             notes=tuple(self.notes),
+            turn_end=self._turn_end,
         )
 
     # Calls
@@ -175,21 +178,13 @@ class _Detection:
         text = answer[start:stop]
         written = json.loads(text) if quoted else text
         frame = self._frame(lambda text, count: _json_of(text, [given] * count), given)
-        self._check_empty(frame, quoted)
+        self._check_empty(quoted=quoted)
         return JsonArguments(_whitespace(written, given), quoted), frame
 
     def _answer(self, calls: Sequence[Call]) -> str:
         """Return the text of an answer with calls, after a prompt that asks for no reasoning."""
         marks = [mark for call in calls for mark in (call.name, call_id(0))]
-        return self._without_reasoning(self._prober.answer(self._prober.assistant(calls), marks))
-
-    def _without_reasoning(self, answer: str) -> str:
-        """Return an answer without the empty reasoning with which it begins."""
-        if self.reasoning is not None:
-            before, end, after = answer.partition(self.reasoning.end)
-            if end and before.strip() in ("", self.reasoning.begin):
-                return after
-        return answer
+        return without_reasoning(self._prober.answer(self._prober.assistant(calls), marks), self.reasoning)
 
     def _frame(self, spans: Any, given: Mapping[str, Any]) -> _Frame:
         one = self._pieces(1, spans, given)
@@ -244,7 +239,7 @@ class _Detection:
             return None
         return _with_index(between, following)
 
-    def _check_empty(self, frame: _Frame, quoted: bool) -> None:
+    def _check_empty(self, *, quoted: bool) -> None:
         try:
             answer = self._answer([Call(NAMES[0], {})])
         except ToolFormatError:
@@ -258,21 +253,22 @@ class _Detection:
     def _text_turn(self) -> tuple[str, str]:
         """Return what stands before and after an answer's text."""
         try:
-            answer = self._without_reasoning(self._prober.answer(self._prober.assistant(text=TEXT), [TEXT]))
+            answer = self._prober.answer(self._prober.assistant(text=TEXT), [TEXT])
         except TemplateLimitError:
             raise
         except ToolFormatError:
             return "", ""
-        before, _, after = answer.partition(TEXT)
+        before, _, after = without_reasoning(answer, self.reasoning).partition(TEXT)
         return before, after
 
     def _end_texts(self) -> tuple[str, ...]:
         """Return the texts that end an answer."""
         found = []
+        known = [text for text in self._eos if self.reasoning is None or text not in self.reasoning.end]
         for after in (self._call_end(), self._answer_end):
-            at = _first_of(after, self._eos)
+            at = _first_of(after, known)
             if at is not None:
-                found.append(next(text for text in self._eos if after.startswith(text, at)))
+                found.append(next(text for text in known if after.startswith(text, at)))
         return tuple(dict.fromkeys(found)) or tuple(filter(None, [self._shared_end()]))
 
     def _call_end(self) -> str:
@@ -291,7 +287,8 @@ class _Detection:
             text = str(tags[-1]) if tags else "".join(map(str, shared)).strip()
             if text:
                 return text
-        return ""
+        past = _CONTROL_TEXT.search(self._past_text()[1])
+        return past[0] if past and past[0] in self._call_end() else ""
 
     def _without_epilogue(self, after: str) -> str:
         """Remove what a template adds after every conversation, not after every message."""
@@ -304,9 +301,11 @@ class _Detection:
 
     def _cut_end_of_turn(self, after: Pieces) -> Pieces:
         """Return what follows the last call's arguments up to the end of the answer."""
-        text = self._without_epilogue(_plain(after))
-        at = _first_of(text, self._end_texts())
-        limit = len(text) if at is None else at
+        text = _plain(after)
+        answer = self._without_epilogue(text)
+        at = _first_of(answer, self._end_texts())
+        limit = len(answer) if at is None else at
+        self._turn_end = text[limit:]
         kept: list[Part] = []
         length = 0
         for piece in after:
@@ -318,7 +317,7 @@ class _Detection:
 
     # Text and reasoning
 
-    def _text(self, begin: str, prompted: str) -> TextFormat:
+    def _text(self, begin: str, prompted: str, marker: str) -> TextFormat:
         before, after = self._text_turn()
         at = _first_of(after, self._end_texts())
         after = after if at is None else after[:at]
@@ -326,13 +325,15 @@ class _Detection:
         before_calls = self._before_calls(before, begin)
         if before_calls is not None:
             before_calls = before_calls.removesuffix(prompted)
+        elif not text_begin and _CONTROL_TEXT.fullmatch(marker):
+            before_calls = ""  # the template shows no text before calls, but models write it
         return TextFormat(prompted + text_begin, after if after.strip() else "", before_calls)
 
     def _before_calls(self, text_begin: str, begin: str) -> str | None:
         try:
             call = Call(NAMES[0], {KEYS[0]: "x"})
             message = self._prober.assistant([call], TEXT)
-            answer = self._without_reasoning(self._prober.answer(message, [TEXT, NAMES[0]]))
+            answer = without_reasoning(self._prober.answer(message, [TEXT, NAMES[0]]), self.reasoning)
             alone = self._answer([call])
         except TemplateLimitError:
             raise
@@ -355,7 +356,7 @@ class _Detection:
     def _detect_reasoning(self) -> Reasoning | None:
         prober = self._prober
         openings = [prober.opening(reasoning=reasoning) for reasoning in (True, False)]
-        header = self._past_header()
+        header = self._past_text()[0]
         written, closing = self._written_reasoning(openings[0], header)
         if written is None:
             rests = [_without_prefix_in(opening, header) for opening in openings]
@@ -379,16 +380,17 @@ class _Detection:
             closing=closing or f"\n{end}\n\n",
         )
 
-    def _past_header(self) -> str:
-        """Return what stands before a past answer's text: most templates leave out its reasoning."""
+    def _past_text(self) -> tuple[str, str]:
+        """Return what stands around a past answer's text: most templates leave out its reasoning."""
         answer = self._prober.assistant(text=TEXT)
         try:
             full = self._prober.render([USER, answer, {"role": "user", "content": RESULT}])
         except TemplateLimitError:
             raise
         except ToolFormatError:
-            return ""
-        return full.rpartition(TEXT)[0].rpartition(QUERY)[2]
+            return "", ""
+        before, _, after = full.rpartition(TEXT)
+        return before.rpartition(QUERY)[2], after.partition(RESULT)[0]
 
     def _written_reasoning(self, opening: str, header: str) -> tuple[tuple[str, str] | None, str]:
         """Return the tags of reasoning that the template writes itself, and exactly what ends it."""
@@ -404,9 +406,11 @@ class _Detection:
             before, found, after = full.partition(REASON)
             if not found:
                 continue
-            before = before.rpartition(QUERY)[2]
-            begin = _begin_of_reasoning(before, opening, header)
-            closing = self._exact_closing(after)
+            begin = _begin_of_reasoning(before.rpartition(QUERY)[2], opening, header)
+            alone = self._prober.answer(self._prober.assistant([call]), [NAMES[0]], reasoning=reasoning)
+            closing = after.removesuffix(alone) if after.endswith(alone) else ""
+            if not closing.strip():
+                closing = self._exact_closing(after)
             if begin and closing.strip():
                 return (begin, closing.strip()), closing
         return None, ""
@@ -552,6 +556,10 @@ def _begin_of_reasoning(before: str, opening: str, header: str) -> str:
         if longer not in before or longer not in header:
             break
         prefix = longer
+    if prefix.endswith(">") and not prefix.isspace():  # a tag that other texts begin with, too
+        rest = before[before.rfind(prefix) + len(prefix) :]
+        if rest[:1].isalnum():
+            prefix = prefix[: -len(str(split_pieces(prefix)[-1]))]
     asked = _without_prefix_in(opening, before).strip()
     begin = asked or (before[before.rfind(prefix) + len(prefix) :].strip() if prefix else "")
     if begin:

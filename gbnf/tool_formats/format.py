@@ -85,11 +85,12 @@ class FormatFields:
     `begin` comes before the first call, `end` after the last; `separator` is None if an answer has at most
     one call. `head` has the name at least once; `other_heads` are those of models that also write the head in
     other ways than their template. `id_pattern`: an ECMA-262 pattern of the ids that the template accepts.
-    `marker`: what begins calls after a text, without whitespace around it: the first of `before_calls`,
-    `begin` and `head`; an answer's text never contains it. `control_texts`: texts in the format that a
+    `marker`: the text that begins every call, without whitespace around it; an answer's text never contains
+    it. `control_texts`: texts in the format that a
     vocabulary may have as single control tokens; a server must not drop them. `end_of_turn`: the texts that
     end an answer, which are no part of it. `result_role`: the role of results. `notes`: what the template
-    cannot express, one sentence each. `template`, `bos_token` and `eos_token` are what the format was derived
+    cannot express, one sentence each. `turn_end`: all that the template writes after an answer with calls.
+    `template`, `bos_token` and `eos_token` are what the format was derived
     from.
     """
 
@@ -111,3 +112,4 @@ class FormatFields:
     end_of_turn: tuple[str, ...] = ()
     result_role: Literal["tool", "user"] = "tool"
     notes: tuple[str, ...] = ()
+    turn_end: str = ""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import ToolFormatError
+from gbnf.tool_formats.format import Reasoning
 from gbnf.tool_formats.pieces import common_prefix, split_pieces
 from gbnf.tool_formats.template import TemplateLimitError, TemplateRenderer
 
@@ -146,6 +147,14 @@ def _shared_length(first: str, second: str) -> int:
     """Return how many characters both begin with, in whole pieces."""
     pieces = split_pieces(first)
     return sum(len(str(piece)) for piece in pieces[: common_prefix(pieces, split_pieces(second))])
+
+
+def without_reasoning(answer: str, reasoning: Reasoning | None) -> str:
+    """Return an answer without the empty reasoning with which it begins."""
+    if reasoning is None:
+        return answer
+    before, end, after = answer.partition(reasoning.end)
+    return after if end and before.strip() in ("", reasoning.begin) else answer
 
 
 def find_shape(renderer: TemplateRenderer) -> Prober:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gbnf.calls.parsing.results import ParseResult
+from gbnf.calls.parsing.results import ParseResult, ToolCall
 from gbnf.compiler.grammar import Grammar
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.grammar import answer_grammar
 from gbnf.tool_formats.parsing import parse_answer
+from gbnf.tool_formats.rendering import render_calls, render_prompt
 from gbnf.tool_formats.streaming import CallDeltas
 from gbnf.tools import Tool
 
@@ -49,6 +51,29 @@ class ToolFormat(FormatFields):
             steps=steps,
             strict=strict,
         )
+
+    def prompt(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        reasoning: bool = False,
+    ) -> str:
+        """Return a conversation through the template, up to where the answer begins.
+
+        `messages` and `tools` are in OpenAI's form, the arguments of calls as objects. With `reasoning`, the
+        template is asked for reasoning; otherwise the answer begins with text or calls. Raises
+        ToolFormatError if the template refuses the conversation.
+        """
+        return render_prompt(self, messages, tools, reasoning=reasoning)
+
+    def render(self, calls: Sequence[ToolCall]) -> str:
+        """Return the text of an answer with these calls, at least one, as the template writes it.
+
+        An `id` that the template does not accept is replaced. Raises ToolFormatError if the template refuses
+        the calls, such as several where it has one.
+        """
+        return render_calls(self, calls)
 
     def parse(
         self, text: str, tools: Iterable[Tool], *, truncated: bool = False, reasoning: bool = False

@@ -1,0 +1,120 @@
+"""Render prompts and answers through the chat template from which a format was derived."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from gbnf.calls.parsing.results import ToolCall
+from gbnf.tool_formats.format import FormatFields
+from gbnf.tool_formats.probing import (
+    Call,
+    Prober,
+    call_id,
+    find_shape,
+    openai_call,
+    switches,
+    without_reasoning,
+)
+from gbnf.tool_formats.template import TemplateRenderer
+
+
+def render_prompt(
+    form: FormatFields,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]],
+    *,
+    reasoning: bool,
+) -> str:
+    """Return a conversation up to where the answer begins; see `ToolFormat.prompt`."""
+    prober = _prober(form.template, form.bos_token, form.eos_token)
+    prompt = prober.renderer.render(
+        _adapted(form, prober, messages),
+        tools=tools,
+        **prober.extra_variables(tools),
+        **switches(form.template, reasoning=reasoning),
+    )
+    return close_prompt(form, prompt, reasoning=reasoning)
+
+
+def close_prompt(form: FormatFields, prompt: str, *, reasoning: bool) -> str:
+    """Return a prompt that its template rendered, changed so that it ends where the format's answer begins.
+
+    Reasoning that is not asked for is closed. What begins every call and every text is left to the answer.
+    """
+    prompt = prompt.removesuffix(_prompted(form))
+    if form.reasoning is not None and not reasoning and form.reasoning.direct_prompt == "open":
+        return prompt + form.reasoning.closing
+    return prompt
+
+
+def render_calls(form: FormatFields, calls: Sequence[ToolCall]) -> str:
+    """Return the text of an answer that consists of calls; see `ToolFormat.render`."""
+    prober = _prober(form.template, form.bos_token, form.eos_token)
+    given = [Call(call.name, call.arguments, _fitting_id(form, call.id, at)) for at, call in enumerate(calls)]
+    answer = prober.answer(prober.assistant(given), [given[0].name])
+    return _prompted(form) + without_reasoning(answer, form.reasoning).removesuffix(form.turn_end)
+
+
+@lru_cache(maxsize=64)
+def _prober(template: str, bos_token: str, eos_token: str) -> Prober:
+    return find_shape(TemplateRenderer(template, bos_token=bos_token, eos_token=eos_token))
+
+
+def _prompted(form: FormatFields) -> str:
+    """Return what begins every answer, and ends the template's own prompts: functionary's `>>>`."""
+    lead = form.head[0]
+    both = isinstance(lead, str) and not form.begin and lead and form.text.begin.startswith(lead)
+    return str(lead) if both else ""
+
+
+def _fitting_id(form: FormatFields, name: str, index: int) -> str:
+    """Return an identifier that the template accepts."""
+    return name if re.fullmatch(form.id_pattern, name) else call_id(index)
+
+
+def _adapted(
+    form: FormatFields, prober: Prober, messages: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return messages with calls and results as the template takes them."""
+    adapted = []
+    ids: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for message in messages:
+        given = {key: value for key, value in message.items() if key not in ("images", "thinking")}
+        if given.get("tool_calls"):
+            given["tool_calls"] = [
+                _adapted_call(form, prober, call, ids, names, len(ids)) for call in given["tool_calls"]
+            ]
+            given["content"] = given.get("content") or prober.shape.content
+        elif given["role"] == "tool":
+            answered = given.get("tool_call_id") or next(reversed(ids), "")
+            given = {
+                "name": names.get(answered, ""),
+                **given,
+                "tool_call_id": ids.get(answered, answered),
+                "role": form.result_role,
+            }
+        if "reasoning_content" in given:
+            given |= {
+                field: given["reasoning_content"]
+                for field in ("reasoning", "thinking", "thought")
+                if f".{field}" in form.template or f"'{field}'" in form.template
+            }
+        adapted.append(given)
+    return adapted
+
+
+def _adapted_call(
+    form: FormatFields,
+    prober: Prober,
+    call: Mapping[str, Any],
+    ids: dict[str, str],
+    names: dict[str, str],
+    index: int,
+) -> dict[str, Any]:
+    name, original = call["function"]["name"], call.get("id") or f"call_{index + 1}"
+    ids[original], names[original] = _fitting_id(form, original, index), name
+    return openai_call(prober.shape, Call(name, call["function"]["arguments"], ids[original]), index)
