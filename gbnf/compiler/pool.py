@@ -148,6 +148,7 @@ def compile_tools(
     *,
     strict: bool = False,
     taken: AbstractSet[str] = RESERVED,
+    notation: Notation = JSON,
 ) -> CompiledPool:
     """Compile each tool, with names of rules that differ from each other and from those in `taken`.
 
@@ -157,14 +158,14 @@ def compile_tools(
     errors: dict[Tool, SchemaError] = {}
     taken = set(taken)
     for tool in tools:
-        compiled_tool = compile_tool(tool, options, has_steps)
+        compiled_tool = compile_tool(tool, options, has_steps, notation=notation)
         count = 1
         if isinstance(compiled_tool, SchemaError):
             errors[tool] = compiled_tool
             continue
         while isinstance(compiled_tool, CompiledTool) and not taken.isdisjoint(compiled_tool.part.names):
             count += 1  # two names that are the same in camelCase
-            compiled_tool = compile_tool(tool, options, has_steps, f"{tool.name} {count}")
+            compiled_tool = compile_tool(tool, options, has_steps, f"{tool.name} {count}", notation)
         if isinstance(compiled_tool, CompiledTool):
             taken |= compiled_tool.part.names
             compiled.append(compiled_tool)

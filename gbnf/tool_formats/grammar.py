@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
+from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.lowering import CompileOptions
+from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding, pool_tools
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.quoting import quoted
@@ -64,23 +66,32 @@ def _link(
     steps: tuple[int, ...],
     strict: bool,
 ) -> Grammar:
-    arguments = form.arguments
-    whitespace = arguments.whitespace if isinstance(arguments, JsonArguments) else "default"
+    whitespace, notation = _notation(form)
     options = CompileOptions(whitespace, MAX_DEPTH, closed=True)
     answer, ids = answer_rules(form, content, reasoning), id_rules(form).part
     writable, left_out = _writable(form, tools, strict)
     taken = RESERVED | answer.names | ids.names | _CALL_NAMES
-    pool = compile_tools(writable, options, bool(steps), strict=strict, taken=taken)
+    pool = compile_tools(writable, options, bool(steps), strict=strict, taken=taken, notation=notation)
     head = (answer, CompiledRules(Rules(_calls(form, pool.tools, parallel))), ids)
     grammar = pool.link(head, steps, options)
     if left_out:
         grammar = Grammar(grammar.rules, tuple(sorted([*grammar.report, *left_out])))
-    if isinstance(arguments, JsonArguments) and arguments.quoted:
+    if _is_quoted(form):
         outside = frozenset().union(*(part.names for part in head))
         productions = grammar.rules.productions.items()
         inside = {name: expr if name in outside else quoted(expr) for name, expr in productions}
         grammar = Grammar(Rules(inside), grammar.report)
     return grammar
+
+
+def _notation(form: FormatFields) -> tuple[Whitespace, Notation]:
+    if isinstance(form.arguments, JsonArguments):
+        return form.arguments.whitespace, JSON
+    return "default", form.arguments
+
+
+def _is_quoted(form: FormatFields) -> bool:
+    return isinstance(form.arguments, JsonArguments) and form.arguments.quoted
 
 
 def _writable(
@@ -109,7 +120,6 @@ def _calls(form: FormatFields, tools: Sequence[CompiledTool], parallel: bool) ->
     """Return the rules for the calls behind each opening, from the marker on."""
     shapes = call_shapes(form)
     ids = id_rules(form)
-    is_quoted = isinstance(form.arguments, JsonArguments) and form.arguments.quoted
     rules: dict[str, Expr] = {}
     known: dict[tuple[int, int | None], Ref] = {}
 
@@ -118,7 +128,7 @@ def _calls(form: FormatFields, tools: Sequence[CompiledTool], parallel: bool) ->
         key = (index, number if shapes[index].is_numbered else 0)
         if key not in known:
             known[key] = Ref(f"{_CALL}{len(known) + 1}" if known else _CALL)
-            rules[known[key].name] = call_expr(shapes[index], tools, ids, is_quoted, key[1])
+            rules[known[key].name] = call_expr(shapes[index], tools, ids, _is_quoted(form), key[1])
         return known[key]
 
     def further(number: int | None) -> Expr:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.tool_formats import JsonArguments, Reasoning, Slot, TextFormat, ToolFormat
+from gbnf.tool_formats import (
+    ElementArguments,
+    JsonArguments,
+    Reasoning,
+    Slot,
+    TextFormat,
+    ToolFormat,
+    ValueForm,
+    ValueForms,
+)
 
 NAME, ID, INDEX = Slot("name"), Slot("id"), Slot("index")
 Calls = Sequence[tuple[str, Any]]
@@ -20,7 +29,8 @@ class Family:
     """A format with its own writer.
 
     `write` returns the text of calls. `head`: what comes before the arguments of one call, with the group
-    `name`; `tail`: what comes after them, up to the next call or the end.
+    `name`; `tail`: what comes after them, up to the next call or the end. `element`: one element, if the
+    arguments are written so, with the groups `key` and `value`: strings as they are, other values as JSON.
     """
 
     name: str
@@ -28,6 +38,7 @@ class Family:
     write: Callable[[Calls], str]
     head: str
     tail: str = ""
+    element: str = ""
 
     def __repr__(self) -> str:
         return self.name
@@ -36,17 +47,30 @@ class Family:
     def has_parallel_calls(self) -> bool:
         return self.form.separator is not None
 
-    def split(self, text: str) -> tuple[str, list[tuple[str, Any]]]:
-        """Return what is before the calls, and the calls. Raises AssertionError if something else follows."""
+    def _arguments(self, text: str, start: int, strings: Collection[str]) -> tuple[Any, int]:
+        if not self.element:
+            arguments, end = _DECODER.raw_decode(text, start)
+            quoted = isinstance(self.form.arguments, JsonArguments) and self.form.arguments.quoted
+            return json.loads(arguments) if quoted else arguments, end
+        members = {}
+        while found := re.compile(self.element, re.DOTALL).match(text, start):
+            key, value = found["key"], found["value"]
+            assert key not in members
+            members[key] = value if key in strings else json.loads(value)
+            start = found.end()
+        return members, start
+
+    def split(self, text: str, strings: Collection[str] = ()) -> tuple[str, list[tuple[str, Any]]]:
+        """Return what is before the calls, and the calls; `strings` are the keys of elements with strings.
+
+        Raises AssertionError if something else follows.
+        """
         found = re.search(self.head, text)
         if found is None:
             return text, []
         before, calls = text[: found.start()], []
         while found:
-            value = found.end()
-            arguments, end = _DECODER.raw_decode(text, value)
-            if isinstance(self.form.arguments, JsonArguments) and self.form.arguments.quoted:
-                arguments = json.loads(arguments)
+            arguments, end = self._arguments(text, found.end(), strings)
             calls.append((found["name"], arguments))
             closing = re.compile(self.tail).match(text, end)
             assert closing, text[end:]
@@ -290,7 +314,64 @@ TWICE = Family(
     r"\n</invoke:\w+></calls>(?:<\|eom\|>)?",
 )
 
+
+def _elements(arguments: Any, write: Callable[[str, str], str]) -> str:
+    return "".join(
+        write(key, value if isinstance(value, str) else _json(value)) for key, value in arguments.items()
+    )
+
+
+def _forms(before: str, after: str) -> ValueForms:
+    raw, other = ((ValueForm(encoding, (before,), (after,)),) for encoding in ("raw", "json"))
+    return ValueForms(raw, other, other, other, other, other)
+
+
+XML = Family(
+    "XML parameters",
+    _form(
+        ("<tool_call>\n<function=", NAME, ">\n"),
+        "\n</tool_call>",
+        "<tool_call>",
+        arguments=ElementArguments("", "", "</function>", "<parameter=", _forms(">\n", "\n</parameter>\n")),
+        separator="\n",
+        reasoning=_THINK,
+    ),
+    lambda calls: "\n".join(
+        f"<tool_call>\n<function={name}>\n"
+        + _elements(arguments, lambda key, value: f"<parameter={key}>\n{value}\n</parameter>\n")
+        + "</function>\n</tool_call>"
+        for name, arguments in calls
+    ),
+    r"\s*<tool_call>\n<function=(?P<name>\w+)>\n",
+    r"</function>\n</tool_call>",
+    r"<parameter=(?P<key>\w+)>\n(?P<value>.*?)\n</parameter>\n",
+)
+KEY_VALUE = Family(
+    "key-value tags",
+    _form(
+        ("<tool_call>", NAME),
+        "",
+        "<tool_call>",
+        arguments=ElementArguments(
+            "\n", "", "</tool_call>", "<arg_key>", _forms("</arg_key>\n<arg_value>", "</arg_value>\n")
+        ),
+        separator="\n",
+        reasoning=Reasoning("<think>", "</think>", "open"),
+    ),
+    lambda calls: "\n".join(
+        f"<tool_call>{name}\n"
+        + _elements(
+            arguments, lambda key, value: f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n"
+        )
+        + "</tool_call>"
+        for name, arguments in calls
+    ),
+    r"\s*<tool_call>(?P<name>\w+)\n",
+    r"</tool_call>",
+    r"<arg_key>(?P<key>\w+)</arg_key>\n<arg_value>(?P<value>.*?)</arg_value>\n",
+)
+
 FAMILIES = (
     TAGS, ARRAY, MISTRAL, IDS, KIMI, ACTIONS, BARE, FENCED, HARMONY, ID_FIRST, QUOTED, KEYS, RECIPIENTS,
-    TWICE,
+    TWICE, XML, KEY_VALUE,
 )  # fmt: skip
