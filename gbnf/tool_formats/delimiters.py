@@ -96,9 +96,11 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
     openings = [of.marker, *(_first_literal((of.begin, *head)) for head in heads)]
     openings += [_first_literal(head) for head in bare]
     opening_patterns = [lenient(literal.strip(), json=json) for literal in openings]
-    ends = [*of.end_of_turn, of.text.end, of.text.before_calls or ""]
-    soft = [lenient(literal.strip()) for literal in ends if literal.strip()]
     reasoning = of.reasoning
+    between = [] if of.separator is None or json else [of.separator]
+    ends = [*of.end_of_turn, of.text.end, of.text.before_calls or "", *between]
+    ends += [] if reasoning is None else [reasoning.end]
+    soft = [lenient(literal.strip()) for literal in ends if len(literal.strip()) > 1]
     begins = [] if reasoning is None else [lenient(reasoning.begin.strip())]
     reasoning_ends = [] if reasoning is None else [lenient(reasoning.end.strip())]
     tails = [joined(of.tail, json=json), *(lenient(part, json=json) for part in _parts_of_tail(of.tail))]
@@ -111,7 +113,7 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
         tail=Delimiters(tails),
         end=Delimiters([lenient(of.end.strip(), json=json)]),
         soft=Delimiters(soft),
-        text_begin=Delimiters([lenient(of.text.begin.strip())]),
+        text_begin=Delimiters([lenient(f" {of.text.begin.strip()}")] if of.text.begin.strip() else []),
         reasoning_begin=Delimiters(begins),
         reasoning_end=Delimiters(reasoning_ends),
         in_text=Delimiters([*opening_patterns, *begins, *soft]),

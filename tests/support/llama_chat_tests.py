@@ -321,7 +321,7 @@ def _function_templates(tokens: list[_Token]) -> dict[str, list[str]]:
 
 def same_json(one: str, other: str) -> bool:
     """Return whether two texts are the same JSON value, or neither is JSON."""
-    return _value(one) == _value(other)
+    return bool(_value(one) == _value(other))
 
 
 def _value(text: str) -> Any:
