@@ -262,10 +262,10 @@ def _case(template: str, number: int, text: str, called: dict[str, Any]) -> Chat
     expected = Message(
         called.pop("expect_content", expected.content),
         called.pop("expect_reasoning", expected.reasoning),
-        expected.calls if calls is None else tuple((*map(_text, call),) for call in calls),
+        expected.calls if calls is None else tuple((*map(_text, call),) for call in calls),  # type: ignore[misc]
     )
     tools = tuple(tuple(tool) for tool in called.pop("tools", ()))
-    return ChatCase(template, number, text, expected, tools, called)
+    return ChatCase(template, number, text, expected, tools, called)  # type: ignore[arg-type]
 
 
 def _text(value: Any) -> str:
