@@ -143,7 +143,17 @@ class _ElementDetection:
         nested = None
         if any(form.encoding == "nested" for kind in ("array", "object") for form in forms[kind]):
             nested = self._nested(forms)
+        self._note_losses(nested)
         return ValueForms(**forms), nested
+
+    def _note_losses(self, nested: NestedElements | None) -> None:
+        """Note that parameters are sorted, and what is written like something else."""
+        first, last = "\1", _NEXT
+        text = self._call({KEYS[1]: _WORDS[1], KEYS[0]: _WORDS[0]})
+        if text.find(first) < text.find(last):
+            self._notes.append("The template sorts the parameters by name.")
+        if nested is not None and self._core([]) == self._core({}):
+            self._notes.append("The template writes an empty array as an empty object.")
 
     def _core(self, value: Any) -> str | None:
         """Return what stands between a key and the end of its element, None if the key is not written."""

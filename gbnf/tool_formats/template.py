@@ -26,7 +26,7 @@ from jinja2 import nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Context, Undefined
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment, safe_range
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
@@ -372,7 +372,8 @@ class _Sandbox(SandboxedEnvironment):
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805, PYI063
         owner = getattr(__obj, "__self__", None)
-        _limit_arguments(getattr(__obj, "__name__", ""), owner, args, kwargs)
+        if isinstance(owner, str):
+            _limit_arguments(__obj.__name__, owner, args, kwargs)
         _work.get().spend(1 + _length(owner) // 16)
         return _made(super().call(__context, __obj, *args, **kwargs))
 
@@ -415,6 +416,21 @@ class _MutableSandbox(_Sandbox):
 
 _UNSAFE_METHODS = frozenset({"encode", "translate", "maketrans"})
 _REMOVED_FILTERS = ("filesizeformat", "pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr")
+_SIZED = frozenset(  # filters and methods whose result is as large as a number that they take
+    {
+        "batch",
+        "center",
+        "expandtabs",
+        "indent",
+        "ljust",
+        "rjust",
+        "round",
+        "slice",
+        "tojson",
+        "truncate",
+        "zfill",
+    }
+)
 _WRITING_FILTERS = frozenset(
     {"string", "tojson", "join", "escape", "e", "forceescape", "format", "sort", "unique"}
 )
@@ -440,7 +456,7 @@ def _counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _limit_arguments(name: str, value: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Refuse a call of a filter or method whose result would be large."""
     given = [*args, *kwargs.values()]
-    if name != safe_range.__name__:
+    if name in _SIZED:
         for argument in given:
             if isinstance(argument, (int, float)):
                 _limit(f"the argument of {name}", abs(argument), _MAX_COUNT)
@@ -459,13 +475,13 @@ def _limit_arguments(name: str, value: Any, args: Sequence[Any], kwargs: Mapping
         case "format":
             work.spend(1, _limit_format(value) * _written((args, kwargs)))
         case "tojson" if any(work.weigh(argument) > 16 for argument in given):
-            raise ToolFormatError("the template asks for odd JSON")
+            raise TemplateLimitError("the template asks for odd JSON")
         case "indent" if isinstance(value, str):
             widths = [a if isinstance(a, int) else len(a) for a in given if isinstance(a, (int, str))]
             work.spend(1, (value.count("\n") + 1) * max(widths, default=4))
         case "sum":
             if any(not isinstance(argument, (int, float, str)) for argument in given):
-                raise ToolFormatError("the template adds up values that are not numbers")
+                raise TemplateLimitError("the template adds up values that are not numbers")
         case _:
             pass
 
@@ -475,7 +491,7 @@ def _limit_format(template: Any) -> int:
     if not isinstance(template, str):
         return 1
     if re.search(r"%[^a-zA-Z%]*\*|\{[^{}]*\{", template):
-        raise ToolFormatError("the template computes the width of a format")
+        raise TemplateLimitError("the template computes the width of a format")
     for digits in re.findall(r"[0-9]+", template):
         _limit("a width", int(digits[:9]), _MAX_COUNT)
     return template.count("%") + template.count("{")

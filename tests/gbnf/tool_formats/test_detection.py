@@ -1,0 +1,205 @@
+"""Formats that are derived from chat templates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+from chat_templates import chat_templates
+from hypothesis import given
+from hypothesis import strategies as st
+from support.native_formats import written_calls
+
+from gbnf.calls.parsing.results import ToolCall
+from gbnf.errors import ToolFormatError
+from gbnf.tool_formats import ElementArguments, JsonArguments, Slot, ToolFormat, detect
+from gbnf.tool_formats.template import TemplateLimitError
+
+WITHOUT_CALLS = {
+    "HuggingFaceTB-SmolLM3-3B",
+    "LFM2-8B-A1B",
+    "LFM2.5-Instruct",
+    "google-gemma-2-2b-it",
+    "ibm-granite-granite-3.3-2B-Instruct",
+    "llama-cpp-rwkv-world",
+    "microsoft-Phi-3.5-mini-instruct",
+}
+
+HERMES = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ '\\n' }}<tool_call>\n"
+    '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments|tojson }}}\n</tool_call>'
+    "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+ELEMENTS = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ '\\n' }}<call>\n<f={{ c.function.name }}>\n"
+    "{% for k, v in c.function.arguments|items %}<p={{ k }}>{{ VALUE }}</p>\n{% endfor %}</f>\n</call>"
+    "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@cache
+def formats() -> dict[str, ToolFormat]:
+    found = {}
+    for name, source in chat_templates().items():
+        if name not in WITHOUT_CALLS:
+            found[name] = detect(source, bos_token="<BOS>", eos_token="<EOS>")
+    return found
+
+
+needs_templates = pytest.mark.skipif(not chat_templates(), reason="no sources of llama.cpp")
+NAMES = [pytest.param(name, id=name) for name in chat_templates() if name not in WITHOUT_CALLS]
+
+
+def test_json_in_tags():
+    form = detect(HERMES)
+    assert (form.begin, form.separator, form.end) == ("\n", "\n", "")
+    assert form.head == ('<tool_call>\n{"name": "', Slot("name"), '", "arguments": ')
+    assert form.tail == ("}\n</tool_call>",)
+    assert form.arguments == JsonArguments("default")
+    assert form.marker == "<tool_call>"
+    assert form.end_of_turn == ("<|im_end|>",)
+    assert form.control_texts == ("<tool_call>", "</tool_call>")
+    assert form.reasoning is None
+    assert form.text.before_calls == ""
+
+
+@pytest.mark.parametrize(
+    ("encoder", "expected"),
+    [
+        ("c.function.arguments|tojson", JsonArguments("default")),
+        ("c.function.arguments|tojson(separators=(',', ':'))", JsonArguments("compact")),
+        ("c.function.arguments|tojson(indent=2)", JsonArguments("free")),
+        ("c.function.arguments|tojson|tojson", JsonArguments("default", quoted=True)),
+        ("c.function.arguments + ''", JsonArguments("default")),  # takes only text
+    ],
+)
+def test_json_arguments(encoder, expected):
+    assert detect(HERMES.replace("c.function.arguments|tojson", encoder)).arguments == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "encodings"),
+    [
+        ("v if v is string else v|tojson", "raw json json json json json"),
+        ("v|tojson", "json json json json json json"),
+        ("v|string", "raw json python python python python"),
+        ("v if v is string else (v|tojson if v is mapping else v)", "raw json python python python json"),
+    ],
+)
+def test_elements(value, encodings):
+    form = detect(ELEMENTS.replace("VALUE", value))
+    elements = form.arguments
+    assert isinstance(elements, ElementArguments)
+    forms = elements.forms
+    each = (forms.string, forms.number, forms.boolean, forms.null, forms.array, forms.object)
+    assert " ".join(one[0].encoding for one in each) == encodings
+    assert (elements.begin, elements.before_key, elements.separator, elements.end) == ("\n", "<p=", "\n", "")
+    assert forms.number[0].before == (">",)
+    assert forms.number[0].after == ("</p>",)
+    assert form.head == ("<call>\n<f=", Slot("name"), ">")
+    assert form.tail == ("\n</f>\n</call>",)
+
+
+def test_trimmed_strings():
+    form = detect(ELEMENTS.replace("VALUE", "v|trim if v is string else v|tojson"))
+    assert isinstance(form.arguments, ElementArguments)
+    assert form.arguments.forms.string[0].trimmed
+    assert form.notes == ("The template removes whitespace around strings.",)
+
+
+def test_lost_values_are_noted():
+    form = detect(ELEMENTS.replace("VALUE", "v if v is string else ('' if v is none else v|tojson)"))
+    assert isinstance(form.arguments, ElementArguments)
+    assert form.arguments.forms.null == ()
+    assert form.notes == ("The template does not write values of type null.",)
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", "renders no tool call"),
+        ("{{ raise_exception('no') }}", "no"),
+        ("{% for m in messages %}", "malformed"),
+        (
+            HERMES.replace(
+                "<tool_call>\n" + '{"name": "{{ c.function.name }}"', '{{ c.function.name }} {"a": 1'
+            ),
+            "mark",
+        ),
+        (HERMES.replace("{{ c.function.name }}", "{{ c.function.name|upper }}"), "renders no tool call"),
+    ],
+)
+def test_says_why_there_is_no_format(template, reason):
+    with pytest.raises(ToolFormatError, match=reason):
+        detect(template)
+
+
+def test_a_hostile_template_ends_at_the_first_limit():
+    loops = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"
+    with pytest.raises(TemplateLimitError):
+        detect(loops + HERMES)
+
+
+@needs_templates
+@pytest.mark.parametrize("name", sorted(WITHOUT_CALLS))
+def test_templates_without_calls(name):
+    with pytest.raises(ToolFormatError, match="renders no tool call"):
+        detect(chat_templates()[name])
+
+
+@needs_templates
+def test_families():
+    kinds = Counter(_family(form) for form in formats().values())
+    assert kinds == {"json": 41, "elements": 19, "nested": 3}
+
+
+def _family(form: ToolFormat) -> str:
+    if isinstance(form.arguments, JsonArguments):
+        return "json"
+    return "nested" if form.arguments.nested else "elements"
+
+
+KEYS = st.from_regex(r"[a-z][a-z_0-9]{0,8}", fullmatch=True)
+TEXTS = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"]), max_size=20)
+SCALARS = st.one_of(TEXTS, st.integers(-(10**12), 10**12), st.booleans(), st.none())
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3)
+)
+
+
+@st.composite
+def drawn_calls(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> list[ToolCall]:
+    names = draw(st.lists(st.from_regex(r"[a-z][a-z_0-9]{0,12}", fullmatch=True), min_size=1, max_size=3))
+    arguments = st.dictionaries(KEYS, values, max_size=3)
+    return [ToolCall(f"abcdefgh{at}", name, draw(arguments)) for at, name in enumerate(names)]
+
+
+@needs_templates
+@pytest.mark.parametrize("name", NAMES)
+def test_the_format_put_together_is_what_the_template_writes(name):
+    form = formats()[name]
+    plain = isinstance(form.arguments, ElementArguments)
+    words = st.from_regex(r"[A-Za-z][A-Za-z0-9 ]{0,10}[a-z]", fullmatch=True)
+    values = st.one_of(words, st.integers(-(10**12), 10**12), st.booleans()) if plain else VALUES
+    free = isinstance(form.arguments, JsonArguments) and form.arguments.whitespace == "free"
+
+    @given(drawn_calls(values))
+    def law(calls: list[ToolCall]) -> None:
+        calls = calls if form.separator is not None else calls[:1]
+        if plain:  # some templates sort parameters
+            calls = [ToolCall(c.id, c.name, dict(sorted(c.arguments.items()))) for c in calls]
+        rendered, written = form.render(calls), written_calls(form, calls)
+        if free:
+            rendered, written = "".join(rendered.split()), "".join(written.split())
+        assert _decoded(rendered) == _decoded(written)
+
+    law()
+
+
+def _decoded(text: str) -> str:
+    r"""Return a text without `\u` escapes: one template writes JSON in ASCII."""
+    return text.encode("ascii", "backslashreplace").decode("ascii") if "\\u" in text else text
