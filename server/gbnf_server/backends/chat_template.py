@@ -8,7 +8,6 @@ from typing import Any
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message
-from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.template import TemplateRenderer
 from gbnf_server.backends.image_messages import refuse_images
 from gbnf_server.backends.reasoning import (
@@ -24,7 +23,8 @@ from gbnf_server.backends.template_roles import (
     native_roles,
     probe_roles,
 )
-from gbnf_server.errors import BackendError, ChatTemplateError, ModelLoadError
+from gbnf_server.backends.tool_formats import find_tool_format
+from gbnf_server.errors import BackendError, ChatTemplateError, ModelLoadError, RequestNotSupported
 from gbnf_server.inference.bindings import llama_cpp
 from gbnf_server.inference.native import NativeModel
 
@@ -40,14 +40,12 @@ class ChatTemplate:
     def __init__(self, model: NativeModel) -> None:
         source = model.metadata.get("tokenizer.chat_template", _CHATML)
         self.reasoning_tags = find_reasoning_tags(source)
-        self.tool_format: ToolFormat | None = None
         self._escape = make_escaper(model.control_token_texts | strings_removed_by(source))
         try:
-            self._renderer = TemplateRenderer(
-                source,
-                bos_token=model.token_text(llama_cpp.llama_vocab_bos(model.vocabulary)),
-                eos_token=model.token_text(llama_cpp.llama_vocab_eos(model.vocabulary)),
-            )
+            begin = model.token_text(llama_cpp.llama_vocab_bos(model.vocabulary))
+            end = model.token_text(llama_cpp.llama_vocab_eos(model.vocabulary))
+            self._renderer = TemplateRenderer(source, bos_token=begin, eos_token=end)
+            self.tool_format = find_tool_format(source, begin, end)
             self._roles = self._probe()
         except (ToolFormatError, ChatTemplateError) as error:
             raise ModelLoadError(f"the chat template of {model.path} fails: {error}") from None
@@ -66,6 +64,8 @@ class ChatTemplate:
         has none.
         """
         refuse_images(messages, "a model in this process")
+        if tools and self.tool_format is None:
+            raise RequestNotSupported("the model's chat template", "tools", "Describe them in a message.")
         roles = native_roles(self._roles, self.tool_format) if tools else self._roles
         shown, begun = split_reasoning_message(adapt_messages(messages, roles, self._escape))
         tools = escape_texts(tools, self._escape)

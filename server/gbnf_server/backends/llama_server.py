@@ -37,8 +37,14 @@ from gbnf_server.backends.template_roles import (
     native_roles,
     probe_roles,
 )
+from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.backends.wire import parse_count, value_at
-from gbnf_server.errors import BackendError, ChatTemplateError, ServerResponseError
+from gbnf_server.errors import (
+    BackendError,
+    ChatTemplateError,
+    RequestNotSupported,
+    ServerResponseError,
+)
 from gbnf_server.inference.grammar_checker import guard_grammar
 
 
@@ -159,9 +165,10 @@ class LlamaServer(HttpBackend):
         """Return the prompt, with a marker for each image, and the images."""
         if not properties.capabilities.takes_images:
             refuse_images(request.messages, self.name)
-        roles = properties.roles
-        if request.tools:
-            roles = native_roles(roles, properties.capabilities.tool_format)
+        tool_format = properties.capabilities.tool_format
+        if request.tools and tool_format is None:
+            raise RequestNotSupported(self.name, "tools", "Its chat template has none.")
+        roles = native_roles(properties.roles, tool_format) if request.tools else properties.roles
         marked, images = insert_image_markers(
             adapt_messages(request.messages, roles, properties.escape), properties.media_marker
         )
@@ -204,6 +211,7 @@ class LlamaServer(HttpBackend):
                 Capabilities(
                     reasoning_tags=find_reasoning_tags(template),
                     takes_images=bool(value_at(props, "modalities", "vision")),
+                    tool_format=find_tool_format(template, *_special_tokens(props)),
                 ),
                 marker,
                 PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
@@ -259,9 +267,15 @@ def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[s
     capabilities = properties.capabilities
     if request.tools and capabilities.tool_format is not None:
         return list(capabilities.tool_format.control_texts)
-    if request.tools or (request.grammar is None and capabilities.reasoning_tags is not None):
-        return list(capabilities.reasoning_tags.tokens) if capabilities.reasoning_tags else []
+    if request.grammar is None and capabilities.reasoning_tags is not None:
+        return list(capabilities.reasoning_tags.tokens)
     return []
+
+
+def _special_tokens(props: dict[str, Any]) -> tuple[str, str]:
+    """Return the texts of the tokens that begin and end a text, "" for none."""
+    begin, end = (str(props.get(key) or "") for key in ("bos_token", "eos_token"))
+    return begin, end
 
 
 _MEDIA_MARKER = "<__media__>"

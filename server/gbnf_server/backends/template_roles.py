@@ -54,8 +54,8 @@ def probe_roles() -> Generator[list[Message], str, TemplateRoles]:
 
 
 def native_roles(roles: TemplateRoles, tool_format: ToolFormat | None) -> TemplateRoles:
-    """Return the roles for a request with tools, whose results go where the tool-call format says."""
-    return replace(roles, tool=tool_format is None or tool_format.result_role == "tool")
+    """Return the roles in a conversation with declared tools: the format says where results go."""
+    return roles if tool_format is None else replace(roles, tool=tool_format.result_role == "tool")
 
 
 def _renders(messages: list[Message], mark: str) -> Generator[list[Message], str, bool]:

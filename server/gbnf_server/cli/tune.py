@@ -159,7 +159,7 @@ def compare_strategies(
         strategies = supported_strategies(backend, options.strategies)
         if not strategies:
             raise typer.BadParameter(
-                "the server accepts no grammar, or the model has no tool-call format. Use none, text or lines",
+                "the server takes no grammar, or the model has no tool-call format. Use none, text or lines",
                 param_hint="--strategy",
             )
         run_options = RunOptions(max_tokens=options.max_tokens, warm=True)
