@@ -19,6 +19,9 @@ from typing import Any, Literal
 
 import psutil
 
+from gbnf.errors import ToolFormatError
+from gbnf.tool_formats import detect
+from gbnf_server.backends.tool_formats import describe_format
 from gbnf_server.errors import GbnfServerError, SetupError
 from gbnf_server.inference.cpu_support import REINSTALL, cpu_support, run_cpu_probe
 from gbnf_server.llama_server.build import compiler, find_llama_server
@@ -66,6 +69,7 @@ def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
         yield _llama_server()
     if loaded and model is not None:
         yield _model(model)
+        yield _tool_format(model)
     elif loaded:
         yield Check("memory", "ok", f"{_free() / _GIB:.1f} GiB free")
     yield from _engines()
@@ -174,6 +178,23 @@ def _model(path: Path) -> Check:
             "model", "broken", found, "Use a smaller quantization or --ctx-size, or end other programs."
         )
     return Check("model", "ok", found)
+
+
+def _tool_format(path: Path) -> Check:
+    """Find the format in which the model's chat template writes tool calls."""
+    from gbnf_server.inference.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
+
+    name = "tool calls"
+    try:
+        model = NativeModel(path, vocab_only=True)
+        template = model.metadata.get("tokenizer.chat_template", "")
+        found = detect(template, bos_token=model.begin_text, eos_token=model.end_text)
+    except ToolFormatError as error:
+        fix = "Nothing: calls are requested and constrained as JSON."
+        return Check(name, "limited", f"none in the chat template: {error}", fix)
+    except GbnfServerError as error:
+        return Check(name, "broken", str(error), "Use a complete GGUF file of a language model.")
+    return Check(name, "ok", describe_format(found))
 
 
 def _engines() -> Iterator[Check]:

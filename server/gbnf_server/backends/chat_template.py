@@ -25,7 +25,6 @@ from gbnf_server.backends.template_roles import (
 )
 from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.errors import BackendError, ChatTemplateError, ModelLoadError, RequestNotSupported
-from gbnf_server.inference.bindings import llama_cpp
 from gbnf_server.inference.native import NativeModel
 
 _CHATML = (  # llama.cpp's own choice for models without a template
@@ -42,10 +41,8 @@ class ChatTemplate:
         self.reasoning_tags = find_reasoning_tags(source)
         self._escape = make_escaper(model.control_token_texts | strings_removed_by(source))
         try:
-            begin = model.token_text(llama_cpp.llama_vocab_bos(model.vocabulary))
-            end = model.token_text(llama_cpp.llama_vocab_eos(model.vocabulary))
-            self._renderer = TemplateRenderer(source, bos_token=begin, eos_token=end)
-            self.tool_format = find_tool_format(source, begin, end)
+            self._renderer = TemplateRenderer(source, bos_token=model.begin_text, eos_token=model.end_text)
+            self.tool_format = find_tool_format(source, model.begin_text, model.end_text)
             self._roles = self._probe()
         except (ToolFormatError, ChatTemplateError) as error:
             raise ModelLoadError(f"the chat template of {model.path} fails: {error}") from None

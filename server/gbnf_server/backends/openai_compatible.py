@@ -6,7 +6,10 @@
     lm_studio   response_format: {"type": "json_schema"}    LM Studio, llama-server and others
     plain       nothing: calls are parsed from text
 
-vLLM and SGLang get the grammar in the subset of GBNF that xgrammar supports. A server may ignore unknown
+vLLM and SGLang get the grammar in the subset of GBNF that xgrammar supports. Their chat endpoints take calls
+out of the text with a parser that depends on how they were started, and do not show the chat template. So
+tools are declared only if the template is given here: then the prompt is rendered here, and completed by
+`/v1/completions`, which parses nothing. A server may ignore unknown
 fields, so every answer is verified by our own matcher or by the schema.
 Sources: vLLM's "Structured Outputs", SGLang's `entrypoints/openai/protocol.py`, LM Studio's "Structured
 Output".
@@ -21,7 +24,10 @@ import httpx
 
 from gbnf import Grammar
 from gbnf.dialects import schema_violation, xgrammar_text
+from gbnf.errors import ToolFormatError
+from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import PromptStyle
+from gbnf.tool_formats import TemplateRenderer, detect
 from gbnf_server.backends.base import AnswerFormat, Capabilities, Completion, Dialect, Request
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
@@ -31,11 +37,16 @@ from gbnf_server.backends.http_client import (
     is_context_overflow,
     parse_response,
 )
-from gbnf_server.backends.image_messages import openai_message
+from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
-from gbnf_server.backends.reasoning import reclaim, split_reasoning
+from gbnf_server.backends.reasoning import close_reasoning, reclaim, split_reasoning
 from gbnf_server.backends.streaming import ChatStream
-from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
+from gbnf_server.backends.template_roles import (
+    TemplateRoles,
+    adapt_messages,
+    escape_texts,
+    native_roles,
+)
 from gbnf_server.backends.verification import grammar_violation
 from gbnf_server.backends.wire import (
     abbreviate,
@@ -70,7 +81,8 @@ class OpenAICompatible(HttpBackend):
 
     `model`: by default the first that the server lists. `context_length` (tokens): by default what the server
     reports, as vLLM and SGLang do. `tool_role` sends results with the role `tool` instead of `user`, for
-    servers that take them without a call's id, and models whose template supports them.
+    servers that take them without a call's id, and models whose template supports them. `chat_template`: the
+    text of the model's chat template, for requests with tools to vLLM and SGLang.
     """
 
     def __init__(
@@ -84,17 +96,26 @@ class OpenAICompatible(HttpBackend):
         tool_role: bool = False,
         prompt_style: PromptStyle = "full",
         retry_policy: RetryPolicy | None = None,
+        chat_template: str | None = None,
     ) -> None:
-        """Prepare a client; no request is sent. Raises BackendUnreachable if the URL is invalid."""
+        """Prepare a client; no request is sent.
+
+        Raises BackendUnreachable if the URL is invalid, ToolFormatError for a template without tools.
+        """
         if server not in _DIALECTS:
             raise ValueError(f"server is {server!r}; it must be one of {', '.join(_DIALECTS)}")
+        if chat_template is not None and _DIALECTS[server] != "gbnf":
+            raise ValueError(f"chat_template is given, but {server} takes no grammar; leave it out")
         base = url.rstrip("/").removesuffix("/v1")
         self._http = HttpClient(
             base, server_name=server, api_key=api_key, retry_policy=retry_policy or RetryPolicy()
         )
         self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
         # the server itself handles images for a model without vision
-        self.capabilities = Capabilities(takes_images=True)
+        # the server adds the token that begins a prompt
+        self._template = None if chat_template is None else TemplateRenderer(chat_template)
+        tool_format = None if chat_template is None else detect(chat_template)
+        self.capabilities = Capabilities(takes_images=True, tool_format=tool_format)
         self.prompt_style: PromptStyle = prompt_style
         self._roles = TemplateRoles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
@@ -118,16 +139,16 @@ class OpenAICompatible(HttpBackend):
         if self._model is None:
             yield from self._fetch_model()
         read = partial(self._read, request=request)
-        path = "/v1/chat/completions"
+        path = "/v1/completions" if request.tools else "/v1/chat/completions"
         return (yield from self._post(path, self._body(request), request, ChatStream, read))
 
     def _check(self, request: Request) -> None:
         """Raise RequestNotSupported for what the server would ignore, or do in its own way."""
-        if request.tools:
-            raise RequestNotSupported(
-                self.name, "tools", "Its own parser would take the calls out of the text."
-            )
-        if request.grammar is None:
+        if request.tools and self._template is None:
+            raise RequestNotSupported(self.name, "tools", "Set chat_template to that of the model.")
+        if request.tools and request.logprobs is not None:
+            raise RequestNotSupported(self.name, "logprobs with tools", "Leave out one of the two.")
+        if request.grammar is None or request.tools:
             return
         if request.reasoning and self.dialect == "gbnf":
             raise RequestNotSupported(
@@ -155,9 +176,7 @@ class OpenAICompatible(HttpBackend):
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [
-                openai_message(message) for message in adapt_messages(request.messages, self._roles)
-            ],
+            **self._conversation(request),
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
             "seed": request.seed,
@@ -171,11 +190,34 @@ class OpenAICompatible(HttpBackend):
         if self.dialect == "gbnf":
             # disable all other samplers, which a model's defaults would not
             body |= {"top_k": request.top_k or -1, "min_p": request.min_p, "repetition_penalty": 1.0}
-            if request.grammar is not None or request.reasoning:
+            if not request.tools and (request.grammar is not None or request.reasoning):
                 body["chat_template_kwargs"] = {"enable_thinking": request.reasoning}
         elif request.top_k or request.min_p:
             body |= {"top_k": request.top_k, "min_p": request.min_p}  # beyond the API, but widespread
         return body if request.grammar is None else body | self._grammar_fields(request.grammar)
+
+    def _conversation(self, request: Request) -> dict[str, Any]:
+        """Return the fields with the messages, or with the prompt that declares tools."""
+        if self._template is None or not request.tools:
+            messages = adapt_messages(request.messages, self._roles)
+            return {"messages": [openai_message(message) for message in messages]}
+        refuse_images(request.messages, "a prompt that is rendered here")
+        source = self._template.source
+        escape = make_escaper(strings_removed_by(source) | control_tokens_in(source))
+        roles = native_roles(TemplateRoles(system=True, tool=True), self.capabilities.tool_format)
+        try:
+            prompt = self._template.render(
+                adapt_messages(request.messages, roles, escape),
+                tools=escape_texts(request.tools, escape),
+                enable_thinking=request.reasoning,
+            )
+        except ToolFormatError as error:
+            raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
+        return {
+            "prompt": prompt if request.reasoning else close_reasoning(prompt),
+            "skip_special_tokens": False,
+            **({} if self.server == "sglang" else {"spaces_between_special_tokens": False}),
+        }
 
     def _grammar_fields(self, grammar: AnswerFormat) -> dict[str, Any]:
         """Return the fields that constrain the answer, by the server's protocol."""
@@ -202,6 +244,8 @@ class OpenAICompatible(HttpBackend):
         choices = answer.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         message = choice.get("message") if isinstance(choice, dict) else None
+        if isinstance(choice, dict) and isinstance(choice.get("text"), str):  # of /v1/completions
+            message = {"content": choice["text"]}
         if not isinstance(choice, dict) or not isinstance(message, dict):
             raise BackendError(f"{self.name} returned no message. Is it a chat server?")
         text = message_text(message.get("content") or "")
@@ -213,10 +257,10 @@ class OpenAICompatible(HttpBackend):
             message_text(message.get("reasoning_content")) or message_text(message.get("reasoning")) or ""
         )
         wrong, reclaimed = None, False
-        if grammar is None:
+        if not request.is_whole_text:
             split, text = split_reasoning(text)
             reasoning = reasoning or split
-        else:
+        elif grammar is not None:
             if finish == "stop":
                 text, reclaimed = reclaim(
                     text, reasoning, lambda other: self._violation(request, other, finish)

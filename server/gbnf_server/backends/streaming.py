@@ -259,7 +259,9 @@ class ChatStream(EventStream):
         if not isinstance(choice, dict):
             return
         pieces = choice.get("delta")
-        if pieces is None and self._message.is_empty:
+        if pieces is None and isinstance(choice.get("text"), str):  # of /v1/completions
+            pieces = {"content": choice["text"]}
+        elif pieces is None and self._message.is_empty:
             pieces = choice.get("message")
         self._begun = self._begun or isinstance(pieces, dict)
         self._message.feed(pieces)

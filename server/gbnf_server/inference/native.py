@@ -144,6 +144,16 @@ class NativeModel:
         token = int(llama_cpp.llama_vocab_bos(self.vocabulary))
         return token if wanted and token >= 0 else None
 
+    @property
+    def begin_text(self) -> str:
+        """The text of the token that begins a text, "" if there is none."""
+        return self.token_text(llama_cpp.llama_vocab_bos(self.vocabulary))
+
+    @property
+    def end_text(self) -> str:
+        """The text of the token that ends a text, "" if there is none."""
+        return self.token_text(llama_cpp.llama_vocab_eos(self.vocabulary))
+
     def token_text(self, token: int) -> str:
         """Return the text of a special token such as the end-of-sequence token; "" for a negative one."""
         return self.piece(token).decode(errors="replace") if token >= 0 else ""

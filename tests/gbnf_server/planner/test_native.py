@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf import load_manifests
+from gbnf import Grammar, load_manifests
 from gbnf.calls.validation import validate_call
 from gbnf.prompts.declarations import declare_tool
 from gbnf.prompts.messages import Message, call_text, system_prompt
@@ -180,8 +180,8 @@ def test_the_grammar_allows_a_text_only_where_the_run_may_end() -> None:
         options=resolved(**NATIVE),
     )
     first, second = (call.grammar for call in asked(driven))
-    assert first is not None
-    assert second is not None
+    assert isinstance(first, Grammar)
+    assert isinstance(second, Grammar)
     assert not first.match("It is noon.").accepted
     assert second.match("It is noon.").complete
     assert first.match(called("get_now")).complete
