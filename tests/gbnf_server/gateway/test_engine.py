@@ -32,7 +32,7 @@ from gbnf_server.gateway.chat import (
     ToolChoice,
 )
 from gbnf_server.gateway.engine import Engine
-from support.gateway import USER, Ignoring, answer, calls, end, function, text
+from support.gateway_answers import USER, Ignoring, answer, calls, end, function, text
 
 LEVEL = {"type": "string", "enum": ["low", "high"]}
 SMALL = {"type": "integer", "minimum": 1, "maximum": 3}
@@ -213,7 +213,8 @@ def test_a_strict_tool_with_a_keyword_that_cannot_be_enforced_is_refused(backend
 
 
 def test_arguments_that_the_grammar_cannot_enforce_are_validated(backend: InProcess) -> None:
-    repeated = {**UNENFORCEABLE, "items": {"pattern": "^[ab]$"}, "minItems": 3, "maxItems": 3}
+    letter = {"type": "string", "pattern": "^[ab]$"}
+    repeated = {**UNENFORCEABLE, "items": letter, "minItems": 3, "maxItems": 3}
     tag = function("tag", ("tags",), tags=repeated)
     request = ask(tools=(tag,), tool_choice=ToolChoice("required", ("tag",)))
     finished = end(answer(request, backend))

@@ -1,0 +1,159 @@
+"""Answers of the chat API, judged by the types and the accumulator of OpenAI's own package."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from gbnf_server.errors import GatewayError
+from gbnf_server.gateway.answers import (
+    AnswerEvent,
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Finished,
+    ReasoningDelta,
+    Receipt,
+    Started,
+    TextDelta,
+    Usage,
+)
+from gbnf_server.gateway.openai_chat import ChatCompletions
+from gbnf_server.gateway.openai_chat.edge import ChatReply
+from gbnf_server.inference.logprobs import TokenLogprob
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
+RECEIPT = Receipt("sha256:00", format="json", verified=True)
+
+
+@st.composite
+def answers(draw: st.DrawFn, choice: int) -> list[AnswerEvent]:
+    events: list[AnswerEvent] = [Started(choice, RECEIPT)]
+    events += [ReasoningDelta(text) for text in draw(st.lists(texts, max_size=2))]
+    events += [TextDelta(text) for text in draw(st.lists(texts, max_size=3))]
+    count = draw(st.integers(0, 3))
+    for index in range(count):
+        events.append(CallStarted(index, f"call_{choice}_{index}", draw(texts)))
+        written = json.dumps(draw(st.dictionaries(texts, texts, max_size=2)))
+        cut = draw(st.integers(0, len(written)))
+        events += [ArgumentsDelta(index, piece) for piece in (written[:cut], written[cut:]) if piece]
+        events.append(CallEnded(index))
+    logprobs = (TokenLogprob(b"\xc3", -0.5, ((b"a", -0.1),)),) if draw(st.booleans()) else ()
+    complete: Literal["tool_calls", "stop"] = "tool_calls" if count else "stop"
+    reason: Literal["tool_calls", "stop", "length"] = "length" if draw(st.booleans()) else complete
+    usage = Usage(7, draw(st.integers(1, 9)), 3)
+    events.append(Finished(reason, usage, RECEIPT, logprobs=logprobs))
+    return events
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> list[AnswerEvent]:
+    return [event for choice in range(draw(st.integers(1, 3))) for event in draw(answers(choice))]
+
+
+def reply(events: list[AnswerEvent], **fields: Any) -> ChatReply:
+    count = sum(isinstance(event, Started) for event in events)
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "n": count, **fields}
+    return ChatCompletions().parse(body, {})
+
+
+def whole(events: list[AnswerEvent]) -> dict[str, Any]:
+    made = reply(events)
+    assert [made.feed(event) for event in events] == [""] * len(events)
+    return made.body()
+
+
+def chunks(events: list[AnswerEvent], **options: Any) -> list[dict[str, Any]]:
+    made = reply(events, stream=True, stream_options=options or None)
+    lines = "".join(made.feed(event) for event in events).split("\n\n")
+    assert lines[-2:] == ["data: [DONE]", ""]
+    return [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+
+
+@given(events=replies())
+def test_an_answer_and_its_chunks_have_the_types_of_the_client(events: list[AnswerEvent]) -> None:
+    ChatCompletion.model_validate(whole(events), strict=True)
+    for chunk in chunks(events, include_usage=True):
+        ChatCompletionChunk.model_validate(chunk, strict=True)
+
+
+@given(events=replies(), usage=st.booleans())
+def test_the_accumulated_chunks_are_the_whole_answer(events: list[AnswerEvent], usage: bool) -> None:
+    state = ChatCompletionStreamState()
+    for chunk in chunks(events, **({"include_usage": True} if usage else {})):
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    # the SDK's own final step fails on "length", so the snapshot is compared
+    streamed = state.current_completion_snapshot
+    body = ChatCompletion.model_validate(whole(events))
+    assert (streamed.usage is not None) == usage
+    if usage:
+        assert streamed.usage == body.usage
+    for ours, theirs in zip(streamed.choices, body.choices, strict=True):
+        assert (ours.index, ours.finish_reason) == (theirs.index, theirs.finish_reason)
+        assert (ours.message.content or "") == (theirs.message.content or "")
+        assert ours.logprobs == theirs.logprobs
+        calls = [
+            (call.id, call.function.name, call.function.arguments) for call in ours.message.tool_calls or ()
+        ]
+        if theirs.finish_reason == "length":
+            assert theirs.message.tool_calls is None
+        else:
+            assert calls == [
+                (call.id, call.function.name, call.function.arguments)
+                for call in theirs.message.tool_calls or ()
+                if call.type == "function"
+            ]
+
+
+@given(events=replies())
+def test_deltas_have_stable_indices_and_each_name_once(events: list[AnswerEvent]) -> None:
+    seen: dict[tuple[int, int], int] = {}
+    for chunk in chunks(events):
+        for choice in chunk["choices"]:
+            for call in choice["delta"].get("tool_calls", ()):
+                key = (choice["index"], call["index"])
+                if "name" in call["function"]:
+                    assert key not in seen
+                    assert call["id"]
+                    assert call["index"] == sum(index == choice["index"] for index, _ in seen)
+                    seen[key] = 1
+                else:
+                    assert key in seen
+                    assert "id" not in call
+
+
+def test_reasoning_and_the_receipt_are_extensions() -> None:
+    finished = Finished("stop", Usage(1, 2), RECEIPT)
+    events: list[AnswerEvent] = [Started(0, RECEIPT), ReasoningDelta("hm"), TextDelta("yes"), finished]
+    body = whole(events)
+    assert body["choices"][0]["message"]["reasoning_content"] == "hm"
+    assert body["x_gbnf"]["grammar"] == "sha256:00"
+    assert body["x_gbnf"]["verified"]
+    streamed = chunks(events)
+    assert streamed[-1]["x_gbnf"] == body["x_gbnf"]
+    assert [chunk["choices"][0]["delta"].get("reasoning_content") for chunk in streamed][1] == "hm"
+
+
+def test_headers_have_the_receipt_and_what_has_no_effect() -> None:
+    finished = Finished("stop", Usage(1, 2), RECEIPT)
+    made = reply([Started(0, RECEIPT), finished], user="me", store=True)
+    made.feed(Started(0, RECEIPT))
+    assert made.headers() == {
+        "x-gbnf": 'grammar="sha256:00", exact=?1',
+        "x-gbnf-warning": "without effect: user, store",
+    }
+
+
+def test_errors_have_the_shape_of_the_api() -> None:
+    edge = ChatCompletions()
+    kinds = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error"}
+    for status, kind in {**kinds, 503: "server_error"}.items():
+        error = edge.error(GatewayError(status, "no", "code", "tools"))
+        assert error == {"error": {"message": "no", "type": kind, "param": "tools", "code": "code"}}
+    failed = reply([Started(0, RECEIPT)], stream=True).fail(GatewayError(502, "no"))
+    assert json.loads(failed.removeprefix("data: "))["error"]["message"] == "no"
