@@ -39,6 +39,9 @@ class FakeBackend:
     async def acomplete(self, *given: Any, **limits: Any) -> Completion:
         return self.complete(*given, **limits)
 
+    def count_tokens(self, request: Request) -> int:
+        raise NotImplementedError
+
     def clear_prompt_cache(self) -> None:
         pass
 

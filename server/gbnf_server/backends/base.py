@@ -210,6 +210,13 @@ class Backend(Completer, Protocol):
         """What the backend and its model support."""
         ...
 
+    def count_tokens(self, request: Request) -> int:
+        """Return the number of tokens of the request's prompt, which need not fit the context.
+
+        Raises RequestNotSupported where only the server knows, and the errors of `generate`.
+        """
+        ...
+
     def clear_prompt_cache(self) -> None:
         """Evaluate the whole prompt of the next call, if the backend controls its cache.
 

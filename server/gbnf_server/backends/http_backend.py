@@ -13,6 +13,7 @@ from gbnf_server.backends.http_client import Flow, HttpClient
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.backends.request_backend import RequestBackend
 from gbnf_server.backends.streaming import EventStream, ReasoningFilter
+from gbnf_server.errors import RequestNotSupported
 
 ReadResponse: TypeAlias = Callable[[httpx.Response, dict[str, Any] | None], Completion]
 """Parses a response, and the object that the lines of a streamed one add up to."""
@@ -22,6 +23,12 @@ class HttpBackend(RequestBackend):
     """A backend whose model runs in a server. `_flow` sends requests and parses the responses."""
 
     _http: HttpClient
+
+    def count_tokens(self, request: Request) -> int:
+        """Refuse: most servers count tokens only while they answer. Raises RequestNotSupported."""
+        del request
+        hint = "Use a llama-server, or a model in this process."
+        raise RequestNotSupported("the server", "counting tokens", hint)
 
     def clear_prompt_cache(self) -> None:
         """Do nothing: most servers have no request for it."""

@@ -97,6 +97,15 @@ class InProcess(RequestBackend):
         finally:
             self._kv_cache.release(slot)
 
+    def count_tokens(self, request: Request) -> int:
+        """Return the number of tokens of the request's prompt; see `Backend`."""
+        slot = Slot()
+        self._kv_cache.register(slot)
+        try:
+            return len(self._tokens(self._prompt(request)))
+        finally:
+            self._kv_cache.release(slot)
+
     def close(self) -> None:
         """Free the model and its KV cache once the running calls have ended. Idempotent."""
         self._kv_cache.close()
@@ -123,12 +132,7 @@ class InProcess(RequestBackend):
         slot = Slot()
         try:
             self._kv_cache.register(slot)
-            prompt = self._template.prompt(
-                request.messages,
-                constrained=request.is_whole_text,
-                tools=request.tools,
-                reasoning=request.reasoning,
-            )
+            prompt = self._prompt(request)
             tokens = self._encoded(prompt)
             started = time.perf_counter()
             constrained = None if grammar is None else self._engine.constraint(grammar)
@@ -149,11 +153,23 @@ class InProcess(RequestBackend):
         finally:
             self._kv_cache.release(slot)
 
-    def _encoded(self, prompt: str) -> list[int]:
+    def _prompt(self, request: Request) -> str:
+        return self._template.prompt(
+            request.messages,
+            constrained=request.is_whole_text,
+            tools=request.tools,
+            reasoning=request.reasoning,
+        )
+
+    def _tokens(self, prompt: str) -> list[int]:
         tokens = self._model.tokenize(prompt, special=True)
         start = self._model.bos_token
         if start is not None and tokens[:1] != [start]:
             tokens.insert(0, start)
+        return tokens
+
+    def _encoded(self, prompt: str) -> list[int]:
+        tokens = self._tokens(prompt)
         if len(tokens) >= self.context_length:
             raise ContextOverflow(len(tokens) + 1, self.context_length)
         return tokens

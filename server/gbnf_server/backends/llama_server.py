@@ -39,12 +39,7 @@ from gbnf_server.backends.template_roles import (
 )
 from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.backends.wire import parse_count, value_at
-from gbnf_server.errors import (
-    BackendError,
-    ChatTemplateError,
-    RequestNotSupported,
-    ServerResponseError,
-)
+from gbnf_server.errors import BackendError, ChatTemplateError, RequestNotSupported, ServerResponseError
 from gbnf_server.inference.grammar_checker import guard_grammar
 
 
@@ -122,6 +117,21 @@ class LlamaServer(HttpBackend):
     def capabilities(self) -> Capabilities:
         """What the model supports: images only if the server was started with `--mmproj`."""
         return self._http.drive(self._fetch_properties()).capabilities
+
+    def count_tokens(self, request: Request) -> int:
+        """Return the number of tokens of the request's prompt; see `Backend`."""
+        return self._http.drive(self._count(request))
+
+    def _count(self, request: Request) -> Flow[int]:
+        properties = yield from self._fetch_properties(refresh=True)
+        prompt, images = yield from self._prompt(request, properties)
+        if images:
+            raise RequestNotSupported(self.name, "counting the tokens of images", "Leave them out.")
+        body = {"content": prompt, "add_special": True, "parse_special": True}
+        tokens = (yield from self._request("POST", "/tokenize", body)).get("tokens")
+        if not isinstance(tokens, list):
+            raise BackendError(f"{self.url}/tokenize returned no tokens. Is it a llama-server?")
+        return len(tokens)
 
     def clear_prompt_cache(self) -> None:
         """Make the server evaluate the whole prompt of the next call."""

@@ -97,7 +97,7 @@ class ChatRequest:
 
     `parallel`: an answer may have several calls. `stop`: strings that end an answer's text, and are no part
     of it. `reasoning`: the model may reason before it answers. `count`: how many answers to generate, one
-    after another. `stream`: events are sent as they come. Raises GatewayError.
+    after another; 0 counts the prompt's tokens. `stream`: events are sent as they come. Raises GatewayError.
     """
 
     model: str

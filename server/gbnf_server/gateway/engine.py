@@ -67,6 +67,9 @@ class Engine:
             limit = request.sampling.max_tokens
             if limit is None:
                 limit = await asyncio.to_thread(_default_limit, backend)
+            if not request.count:
+                tokens = await _prompt_tokens(request, compiled, backend)
+                yield Finished("stop", Usage(tokens, 0), compiled.receipt)
             for choice in range(request.count):
                 async with aclosing(self._choice(request, compiled, backend, choice, limit)) as events:
                     async for event in events:
@@ -164,6 +167,15 @@ def _backend_request(
     except ValueError as error:
         problem = str(error)
         raise GatewayError(400, f"{problem}.", "invalid_request", problem.split(maxsplit=1)[0]) from None
+
+
+async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Backend) -> int:
+    """Return the tokens of the prompt. A backend that cannot count evaluates it, and has it in its cache."""
+    made = _backend_request(request, compiled, 1, 0, (), lambda _: None)
+    try:
+        return await asyncio.to_thread(backend.count_tokens, made)
+    except RequestNotSupported:
+        return (await backend.agenerate(made)).prompt_tokens
 
 
 def _conversation(request: ChatRequest, compiled: Compiled) -> tuple[Message, ...]:

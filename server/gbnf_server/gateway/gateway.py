@@ -104,7 +104,7 @@ class Gateway:
         asked = time.monotonic()
         async with self.queue.place():
             metrics.queue_seconds.observe(time.monotonic() - asked)
-            source = self.agents.get(request.model, self.engine)
+            source = self.agents.get(request.model, self.engine) if request.count else self.engine
             has_begun = False
             async with aclosing(source.answer(request, self.upstreams)) as events:
                 async for event in events:
@@ -115,12 +115,8 @@ class Gateway:
                     yield event
 
     async def count_tokens(self, request: ChatRequest, endpoint: str) -> int:
-        """Return the tokens of a request's prompt, as its backend counts them. Raises GatewayError.
-
-        The backend evaluates the prompt, and so has it in its cache for the request itself.
-        """
-        shortest = replace(request.sampling, max_tokens=1)
-        answer = self.answer(replace(request, sampling=shortest, count=1, stream=False), endpoint)
+        """Return the tokens of a request's prompt, as its backend counts them. Raises GatewayError."""
+        answer = self.answer(replace(request, count=0, stream=False), endpoint)
         return sum([event.usage.prompt_tokens async for event in answer if isinstance(event, Finished)])
 
     def _count(self, event: AnswerEvent) -> None:

@@ -95,6 +95,10 @@ class Upstreams(RequestBackend):
         """The capabilities of the first backend that answers."""
         return self.first.backend.capabilities
 
+    def count_tokens(self, request: Request) -> int:
+        """Return the number of a prompt's tokens, as the first backend that answers counts them."""
+        return self.first.backend.count_tokens(request)
+
     def clear_prompt_cache(self) -> None:
         """Clear the prompt cache of each backend."""
         for upstream in self.upstreams:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import anthropic
@@ -16,7 +17,7 @@ from gbnf.prompts.messages import Image
 from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import Started, TextDelta
 from gbnf_server.gateway.anthropic_messages import Messages
-from gbnf_server.gateway.chat import FunctionTool, JsonSchema, ToolChoice
+from gbnf_server.gateway.chat import FunctionTool, JsonSchema, Sampling, ToolChoice
 from support.answers import RECEIPT, USAGE, Answer, Call, answers, edge_transport, undeclared
 
 TOOL: Any = {"name": "f", "description": "F.", "input_schema": {"type": "object"}}
@@ -407,15 +408,18 @@ def test_what_has_no_effect_is_in_a_header() -> None:
 
 
 def test_the_prompt_of_a_count_is_that_of_a_message() -> None:
+    body = {
+        "model": "m",
+        "system": "Be brief.",
+        "messages": HI,
+        "tools": [TOOL],
+        "thinking": {"type": "adaptive"},
+    }
     edge = Messages()
-    body = {"system": "Be brief.", "messages": HI, "tools": [TOOL], "thinking": {"type": "adaptive"}}
-    counted, message = edge.parse_count({"model": "m", **body}), parsed(**body)
-    assert (counted.messages, counted.tools, counted.reasoning) == (
-        message.messages,
-        message.tools,
-        message.reasoning,
-    )
-    assert MessageTokensCount.model_validate(edge.count(7)).input_tokens == 7
+    message = edge.parse({**body, "max_tokens": 10}, {}).request
+    assert edge.parse_count(body) == replace(message, sampling=Sampling())
+    count = MessageTokensCount.model_validate(edge.count(7))
+    assert (count.input_tokens, undeclared(count)) == (7, [])
 
 
 def test_a_call_without_arguments() -> None:

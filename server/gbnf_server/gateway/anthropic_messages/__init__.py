@@ -24,7 +24,6 @@ class Messages:
     """The Messages API."""
 
     path = "/v1/messages"
-    count_path = "/v1/messages/count_tokens"
 
     def __init__(self, *, new_id: Callable[[], str] = random_id) -> None:
         self._new_id = new_id
