@@ -14,7 +14,14 @@ from support.folders import remove
 
 # What somebody has set for himself has no part in a test: keys and zones, proxies, and how a terminal looks,
 # which CI systems set too.
-_KEPT = {"GBNF_MCP_SERVERS", "GBNF_SHARED", "GBNF_DECODING_RUNS", "GBNF_LLAMA_SERVER", "GBNF_CACHE"}
+_KEPT = {
+    "GBNF_LLAMA_CPP_SOURCE",
+    "GBNF_MCP_SERVERS",
+    "GBNF_SHARED",
+    "GBNF_DECODING_RUNS",
+    "GBNF_LLAMA_SERVER",
+    "GBNF_CACHE",
+}
 _PERSONAL = {
     "LLAMA_API_KEY", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "COLUMNS", "LINES", "TERMINAL_WIDTH",
     "FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE",
