@@ -174,6 +174,11 @@ class InProcess(RequestBackend):
             raise ContextOverflow(len(tokens) + 1, self.context_length)
         return tokens
 
+    def _control_texts(self, request: Request) -> frozenset[str]:
+        """Return the texts of the tool-call format that are control tokens of this model."""
+        form = self._template.tool_format if request.tools else None
+        return self._model.control_token_texts.intersection(form.control_texts) if form else frozenset()
+
     def _answer(
         self,
         prompt: list[int],
@@ -197,6 +202,7 @@ class InProcess(RequestBackend):
             stop_strings=request.stop,
             logprobs=request.logprobs,
             on_text=on_text,
+            control_texts=self._control_texts(request),
         )
         answer = decoder.generate(prompt, min(request.max_tokens, self.context_length - len(prompt)))
         ended = time.perf_counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -45,6 +45,7 @@ class Decoder:
     `jumps`: append forced text instead of sampling it; not with log-probabilities, which need a step of the
     model for each token. `stop_strings` end the text. `logprobs`: how many alternatives to each token are
     wanted beside its log-probability, None for neither. `on_text` gets each new piece of the text.
+    `control_texts`: forced texts that are control tokens, such as the marker of a tool-call format.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class Decoder:
         stop_strings: Sequence[str] = (),
         logprobs: int | None = None,
         on_text: OnText | None = None,
+        control_texts: Collection[str] = (),
     ) -> None:
         self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
         self._constraint = constraint
         self._jumps = jumps and constraint is not None and logprobs is None
         self._stop_strings, self._logprob_count = StopStrings(stop_strings), logprobs
         self._stop, self._on_text = stop, on_text
+        self._control_texts = sorted(control_texts, key=len, reverse=True)
         self._characters = codecs.getincrementaldecoder("utf-8")("replace")
         self._answer = Generation()
         # Logits of the last evaluation, by the number of tokens of prompt and answer before them. Drafts may
@@ -83,7 +86,13 @@ class Decoder:
                 jumped = (
                     None
                     if forced_continuation is None
-                    else jump(self._model, answer.tokens, answer.text, forced_continuation)
+                    else jump(
+                        self._model,
+                        answer.tokens,
+                        answer.text,
+                        forced_continuation,
+                        self._control_texts,
+                    )
                 )
                 if jumped is not None and len(jumped.tokens) > max_tokens:
                     self._truncate(jumped.tokens[:max_tokens])

@@ -14,7 +14,7 @@ does not sample is rolled back. Optional spaces can be guessed in the same way.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -41,12 +41,19 @@ class Jump:
 
 
 def jump(
-    model: NativeModel, tokens: Sequence[int], text: str, forced_continuation: ForcedContinuation
+    model: NativeModel,
+    tokens: Sequence[int],
+    text: str,
+    forced_continuation: ForcedContinuation,
+    control_texts: Collection[str] = (),
 ) -> Jump | None:
-    """Extend an answer, given as tokens and text, by forced text; None if that saves nothing."""
+    """Extend an answer, given as tokens and text, by forced text; None if that saves nothing.
+
+    `control_texts`: the texts that stand for control tokens in this answer.
+    """
     if not forced_continuation.text:
         return Jump(list(tokens), "", len(tokens), []) if forced_continuation.ends else None
-    whole = model.tokenize_exactly(text + forced_continuation.text)
+    whole = model.tokenize_exactly(text + forced_continuation.text, control_texts)
     if whole is None:
         return None
     if forced_continuation.ends:

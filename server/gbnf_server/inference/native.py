@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import weakref
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -169,12 +170,16 @@ class NativeModel:
                 return list(tokens[:count])
             capacity = -count
 
-    def tokenize_exactly(self, text: str) -> list[int] | None:
-        """Return the tokens that spell the text, names of special tokens as text; None if none do.
+    def tokenize_exactly(self, text: str, control_texts: Collection[str] = ()) -> list[int] | None:
+        """Return the tokens that spell the text; None if none do.
 
-        A tokenizer may add a space of its own, or know a text that names a special token only as that one.
+        Names of special tokens are text, except for those in `control_texts`, which become these tokens. A
+        tokenizer may add a space of its own, or know a text that names a special token only as that one.
         """
-        tokens = self.tokenize(text, special=False)
+        parts = re.split(f"({'|'.join(map(re.escape, control_texts))})", text) if control_texts else [text]
+        tokens = [
+            token for index, part in enumerate(parts) for token in self.tokenize(part, special=index % 2 == 1)
+        ]
         if not self.end_tokens.isdisjoint(tokens):
             return None
         return tokens if b"".join([self.piece(token) for token in tokens]) == text.encode() else None
