@@ -43,6 +43,7 @@ class FormatDelimiters:
     reasoning_end: Delimiters
     in_text: Delimiters
     in_reasoning: Delimiters
+    unmarked: bool
     json: bool
     late_id: bool
 
@@ -88,7 +89,12 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
     json = isinstance(of.arguments, JsonArguments) and any(
         isinstance(part, str) and _JSON.search(part) for part in of.head
     )
-    calls = [joined((of.begin, *head), json=json) for head in heads]
+    unmarked = not _first_literal((of.begin, *of.head)).strip()
+    begins, unannounced = [of.begin], []
+    if unmarked:  # calls are told from text by what is between them
+        unannounced = [lenient(" ") + joined((of.begin, *head)) for head in heads]
+        begins = [between + of.begin for between in (of.text.before_calls, of.separator) if between]
+    calls = [joined((begin, *head), json=json) for begin in begins for head in heads]
     following = [joined(head, json=json) for head in heads]
     if of.separator is not None and of.separator.strip():
         following += [joined((of.separator, *head), json=json) for head in heads]
@@ -101,23 +107,24 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
     ends = [*of.end_of_turn, of.text.end, of.text.before_calls or "", *between]
     ends += [] if reasoning is None else [reasoning.end]
     soft = [lenient(literal.strip()) for literal in ends if len(literal.strip()) > 1]
-    begins = [] if reasoning is None else [lenient(reasoning.begin.strip())]
+    reasoning_begins = [] if reasoning is None else [lenient(reasoning.begin.strip())]
     reasoning_ends = [] if reasoning is None else [lenient(reasoning.end.strip())]
     tails = [joined(of.tail, json=json), *(lenient(part, json=json) for part in _parts_of_tail(of.tail))]
     return FormatDelimiters(
         openings=Delimiters(opening_patterns),
         calls=Delimiters(calls),
-        bare_calls=Delimiters(joined(head, json=json) for head in bare),
+        bare_calls=Delimiters([*(joined(head, json=json) for head in bare), *unannounced]),
         next_calls=Delimiters(following),
         begin=Delimiters([lenient(of.begin.strip(), json=json)]),
         tail=Delimiters(tails),
         end=Delimiters([lenient(of.end.strip(), json=json)]),
         soft=Delimiters(soft),
         text_begin=Delimiters([lenient(f" {of.text.begin.strip()}")] if of.text.begin.strip() else []),
-        reasoning_begin=Delimiters(begins),
+        reasoning_begin=Delimiters(reasoning_begins),
         reasoning_end=Delimiters(reasoning_ends),
-        in_text=Delimiters([*opening_patterns, *begins, *soft]),
+        in_text=Delimiters([*opening_patterns, *reasoning_begins, *soft]),
         in_reasoning=Delimiters([*reasoning_ends, *opening_patterns]),
+        unmarked=unmarked,
         json=json,
         late_id=any(isinstance(part, Slot) and part.kind == "id" for part in of.tail),
     )

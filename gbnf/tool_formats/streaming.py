@@ -69,17 +69,14 @@ class CallDeltas:
         yield
         if begins_inside:
             yield from self._reasoning(opened=True)
-        yield from self._begin_text()
+        yield from self._begin()
         while (found := (yield from self._cursor.until(self._delimiters.in_text, self._text))) is not None:
             text = found.group()
-            if (yield from self._calls.read()):
-                self._held.clear()
-                self._dropped, self._said, self._had_calls = "", False, True
-                yield from self._begin_text()
-                continue
-            if (yield from self._cursor.match(self._delimiters.reasoning_begin)) is not None:
+            if (yield from self._read_calls()):
+                yield from self._begin()
+            elif (yield from self._cursor.match(self._delimiters.reasoning_begin)) is not None:
                 yield from self._reasoning()
-                yield from self._begin_text()
+                yield from self._begin()
             elif (control := (yield from self._cursor.match(self._delimiters.soft))) is not None:
                 self._dropped += control.group()
             else:
@@ -88,8 +85,17 @@ class CallDeltas:
         if not self._had_calls:
             self._flush()
 
-    def _begin_text(self) -> Steps[None]:
-        yield from self._cursor.match(self._delimiters.text_begin)
+    def _begin(self) -> Steps[None]:
+        """Read what stands before a text, or calls of tools that nothing announces here."""
+        if (yield from self._cursor.match(self._delimiters.text_begin)) is None and self._delimiters.unmarked:
+            yield from self._read_calls()
+
+    def _read_calls(self) -> Steps[bool]:
+        if not (yield from self._calls.read()):
+            return False
+        self._held.clear()
+        self._dropped, self._said, self._had_calls = "", False, True
+        return True
 
     def _text(self, piece: str) -> None:
         """Take text; whitespace, and controls that may end the text, are held until more follows."""

@@ -1,7 +1,7 @@
-"""The cases of llama.cpp's own test of chat templates, `tests/test-chat.cpp`: what a model wrote, and what is read.
+"""The cases of llama.cpp's own test of chat templates, `tests/test-chat.cpp`: an answer, and what is read.
 
-The C++ source is read, not compiled: a case is a chain `tst.test(…).tools({…}).expect(…).run()` of constants and
-of a few functions that build messages. A chain with anything else is no case; `read_cases` counts those.
+The C++ source is read, not compiled: a case is a chain `tst.test(…).tools({…}).expect(…).run()` of constants
+and of a few functions that build messages. A chain with anything else is no case; `read_cases` counts those.
 """
 
 from __future__ import annotations

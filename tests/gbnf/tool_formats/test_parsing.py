@@ -1,0 +1,223 @@
+"""Answers of each family, parsed: against the family's own writer and the grammar's own texts."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.calls.parsing.results import FinalAnswer, ToolCalls
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
+from gbnf.tool_formats.format import FormatFields, Slot
+from gbnf.tools import Tool
+from support.element_formats import ELEMENT_FAMILIES, VALUES
+from support.random_texts import generate
+from support.tool_formats import FAMILIES, RECIPIENTS, TAGS, Family
+
+NOTE = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "maxLength": 30},
+        "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
+        "count": {"type": "integer"},
+        "done": {"type": ["boolean", "null"]},
+        "meta": {"type": "object", "properties": {"at": {"type": "number"}, "by": {"type": "string"}}},
+    },
+    "additionalProperties": False,
+}
+TOOLS = tuple(Tool(name, args=NOTE) for name in ("note", "get_note", "note_all"))
+NAMES = [tool.name for tool in TOOLS]
+
+#: Signs of the formats, inside strings.
+SIGNS = (
+    "<tool_call>",
+    "</tool_call>",
+    "[TOOL_CALLS]",
+    '"}}',
+    "```",
+    "\\",
+    "\n",
+    '"',
+    "<|end|>",
+    "]",
+    "é",
+    "🙂",
+)
+strings = st.lists(st.sampled_from(SIGNS) | st.characters(exclude_categories=["Cs"]), max_size=6).map("".join)
+arguments = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": strings,
+        "tags": st.lists(strings, max_size=3),
+        "count": st.integers(-99, 99),
+        "done": st.sampled_from([True, False, None]),
+        "meta": st.fixed_dictionaries({}, optional={"at": st.integers(-9, 9) | st.just(0.5), "by": strings}),
+    },
+)
+calls = st.tuples(st.sampled_from(NAMES), arguments)
+families = st.sampled_from(FAMILIES)
+ALL_FAMILIES = (*FAMILIES, *ELEMENT_FAMILIES)
+
+
+def joined(deltas: list[Delta]) -> tuple[str, str, list[Any]]:
+    """Return the text, the reasoning and the calls that deltas amount to."""
+    text = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+    reasoning = "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta))
+    made: list[Any] = []
+    for delta in deltas:
+        match delta:
+            case CallStarted(index, identifier, name):
+                assert index == len(made)
+                made.append([identifier, name, "", False])
+            case ArgumentsDelta(index, piece):
+                assert index == len(made) - 1
+                assert not made[-1][3]
+                made[-1][2] += piece
+            case CallEnded(index):
+                assert index == len(made) - 1
+                made[-1][3] = True
+    return text, reasoning, made
+
+
+def streamed(form: Any, chunks: list[str], *, reasoning: bool = False) -> tuple[str, str, list[Any]]:
+    stream = form.stream(TOOLS, reasoning=reasoning)
+    return joined([delta for chunk in chunks for delta in stream.feed(chunk)] + stream.close())
+
+
+def divided(text: str, cuts: list[int]) -> list[str]:
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[start:end] for start, end in pairwise(places)]
+
+
+def literals(form: FormatFields) -> list[str]:
+    """Return the texts of which answers in a format are made."""
+    found = [form.begin, form.end, form.marker, form.text.begin, form.text.end, *form.end_of_turn]
+    found += [form.separator or "", form.text.before_calls or ""]
+    found += [form.reasoning.begin, form.reasoning.end] if form.reasoning else []
+    for part in (*form.head, *(part for head in form.other_heads for part in head), *form.tail):
+        found.append(
+            "note"
+            if isinstance(part, Slot) and part.kind == "name"
+            else str(part) * (not isinstance(part, Slot))
+        )
+    return [each for each in found if each]
+
+
+def answers(family: Any) -> Any:
+    """Texts that look like answers of a family: its calls, its literals, and others, in any order."""
+    pieces = st.sampled_from([*literals(family.form), *SIGNS, " ", "{", '{"text": "a', "5", "note", "0"])
+    written = st.lists(calls, min_size=1, max_size=2).map(family.write)
+    return st.lists(pieces | written, max_size=8).map("".join)
+
+
+@given(
+    st.sampled_from(ALL_FAMILIES).flatmap(lambda family: st.tuples(st.just(family), answers(family))),
+    st.lists(st.integers(0), max_size=8),
+    st.booleans(),
+)
+def test_division_into_chunks_changes_nothing(
+    made: tuple[Any, str], cuts: list[int], reasoning: bool
+) -> None:
+    family, text = made
+    whole = streamed(family.form, [text], reasoning=reasoning)
+    assert streamed(family.form, divided(text, cuts), reasoning=reasoning) == whole
+    assert streamed(family.form, list(text), reasoning=reasoning) == whole
+
+
+@given(
+    st.sampled_from(ALL_FAMILIES).flatmap(lambda family: st.tuples(st.just(family), answers(family))),
+    st.booleans(),
+)
+def test_an_answer_is_what_its_stream_says(made: tuple[Any, str], truncated: bool) -> None:
+    family, text = made
+    parsed = family.form.parse(text, TOOLS, truncated=truncated)
+    stream = family.form.stream(TOOLS)
+    said, thought, written = joined([*stream.feed(text), *stream.close(truncated=truncated)])
+    assert parsed.reasoning == thought
+    if isinstance(parsed, FinalAnswer):
+        assert not written
+        assert parsed.content == said
+        return
+    assert parsed.syntax == "native"
+    assert parsed.content == said.strip()
+    assert len(parsed.calls) + len(parsed.invalid) == len(written)
+    ended = [call for call in written if call[3]]
+    for call in parsed.calls:
+        same = [each for each in written if each[:2] == [call.id, call.name]]
+        assert call.truncated or any(each in ended for each in same)
+
+
+@given(families, st.lists(calls, min_size=1, max_size=3), st.sampled_from(["", "Hello.", "a\nb"]))
+def test_written_calls_are_read(family: Family, made: list[Any], before: str) -> None:
+    made = made if family.has_parallel_calls else made[:1]
+    form = family.form
+    text = family.write(made)
+    if before and form.text.before_calls is not None:
+        text = form.text.begin + before + form.text.before_calls + text
+    else:
+        before = ""
+    parsed = form.parse(text, TOOLS)
+    assert isinstance(parsed, ToolCalls)
+    assert [(call.name, call.arguments, call.truncated) for call in parsed.calls] == [
+        (name, given, False) for name, given in made
+    ]
+    assert parsed.content == before
+    assert not parsed.invalid
+    assert not parsed.repairs
+
+
+@given(families, st.integers(0, 2**32), st.sampled_from(["auto", "required", "none"]), st.booleans())
+def test_the_texts_of_the_grammar_are_read(family: Family, seed: int, choice: str, reasoning: bool) -> None:
+    form = family.form
+    reasoning = reasoning and form.reasoning is not None
+    grammar = form.grammar(TOOLS, tool_choice=choice, parallel=True, reasoning=reasoning)
+    text = generate(grammar.rules, random.Random(seed))
+    parsed = form.parse(text, TOOLS, reasoning=reasoning)
+    answer = text
+    if reasoning and form.reasoning is not None and form.reasoning.end.strip() in text:
+        thought, _, answer = text.partition(form.reasoning.end.strip())
+        assert parsed.reasoning == thought.replace(form.reasoning.begin.strip(), "", 1).strip()
+    before, made = family.split(answer)
+    written = parsed.calls if isinstance(parsed, ToolCalls) else ()
+    assert [(call.name, call.arguments, call.truncated) for call in written] == [
+        (name, given, False) for name, given in made
+    ]
+    said = before.strip().removeprefix(form.text.begin.strip())
+    said = said.removesuffix((form.text.before_calls or "").strip() if made else "").rstrip()
+    assert parsed.content.strip() == said.removesuffix(form.text.end.strip()).strip()
+
+
+@given(families, calls, st.integers(1))
+def test_what_a_token_limit_cuts_is_no_complete_call(family: Family, made: Any, cut: int) -> None:
+    text = family.write([made])
+    arguments_end = text.rindex("}") if family.form.tail or family.form.end else len(text) - 1
+    parsed = family.form.parse(text[: cut % max(arguments_end, 1)], TOOLS, truncated=True)
+    if isinstance(parsed, ToolCalls):
+        assert all(call.truncated or call.arguments == made[1] for call in parsed.calls)
+
+
+def test_a_call_of_an_unknown_tool_is_invalid_with_the_nearest_name() -> None:
+    parsed = TAGS.form.parse(TAGS.write([("notes", {}), ("note", {})]), TOOLS)
+    assert isinstance(parsed, ToolCalls)
+    assert [(call.name, call.nearest) for call in parsed.invalid] == [("notes", "note")]
+    assert [call.id for call in parsed.calls] == ["call_2"]
+
+
+@pytest.mark.parametrize(("family", "text", "made"), VALUES)
+def test_values_in_elements_are_read_by_the_schema(family: Any, text: str, made: Any) -> None:
+    parsed = family.form.parse(text, family.tools)
+    assert isinstance(parsed, ToolCalls)
+    assert [(call.name, json.dumps(call.arguments)) for call in parsed.calls] == [
+        (name, json.dumps(given)) for name, given in made
+    ]
+    assert not parsed.invalid
+    assert not parsed.truncated
+
+
+def test_a_recipient_that_is_no_tool_begins_no_call() -> None:
+    assert isinstance(RECIPIENTS.form.parse("Hello\n{}", TOOLS), FinalAnswer)
