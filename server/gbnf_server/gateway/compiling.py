@@ -52,8 +52,10 @@ class Target:
     @classmethod
     def of(cls, backend: Backend) -> Target:
         """Return that of a backend. May send a request."""
-        capabilities = backend.capabilities
-        return cls(backend.dialect, backend.prompt_style, capabilities.tool_format, capabilities.takes_images)
+        capabilities, style = backend.capabilities, backend.prompt_style
+        # a model that is trained on the planner's prompts answers with a call, which only our format reads
+        native = None if style == "minimal" else capabilities.tool_format
+        return cls(backend.dialect, style, native, capabilities.takes_images)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ leaves the grammar's language is stopped at that character; nothing after a stop
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
+import string
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 
@@ -18,8 +18,11 @@ from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, Rea
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.verification import grammar_violation
 from gbnf_server.gateway.compiling import Compiled
-from gbnf_server.gateway.prompting import fitting_id
 from gbnf_server.inference.stop_strings import StopStrings
+
+_LETTERS = string.ascii_letters + string.digits
+_ID_LENGTH = 9
+"""Ids of nine letters and digits are accepted by every chat template, also by Mistral's."""
 
 _REPLACEMENT = "\ufffd"
 """What servers send for the first half of a character that was truncated."""
@@ -94,8 +97,13 @@ class Decoding:
             raise GrammarIgnored(completion.grammar_violation)
         if self._state is not None and not truncated and not self._state.can_end:
             raise self._ignored(truncated=False)
-        deltas += self._passed(self._stream.close(truncated=truncated))
-        return deltas + self._rest_of_text()
+        rest_of_stream = self._stream.close(truncated=truncated)
+        ended = {delta.index for delta in rest_of_stream if isinstance(delta, CallEnded)}
+        # what a truncated call ends with may be part of a delimiter
+        certain = [
+            delta for delta in rest_of_stream if not isinstance(delta, ArgumentsDelta) or delta.index in ended
+        ]
+        return deltas + self._passed(certain) + self._rest_of_text()
 
     def _read(self, text: str) -> list[Delta]:
         if not text:
@@ -151,8 +159,7 @@ class Decoding:
         native = self._compiled.native
         if native is not None and any(isinstance(part, Slot) and part.kind == "id" for part in native.head):
             return identifier
-        new = f"call_{secrets.token_hex(12)}"
-        return new if native is None else fitting_id(new, re.compile(native.id_pattern))
+        return "".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH))
 
 
 async def generate(

@@ -87,7 +87,7 @@ def fitting_id(identifier: str, accepts: re.Pattern[str]) -> str:
     """Return an id that the template accepts, the same for the same id."""
     if accepts.fullmatch(identifier):
         return identifier
-    return sha256(identifier.encode("utf-8", "replace")).hexdigest()[:9]  # nine letters and digits: Mistral's
+    return sha256(identifier.encode("utf-8", "replace")).hexdigest()[:9]  # what every template accepts
 
 
 def _with_fitting_id(message: Message, accepts: re.Pattern[str]) -> Message:

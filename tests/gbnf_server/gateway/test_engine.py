@@ -21,7 +21,7 @@ from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.demo_model import model_path
 from gbnf_server.errors import GatewayError
-from gbnf_server.gateway.answers import CallEnded, CallStarted, Finished, Started, TextDelta
+from gbnf_server.gateway.answers import AnswerEvent, CallEnded, CallStarted, Finished, Started, TextDelta
 from gbnf_server.gateway.chat import (
     ChatRequest,
     FunctionTool,
@@ -33,6 +33,8 @@ from gbnf_server.gateway.chat import (
 )
 from gbnf_server.gateway.engine import Engine
 from support.gateway_answers import USER, Ignoring, answer, calls, end, function, text
+from support.models import make_model
+from support.tool_templates import TEMPLATES
 
 LEVEL = {"type": "string", "enum": ["low", "high"]}
 SMALL = {"type": "integer", "minimum": 1, "maximum": 3}
@@ -57,6 +59,15 @@ def backend(tiny_model: Path) -> Iterator[InProcess]:
         yield loaded
 
 
+@pytest.fixture(scope="module", params=sorted(TEMPLATES))
+def native(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    """A model whose chat template has a format of calls."""
+    path = tmp_path_factory.mktemp("native") / "tiny.gguf"
+    make_model(path, template=TEMPLATES[request.param], context=2048)
+    with InProcess(path, threads=1) as loaded:
+        yield loaded
+
+
 @pytest.fixture(scope="module")
 def demo() -> Iterator[InProcess]:
     if not model_path().is_file():
@@ -73,41 +84,79 @@ def valid(name: str, arguments: str) -> bool:
     return Draft202012Validator(SCHEMAS[name]).is_valid(json.loads(arguments))
 
 
-@settings(max_examples=40)
-@given(
-    seed=st.integers(0, 2**31),
-    mode=st.sampled_from(["auto", "required"]),
+requests = st.builds(
+    lambda mode, names, **given_: ask(tools=TOOLS, tool_choice=ToolChoice(mode, names), **given_),
+    st.sampled_from(["auto", "required"]),
+    st.none() | st.sets(st.sampled_from(sorted(SCHEMAS)), min_size=1).map(tuple),
     parallel=st.booleans(),
-    names=st.none() | st.sets(st.sampled_from(sorted(SCHEMAS)), min_size=1).map(tuple),
     stream=st.booleans(),
+    reasoning=st.booleans(),
+    sampling=st.builds(
+        Sampling, max_tokens=st.just(120), temperature=st.sampled_from([1.0, 2.0]), seed=st.integers(0, 2**31)
+    ),
 )
-def test_every_complete_call_is_of_an_allowed_tool_and_satisfies_its_schema(
-    backend: InProcess, seed: int, mode: Any, parallel: bool, names: Any, stream: bool
-) -> None:
-    request = ask(
-        tools=TOOLS, tool_choice=ToolChoice(mode, names), parallel=parallel, stream=stream,
-        sampling=Sampling(max_tokens=120, temperature=2.0, seed=seed),
-    )  # fmt: skip
-    events = answer(request, backend)
-    finished = end(events)
-    assert [type(event) for event in events].count(Started) == 1
+
+
+def check_guarantees(request: ChatRequest, events: list[AnswerEvent]) -> None:
+    """Check what an answer guarantees, whatever the model."""
+    choice, finished, made = request.tool_choice, end(events), calls(events)
+    ended = sum(isinstance(event, CallEnded) for event in events)
     assert isinstance(events[0], Started)
+    assert sum(isinstance(event, Started | Finished) for event in events) == 2
     assert finished.receipt.verified
     assert finished.receipt.exact
-    ended = sum(isinstance(event, CallEnded) for event in events)
-    made = calls(events)
-    assert len(made) - ended == (finished.reason == "length" and bool(made) and ended < len(made))
+    assert len(made) - ended <= (finished.reason == "length")
     for name, arguments in made[:ended]:
-        assert name in (names or SCHEMAS)
-        assert valid(name, arguments)
-    if finished.reason == "tool_calls":
-        assert ended == len(made) >= 1
-        assert parallel or ended == 1
-    if mode == "required":
-        assert not text(events)
-        assert finished.reason in {"tool_calls", "length"}
-    if names is not None and mode == "required" and len(names) == 1:
-        assert len(made) <= 1
+        assert name in (choice.names or SCHEMAS)
+        assert Draft202012Validator(SCHEMAS[name]).is_valid(json.loads(arguments))
+    if finished.reason != "length":
+        assert (finished.reason == "tool_calls") == bool(made)
+        assert request.parallel or len(made) <= 1
+        assert made or choice.mode == "auto"
+    if choice.mode == "required":
+        assert not text(events).strip()
+        assert len(choice.names or SCHEMAS) > 1 or len(made) <= 1
+
+
+@settings(max_examples=40)
+@given(request=requests)
+def test_every_complete_call_is_of_an_allowed_tool_and_satisfies_its_schema(
+    backend: InProcess, request: ChatRequest
+) -> None:
+    check_guarantees(request, answer(request, backend))
+
+
+@settings(max_examples=20)
+@given(request=requests)
+def test_so_it_is_in_the_formats_of_chat_templates(native: InProcess, request: ChatRequest) -> None:
+    events = answer(request, native)
+    check_guarantees(request, events)
+    assert end(events).receipt.format == "native"
+
+
+def test_calls_in_the_format_of_a_template_are_sent_back_to_it(native: InProcess) -> None:
+    request = ask(tools=TOOLS, tool_choice=ToolChoice("required", ("set_level",)))
+    events = answer(request, native)
+    ((name, arguments),) = calls(events)
+    (identifier,) = (event.id for event in events if isinstance(event, CallStarted))
+    for sent in (identifier, "call_of-another-server.0"):
+        function_ = {"name": name, "arguments": json.loads(arguments)}
+        call: Any = {"id": sent, "type": "function", "function": function_}
+        called: Any = {"role": "assistant", "content": "", "tool_calls": [call]}
+        result: Any = {"role": "tool", "tool_call_id": sent, "content": "done"}
+        later: Any = {"role": "system", "content": "Be brief."}
+        messages = (USER, called, result, later)
+        assert end(answer(ask(messages=messages, tools=TOOLS), native)).receipt.format == "native"
+
+
+def test_without_calls_a_template_still_declares_the_tools(native: InProcess) -> None:
+    for seed in range(4):
+        sampling = Sampling(max_tokens=60, temperature=2, seed=seed)
+        request = ask(tools=TOOLS, tool_choice=ToolChoice("none"), sampling=sampling)
+        events = answer(request, native)
+        assert not calls(events)
+        assert end(events).receipt.grammar_hash
+        assert end(events).usage.prompt_tokens > 300
 
 
 @pytest.mark.parametrize("limit", range(1, 40, 3))
