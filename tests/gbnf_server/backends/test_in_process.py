@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gbnf import Grammar
 from gbnf.grammar.ir import EPSILON, Literal, Ref, Rules, char_class, seq
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Backend
+from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ModelLoadError
 from support.backends import prompt_tokens
@@ -132,6 +132,20 @@ def test_the_end_of_the_context_truncates(backend: InProcess) -> None:
     completion = backend.complete(ASK, grammar=LONG, max_tokens=9999)
     assert completion.finish == "length"
     assert completion.prompt_tokens + completion.completion_tokens == CONTEXT
+
+
+@given(st.text(max_size=30), st.booleans())
+def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
+    backend: InProcess, text: str, constrained: bool
+) -> None:
+    messages: list[Message] = [{"role": "user", "content": text}]
+    request = Request(messages, CALL if constrained else None, max_tokens=1)
+    assert backend.count_tokens(request) == backend.generate(request).prompt_tokens
+
+
+def test_a_prompt_that_does_not_fit_is_counted(backend: InProcess) -> None:
+    long: list[Message] = [{"role": "user", "content": "hello " * CONTEXT}]
+    assert backend.count_tokens(Request(long)) > CONTEXT
 
 
 def test_messages_longer_than_the_context_are_refused(backend: InProcess) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gbnf import Grammar
 from gbnf.grammar.ir import Literal, Ref, Rules, char_class, seq
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Backend
+from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.errors import (
@@ -62,6 +62,23 @@ def test_it_is_a_backend(backend: LlamaServer) -> None:
     assert typed.context_length == CONTEXT
     assert typed.prompt_style == "full"
     assert typed.name.startswith("llama-server at http://127.0.0.1:")
+
+
+@settings(max_examples=30)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.booleans())
+def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
+    backend: LlamaServer, text: str, constrained: bool
+) -> None:
+    request = Request(
+        [{"role": "user", "content": text}],
+        Grammar.parse('root ::= "a"') if constrained else None,
+        max_tokens=1,
+    )
+    assert backend.count_tokens(request) == backend.generate(request).prompt_tokens
+
+
+def test_a_prompt_that_does_not_fit_is_counted(backend: LlamaServer) -> None:
+    assert backend.count_tokens(Request([{"role": "user", "content": "hello " * CONTEXT}])) > CONTEXT
 
 
 @settings(max_examples=30)

@@ -14,8 +14,10 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.demo_model import model_path
+from gbnf_server.errors import RequestNotSupported
 from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.edges import all_edges
@@ -41,6 +43,14 @@ QUESTION = "What is the weather in Oslo?"
 def backend() -> Iterator[InProcess]:
     with InProcess(model_path(), context_length=2048) as model:
         yield model
+
+
+class Uncounting(InProcess):
+    """A backend that cannot count tokens, as most servers."""
+
+    def count_tokens(self, request: Request) -> int:
+        del request
+        raise RequestNotSupported(self.name, "counting tokens", "")
 
 
 @asynccontextmanager
@@ -204,3 +214,13 @@ def test_tokens_are_counted(backend: InProcess) -> None:
                 await client.messages.create(model="demo", messages=long, max_tokens=1)
 
     anyio.run(run)
+
+
+def test_a_backend_that_cannot_count_evaluates_the_prompt(backend: InProcess) -> None:
+    async def count(counting: InProcess) -> int:
+        async with served(counting) as http:
+            asked: Any = [{"role": "user", "content": QUESTION}]
+            return (await claude(http).messages.count_tokens(model="demo", messages=asked)).input_tokens
+
+    with Uncounting(model_path(), context_length=2048) as uncounting:
+        assert anyio.run(count, uncounting) == anyio.run(count, backend)
