@@ -8,15 +8,15 @@ from functools import cache
 from typing import Any
 
 import pytest
-from chat_templates import chat_templates
 from hypothesis import given
 from hypothesis import strategies as st
-from support.native_formats import written_calls
 
+from chat_templates import chat_templates
 from gbnf.calls.parsing.results import ToolCall
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats import ElementArguments, JsonArguments, Slot, ToolFormat, detect
 from gbnf.tool_formats.template import TemplateLimitError
+from support.native_formats import written_calls
 
 WITHOUT_CALLS = {
     "HuggingFaceTB-SmolLM3-3B",

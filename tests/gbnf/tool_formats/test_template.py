@@ -6,9 +6,9 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from chat_templates import chat_templates
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
+from chat_templates import chat_templates
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.template import MAX_SOURCE, TemplateLimitError, TemplateRenderer
 
