@@ -26,6 +26,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import regex
 
 from gbnf_server.errors import GrammarRefused, ModelLoadError
 from gbnf_server.inference.bindings import llama_cpp
@@ -36,6 +37,13 @@ _LONGEST_DEFAULT_CONTEXT = 8192  # tokens: for 128k the KV cache would take giga
 _SMALL = 64 * 1024 * 1024  # bytes of a model file
 _LAST_BYTE = 0xFF
 _KEPT_SELECTIONS = 32  # of tokens by first byte: 1 MB each, for a vocabulary of 128k
+
+_RUN = 2048
+"""Characters. llama.cpp splits texts into words with std::regex, which recurses for each character of a word:
+some 20,000 letters in a row overflow a stack of 8 MB, and end the process."""
+_LONG_RUN = regex.compile(
+    "|".join(f"{kind}{{{2 * _RUN},}}" for kind in (r"[\p{L}\p{M}]", r"\p{N}", r"\s", r"[^\s\p{L}\p{N}]"))
+)
 
 
 class NativeModel:
@@ -160,8 +168,14 @@ class NativeModel:
         return self.piece(token).decode(errors="replace") if token >= 0 else ""
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:
-        """Return the tokens of a text, without start or end. `special`: names become special tokens."""
-        raw = text.encode()
+        """Return the tokens of a text, without start or end. `special`: names become special tokens.
+
+        Long runs of letters, digits, spaces or signs are tokenized in parts.
+        """
+        parts = _short_runs(text) if self._splits_by_pattern else [text]
+        return [token for part in parts for token in self._tokenize(part.encode(), special=special)]
+
+    def _tokenize(self, raw: bytes, *, special: bool) -> list[int]:
         capacity = len(raw) + 16
         while True:
             tokens = (llama_cpp.llama_token * capacity)()
@@ -169,6 +183,10 @@ class NativeModel:
             if count >= 0:
                 return list(tokens[:count])
             capacity = -count
+
+    @cached_property
+    def _splits_by_pattern(self) -> bool:
+        return bool(llama_cpp.llama_vocab_type(self.vocabulary) == llama_cpp.LLAMA_VOCAB_TYPE_BPE)
 
     def tokenize_exactly(self, text: str, control_texts: Collection[str] = ()) -> list[int] | None:
         """Return the tokens that spell the text; None if none do.
@@ -364,3 +382,13 @@ def _reason(printed: str, logged: Sequence[str], gbnf: str) -> str:
     column = position - (gbnf.rfind("\n", 0, position) + 1) + 1
     near = f"before {rest[:40]!r}" if rest else "at the end"
     return f"{what} in line {line}, column {column}, {near}"
+
+
+def _short_runs(text: str) -> list[str]:
+    """Return the parts of a text: it is cut inside of long runs only, away from what precedes or follows."""
+    if len(text) < 2 * _RUN:
+        return [text]
+    cuts = [0]
+    for run in _LONG_RUN.finditer(text):
+        cuts += range(run.start() + _RUN, run.end() - _RUN + 1, _RUN)
+    return [text[start:end] for start, end in zip(cuts, [*cuts[1:], len(text)], strict=True)]
