@@ -77,7 +77,7 @@ def _parsed(case: ChatCase, form: ToolFormat) -> ParseResult:
 @lru_cache(maxsize=100)
 def _format(name: str) -> ToolFormat | None:
     try:
-        return detect(chat_templates()[name], bos_token="<s>", eos_token="</s>")  # noqa: S106 - the vocabulary's
+        return detect(chat_templates()[name], bos_token="<s>", eos_token="</s>")
     except ToolFormatError:
         return None
 
