@@ -1,6 +1,7 @@
 """Chat templates of real models: those that llama.cpp's sources carry.
 
-They are looked for in the source tree that the environment variable GBNF_LLAMA_CPP_SOURCE names.
+They are looked for in the source tree that the environment variable GBNF_LLAMA_CPP_SOURCE names, otherwise in
+what `gbnf server install` keeps of the source.
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gbnf_server.llama_server.build import kept_source
+
 SOURCE_VARIABLE = "GBNF_LLAMA_CPP_SOURCE"
 
 
 def llama_cpp_source() -> Path | None:
     """Return llama.cpp's source tree, None if there is none on this machine."""
     named = os.environ.get(SOURCE_VARIABLE)
-    return Path(named) if named and Path(named, "models", "templates").is_dir() else None
+    folder = Path(named) if named else kept_source()
+    return folder if folder and (folder / "models" / "templates").is_dir() else None
 
 
 def chat_templates() -> dict[str, str]:

@@ -5,6 +5,7 @@ llama.cpp, so that the server and the engine in this process have the same versi
 
 - The cache has a working server or none: it is built in another folder, tested, and then renamed.
 - An interrupted install continues where it stopped.
+- Beside a server are the chat templates of llama.cpp's source, and the test of how it reads them.
 - Of two concurrent installs, the second waits, and uses the result of the first.
 """
 
@@ -59,6 +60,8 @@ _GPU_COMPILERS: dict[Gpu, tuple[str, str]] = {
 """The program that each build needs, and how to get it."""
 _CUDA_FOLDER = "/usr/local/cuda/bin"  # of NVIDIA's installers, which put it on no path
 _SHOWN_LINES = 15  # of a log, in an error
+_KEPT = ("models/templates", "tests/test-chat.cpp")
+"""What is kept of llama.cpp's source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,15 @@ def find_llama_server() -> Path | None:
     return next((built for built in builds if built.is_file()), None)
 
 
+def kept_source() -> Path | None:
+    """Return the folder with what `install` keeps of llama.cpp's source, None if there is none.
+
+    It has the folder `models/templates` of chat templates, and `tests/test-chat.cpp`.
+    """
+    folder = _source_folder(cache_folder())
+    return folder if folder.is_dir() else None
+
+
 def install(
     *,
     gpu: Gpu | None = None,
@@ -94,12 +106,14 @@ def install(
 ) -> Path:
     """Build llama-server with `jobs` processes (None: one per CPU), unless there is one; return its path.
 
-    `gpu`: build one that computes on such a GPU, unless there is one of this kind. The build takes about five
-    minutes on two cores; for CUDA, longer. Raises SetupError with what is missing, or with the end of the
-    log.
+    A server of an older install gets its `kept_source` where it can be downloaded. `gpu`: build one that
+    computes on such a GPU, unless there is one of this kind. The build takes about five minutes on two cores;
+    for CUDA, longer. Raises SetupError with what is missing, or with the end of the log.
     """
     found = find_llama_server()
     if found is not None and (gpu not in _GPU_BUILDS or found == _binary_path(cache_folder(), gpu)):
+        if not os.environ.get(SERVER_VARIABLE) and kept_source() is None:
+            _keep_source(cache_folder(), progress)
         progress(InstallProgress("done", 1.0, f"llama-server is installed: {found}"))
         return found
     if os.environ.get(SERVER_VARIABLE):
@@ -167,6 +181,19 @@ def _binary_path(cache: Path, gpu: Gpu | None) -> Path:
     return cache / "llama-server" / _variant(gpu) / "llama-server"
 
 
+def _source_folder(cache: Path) -> Path:
+    return cache / "llama-server" / f"{_version()}-source"
+
+
+def _keep_source(cache: Path, progress: Callable[[InstallProgress], None]) -> None:
+    """Download the source for a server that is installed without it; without a network, leave it."""
+    try:
+        with _install_lock(cache, progress):
+            _Build(cache, None, progress).keep_source()
+    except (SetupError, OSError):
+        return
+
+
 def _variant(gpu: Gpu | None) -> str:
     return f"{_version()}-{gpu}" if gpu in _GPU_BUILDS else _version()
 
@@ -221,6 +248,7 @@ class _Build:
 
     def __init__(self, cache: Path, gpu: Gpu | None, progress: Callable[[InstallProgress], None]) -> None:
         self._progress = progress
+        self._kept = _source_folder(cache)
         self._settings = (*_SETTINGS, *(_GPU_SETTINGS[gpu] if gpu else ()))
         self._folder = cache / f"building-{_variant(gpu)}"
         self._log = self._folder / "build.log"
@@ -240,9 +268,31 @@ class _Build:
         )
         binary = build / "bin" / "llama-server"
         self._call("build", [str(binary), "--version"])  # a server that does not run is not installed
+        self._keep(source)
         binary_path.parent.mkdir(parents=True, exist_ok=True)
         binary.replace(binary_path)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def keep_source(self) -> None:
+        """Keep the source of a server that is built already."""
+        self._folder.mkdir(exist_ok=True)
+        self._keep(self._unpack(self._download()))
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _keep(self, source: Path) -> None:
+        """Copy what is kept, completely or not at all."""
+        copied = self._folder / "kept"
+        shutil.rmtree(copied, ignore_errors=True)
+        for name in _KEPT:
+            path, target = source / "vendor" / "llama.cpp" / name, copied / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                shutil.copytree(path, target)
+            elif path.is_file():
+                shutil.copy(path, target)
+        self._kept.parent.mkdir(parents=True, exist_ok=True)
+        if not self._kept.exists():
+            copied.replace(self._kept)
 
     def _download(self) -> Path:
         """Download the source distribution of the installed llama-cpp-python with pip."""

@@ -21,7 +21,14 @@ import pytest
 
 from gbnf_server.errors import SetupError
 from gbnf_server.llama_server import build as llama_server_build
-from gbnf_server.llama_server.build import Gpu, InstallProgress, find_llama_server, install, start
+from gbnf_server.llama_server.build import (
+    Gpu,
+    InstallProgress,
+    find_llama_server,
+    install,
+    kept_source,
+    start,
+)
 from support.processes import commands, wait_until
 
 VERSION = importlib.metadata.version("llama-cpp-python")
@@ -75,6 +82,46 @@ def test_an_install_builds_tests_and_installs_the_server(cache: Path, source: Ca
     assert built == sorted(built)
     assert built[-1] == 1.0
     assert seen[-1].fraction == 1.0
+
+
+def test_the_chat_templates_are_kept(source: Callable[..., Path]) -> None:
+    assert kept_source() is None
+    source(**{"models/templates/A.jinja": "a", "tests/test-chat.cpp": "b", "tests/other.cpp": "c"})
+    binary = install()
+    kept = kept_source()
+    assert kept is not None
+    files = {path.relative_to(kept).as_posix(): path.read_text() for path in kept.rglob("*.*")}
+    assert files == {"models/templates/A.jinja": "a", "tests/test-chat.cpp": "b"}
+    assert binary.is_file()
+
+
+def test_an_older_install_gets_the_chat_templates_without_a_build(
+    cache: Path, source: Callable[..., Path]
+) -> None:
+    source()
+    binary = install()
+    kept = kept_source()
+    assert kept is not None
+    shutil.rmtree(kept)
+    before = binary.stat().st_mtime_ns
+    source(**{"models/templates/A.jinja": "a"})
+    seen: list[InstallProgress] = []
+    assert install(progress=seen.append) == binary
+    assert [progress.stage for progress in seen] == ["unpack", "done"]
+    assert (kept / "models" / "templates" / "A.jinja").read_text() == "a"
+    assert binary.stat().st_mtime_ns == before
+    assert not (cache / f"building-{VERSION}").exists()
+
+
+def test_an_older_install_works_where_no_source_can_be_had(cache: Path, source: Callable[..., Path]) -> None:
+    source()
+    binary = install()
+    kept = kept_source()
+    assert kept is not None
+    shutil.rmtree(kept)
+    source().write_bytes(b"no archive")
+    assert install() == binary
+    assert kept_source() is None
 
 
 def test_a_second_install_has_nothing_to_do(source: Callable[..., Path]) -> None:
