@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from gbnf.calls.parsing.results import ToolCall
+from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.probing import (
     Call,
@@ -18,7 +19,7 @@ from gbnf.tool_formats.probing import (
     switches,
     without_reasoning,
 )
-from gbnf.tool_formats.template import TemplateRenderer
+from gbnf.tool_formats.template import TemplateLimitError, TemplateRenderer
 
 
 def render_prompt(
@@ -30,13 +31,51 @@ def render_prompt(
 ) -> str:
     """Return a conversation up to where the answer begins; see `ToolFormat.prompt`."""
     prober = _prober(form.template, form.bos_token, form.eos_token)
-    prompt = prober.renderer.render(
-        _adapted(form, prober, messages),
-        tools=tools,
-        **prober.extra_variables(tools),
-        **switches(form.template, reasoning=reasoning),
-    )
+    adapted = _adapted(form, prober, messages)
+
+    def render(declared: Sequence[Mapping[str, Any]]) -> str:
+        return prober.renderer.render(
+            adapted,
+            tools=declared,
+            **prober.extra_variables(declared),
+            **switches(form.template, reasoning=reasoning),
+        )
+
+    try:
+        prompt = render(tools)
+    except TemplateLimitError:
+        raise
+    except ToolFormatError:
+        if not tools:
+            raise
+        prompt = render(completed_tools(tools))  # some templates read keywords that a schema may lack
     return close_prompt(form, prompt, reasoning=reasoning)
+
+
+def completed_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return declarations of tools in which every property has a description, and every object its others."""
+    completed = []
+    for tool in tools:
+        function = {"description": "", **tool["function"]}
+        if isinstance(function.get("parameters"), Mapping):
+            function["parameters"] = _completed(function["parameters"])
+        completed.append({**tool, "function": function})
+    return completed
+
+
+def _completed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    completed = {"description": "", **schema}
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        completed["properties"] = {
+            name: _completed(member) if isinstance(member, Mapping) else member
+            for name, member in properties.items()
+        }
+    if isinstance(items := schema.get("items"), Mapping):
+        completed["items"] = _completed(items)
+    if schema.get("type") == "object" and not isinstance(schema.get("additionalProperties"), Mapping):
+        completed["additionalProperties"] = {"type": "string"}
+    return completed
 
 
 def close_prompt(form: FormatFields, prompt: str, *, reasoning: bool) -> str:
