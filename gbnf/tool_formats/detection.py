@@ -142,6 +142,9 @@ class _Detection:
             found for part in parts if isinstance(part, str) for found in _CONTROL_TEXT.findall(part)
         )
         ends = self._end_texts()
+        declares_tools = all(name in self._prober.prompt() for name in NAMES)
+        if not declares_tools:
+            self.notes.append("The template does not show the declared tools.")
         return ToolFormat(
             template=source,
             bos_token=bos_token,
@@ -162,6 +165,7 @@ class _Detection:
             result_role=self._result_role(),
             notes=tuple(self.notes),
             turn_end=self._turn_end,
+            declares_tools=declares_tools,
         )
 
     # Calls

@@ -90,8 +90,8 @@ class FormatFields:
     vocabulary may have as single control tokens; a server must not drop them. `end_of_turn`: the texts that
     end an answer, which are no part of it. `result_role`: the role of results. `notes`: what the template
     cannot express, one sentence each. `turn_end`: all that the template writes after an answer with calls.
-    `template`, `bos_token` and `eos_token` are what the format was derived
-    from.
+    `declares_tools`: whether its prompts show the declared tools; some templates show calls and results only.
+    `template`, `bos_token` and `eos_token` are what the format was derived from.
     """
 
     template: str = field(repr=False)
@@ -113,3 +113,4 @@ class FormatFields:
     result_role: Literal["tool", "user"] = "tool"
     notes: tuple[str, ...] = ()
     turn_end: str = ""
+    declares_tools: bool = True

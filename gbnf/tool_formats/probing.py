@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import ToolFormatError
@@ -116,12 +117,11 @@ class Prober:
 
     def prompt(self, *, reasoning: bool = False) -> str:
         """Return the prompt of an answer to `QUERY`."""
-        return self.render([USER], generate=True, reasoning=reasoning)
+        return _prompt(self, reasoning)[0]
 
     def opening(self, *, reasoning: bool = False) -> str:
         """Return what asks for an answer at the end of a prompt."""
-        prompt = self.prompt(reasoning=reasoning)
-        return prompt[_shared_length(prompt, self.render([USER], reasoning=reasoning)) :]
+        return _prompt(self, reasoning)[1]
 
     def answer(self, message: Message, marks: Sequence[str], *, reasoning: bool = False) -> str:
         """Return what an answer's message adds to its prompt, with everything that follows it.
@@ -141,6 +141,13 @@ class Prober:
             if at >= 0:
                 return at + len(opening)
         return shared
+
+
+@lru_cache(maxsize=128)
+def _prompt(prober: Prober, reasoning: bool) -> tuple[str, str]:
+    """Return the prompt of an answer to `QUERY`, and what asks for the answer at its end."""
+    prompt = prober.render([USER], generate=True, reasoning=reasoning)
+    return prompt, prompt[_shared_length(prompt, prober.render([USER], reasoning=reasoning)) :]
 
 
 def _shared_length(first: str, second: str) -> int:

@@ -84,8 +84,9 @@ def close_prompt(form: FormatFields, prompt: str, *, reasoning: bool) -> str:
     Reasoning that is not asked for is closed. What begins every call and every text is left to the answer.
     """
     prompt = prompt.removesuffix(_prompted(form))
-    if form.reasoning is not None and not reasoning and form.reasoning.direct_prompt == "open":
-        return prompt + form.reasoning.closing
+    tags = form.reasoning
+    if tags is not None and not reasoning and tags.begin and prompt.rstrip().endswith(tags.begin):
+        return prompt + tags.closing
     return prompt
 
 

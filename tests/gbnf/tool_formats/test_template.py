@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
@@ -30,7 +31,7 @@ CONVERSATION = [
 TEMPLATES = [pytest.param(source, id=name) for name, source in chat_templates().items()]
 
 
-def rendered(source: str, **variables: object) -> str:
+def rendered(source: str, **variables: Any) -> str:
     return TemplateRenderer(source).render(QUESTION, **variables)
 
 
@@ -39,7 +40,9 @@ def rendered(source: str, **variables: object) -> str:
 @pytest.mark.parametrize(
     ("messages", "tools"), [(QUESTION, None), (QUESTION, [TOOL]), (CONVERSATION, [TOOL])]
 )
-def test_agrees_with_the_formatter_of_llama_cpp_python(source, messages, tools):
+def test_agrees_with_the_formatter_of_llama_cpp_python(
+    source: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None
+) -> None:
     formatter = Jinja2ChatFormatter(source, eos_token="</s>", bos_token="<s>")
     try:
         expected = formatter(messages=messages, tools=tools).prompt
@@ -66,7 +69,7 @@ def test_agrees_with_the_formatter_of_llama_cpp_python(source, messages, tools):
         ("{{ 'a' ~ 1 ~ none ~ [1] }}", "a1None[1]"),
         ("{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(10**20) }}", "<100000000000000000000>"),
         (
-            "{% set ns = namespace(l=[]) %}{% for x in 'ab' %}{% set ns.l = ns.l + [x] %}{% endfor %}{{ ns.l }}",
+            "{% set n = namespace(l=[]) %}{% for x in 'ab' %}{% set n.l = n.l + [x] %}{% endfor %}{{ n.l }}",
             "['a', 'b']",
         ),
         ("{% set l = [] %}{{ l.append(1) }}{{ l }}", "None[1]"),  # as Kimi-K2's template
@@ -76,12 +79,12 @@ def test_agrees_with_the_formatter_of_llama_cpp_python(source, messages, tools):
         ("{{ '{} {name}'.format(1, name='x') }}", "1 x"),
     ],
 )
-def test_renders(source, expected):
+def test_renders(source: str, expected: Any) -> None:
     renderer = TemplateRenderer(source, bos_token="<s>")
     assert renderer.render(QUESTION, now=datetime(2026, 1, 2, tzinfo=UTC)) == expected
 
 
-def test_given_messages_never_change():
+def test_given_messages_never_change() -> None:
     messages = [{"role": "user", "content": "q", "list": [1]}]
     TemplateRenderer("{{ messages[0].list.append(2) }}").render(messages)
     assert messages == [{"role": "user", "content": "q", "list": [1]}]
@@ -134,7 +137,7 @@ DOUBLE = (
         "{% set l = [] %}{{ l.append(l) }}{{ l }}",
     ],
 )
-def test_a_counter_ends_templates_that_take_too_much(source):
+def test_a_counter_ends_templates_that_take_too_much(source: str) -> None:
     with pytest.raises(TemplateLimitError) as raised:
         rendered(source)
     assert raised.value.reason
@@ -156,12 +159,12 @@ def test_a_counter_ends_templates_that_take_too_much(source):
         ("x" * (MAX_SOURCE + 1), "characters"),
     ],
 )
-def test_says_why_a_template_fails(source, reason):
+def test_says_why_a_template_fails(source: str, reason: str) -> None:
     with pytest.raises(ToolFormatError, match=reason):
         rendered(source)
 
 
-def test_long_conversations_stay_far_below_the_limits():
+def test_long_conversations_stay_far_below_the_limits() -> None:
     messages = [{"role": "user", "content": json.dumps(list(range(200)))}] * 2000
     source = "{% for m in messages %}{{ m.role ~ ': ' ~ m.content|trim }}\n{% endfor %}"
     assert len(TemplateRenderer(source).render(messages)) > 1_000_000

@@ -1,0 +1,92 @@
+"""Prompts and answers through the template of a format."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from chat_templates import chat_templates
+from gbnf.calls.parsing.results import ToolCall, ToolCalls
+from gbnf.errors import ToolFormatError
+from gbnf.tool_formats import ToolFormat, detect
+from gbnf.tools import Tool
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "description": "A city"},
+        "days": {"type": "integer", "description": "Days"},
+    },
+    "required": ["city"],
+}
+TOOLS = [
+    {"type": "function", "function": {"name": name, "description": "A tool", "parameters": SCHEMA}}
+    for name in ("get_weather", "get_time")
+]
+CALL = ToolCall("call_abc1", "get_weather", {"city": "Rome", "days": 2})
+OPENAI_CALL = {
+    "id": CALL.id,
+    "type": "function",
+    "function": {"name": CALL.name, "arguments": dict(CALL.arguments)},
+}
+QUESTION = {"role": "user", "content": "Is it sunny?"}
+RESULTS = [
+    QUESTION,
+    {"role": "assistant", "content": "", "tool_calls": [OPENAI_CALL]},
+    {"role": "tool", "tool_call_id": CALL.id, "content": "Sunny, 31 degrees"},
+]
+OTHER_WHEN_PAST = {"Apriel-1.6-15b-Thinker-fixed", "unsloth-Apriel-1.5"}  # with ids as soon as results follow
+POOL = [Tool(name, args=SCHEMA) for name in ("get_weather", "get_time")]
+
+
+@cache
+def formats() -> dict[str, ToolFormat]:
+    found = {}
+    for name, source in chat_templates().items():
+        try:
+            found[name] = detect(source, bos_token="<BOS>", eos_token="<EOS>")
+        except ToolFormatError:
+            continue
+    return found
+
+
+NAMES = [pytest.param(name, id=name) for name in formats()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("reasoning", [False, True])
+def test_prompts_show_tools_calls_and_results(name: str, reasoning: bool) -> None:
+    form = formats()[name]
+    first = form.prompt([QUESTION], TOOLS, reasoning=reasoning)
+    assert ("get_time" in first) == form.declares_tools
+    assert QUESTION["content"] in first
+    later = form.prompt(RESULTS, TOOLS, reasoning=reasoning)
+    assert "Rome" in later
+    assert "Sunny, 31 degrees" in later
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_prompt_without_reasoning_leaves_none_open(name: str) -> None:
+    form = formats()[name]
+    tags = form.reasoning
+    if tags is None:
+        return
+    for messages in ([QUESTION], RESULTS):
+        end = form.prompt(messages, TOOLS).rpartition(str(messages[-1]["content"]))[2]
+        assert end.rfind(tags.end) >= end.rfind(tags.begin)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_past_answer_is_as_rendered(name: str) -> None:
+    form = formats()[name]
+    following = form.prompt(RESULTS, TOOLS)
+    assert (form.render([CALL]).strip() in following) == (name not in OTHER_WHEN_PAST)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rendered_answer_parses_to_its_calls(name: str) -> None:
+    form = formats()[name]
+    parsed = form.parse(form.render([CALL]), POOL)
+    assert isinstance(parsed, ToolCalls), parsed
+    assert [(call.name, dict(call.arguments)) for call in parsed.calls] == [(CALL.name, dict(CALL.arguments))]
