@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -30,8 +31,8 @@ OPENAI_CALL = {
     "type": "function",
     "function": {"name": CALL.name, "arguments": dict(CALL.arguments)},
 }
-QUESTION = {"role": "user", "content": "Is it sunny?"}
-RESULTS = [
+QUESTION: dict[str, Any] = {"role": "user", "content": "Is it sunny?"}
+RESULTS: list[dict[str, Any]] = [
     QUESTION,
     {"role": "assistant", "content": "", "tool_calls": [OPENAI_CALL]},
     {"role": "tool", "tool_call_id": CALL.id, "content": "Sunny, 31 degrees"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
@@ -13,7 +13,9 @@ from chat_templates import chat_templates
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.template import MAX_SOURCE, TemplateLimitError, TemplateRenderer
 
-QUESTION = [{"role": "user", "content": "Ünder <b> & 'q'?"}]
+Messages: TypeAlias = list[dict[str, Any]]
+
+QUESTION: Messages = [{"role": "user", "content": "Ünder <b> & 'q'?"}]
 TOOL = {
     "type": "function",
     "function": {
@@ -23,7 +25,7 @@ TOOL = {
     },
 }
 CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": {"a": "x<y>"}}}
-CONVERSATION = [
+CONVERSATION: Messages = [
     *QUESTION,
     {"role": "assistant", "content": "", "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "abcdefghi", "name": "f", "content": "R"},
