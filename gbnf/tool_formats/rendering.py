@@ -90,6 +90,11 @@ def close_prompt(form: FormatFields, prompt: str, *, reasoning: bool) -> str:
     return prompt
 
 
+def adapt_conversation(form: FormatFields, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages with calls, identifiers and results as the format's template takes them."""
+    return _adapted(form, _prober(form.template, form.bos_token, form.eos_token), messages)
+
+
 def render_calls(form: FormatFields, calls: Sequence[ToolCall]) -> str:
     """Return the text of an answer that consists of calls; see `ToolFormat.render`."""
     prober = _prober(form.template, form.bos_token, form.eos_token)

@@ -68,18 +68,19 @@ class ChatTemplate:
         tools = escape_texts(tools, self._escape)
         tags = None if begun is None else self.reasoning_tags
         try:
-            prompt = self._render(shown, tools, thinking=reasoning or tags is not None)
-        except ChatTemplateError as error:
+            if self.tool_format is not None and tools:
+                prompt = self.tool_format.prompt(shown, tools, reasoning=reasoning or tags is not None)
+            else:
+                prompt = self._render(shown, thinking=reasoning or tags is not None)
+        except (ChatTemplateError, ToolFormatError) as error:
             raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
         if begun is not None and tags is not None:
             return append_reasoning(prompt, begun, tags)
-        return close_reasoning(prompt) if constrained and not reasoning else prompt
+        return close_reasoning(prompt) if constrained and not (reasoning or tools) else prompt
 
-    def _render(
-        self, messages: Sequence[Message], tools: Sequence[Any] = (), *, thinking: bool = False
-    ) -> str:
+    def _render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
         try:
-            return self._renderer.render(messages, tools=tools, enable_thinking=thinking)
+            return self._renderer.render(messages, enable_thinking=thinking)
         except ToolFormatError as error:
             raise ChatTemplateError(str(error)) from None
 

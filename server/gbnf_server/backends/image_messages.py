@@ -25,7 +25,7 @@ def refuse_images(messages: Sequence[Message], name: str) -> None:
         )
 
 
-def openai_message(message: Message) -> dict[str, Any]:
+def openai_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message of OpenAI's chat API, the arguments of its calls as JSON text."""
     images = message.get("images", ())
     plain: dict[str, Any] = {
@@ -41,7 +41,9 @@ def openai_message(message: Message) -> dict[str, Any]:
 
 def _openai_call(call: Mapping[str, Any]) -> dict[str, Any]:
     function = call["function"]
-    arguments = json.dumps(function["arguments"], ensure_ascii=False)
+    arguments = function["arguments"]
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
     return {**call, "type": "function", "function": {**function, "arguments": arguments}}
 
 

@@ -8,7 +8,7 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -17,6 +17,9 @@ import httpx
 
 from gbnf.prompts.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.tool_formats import ToolFormat
+from gbnf.tool_formats.probing import switches
+from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
 from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect, Request
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import Flow, HttpClient, Method, RetryPolicy
@@ -182,15 +185,19 @@ class LlamaServer(HttpBackend):
         marked, images = insert_image_markers(
             adapt_messages(request.messages, roles, properties.escape), properties.media_marker
         )
-        tools = escape_texts(request.tools, properties.escape)
         shown, reasoning = split_reasoning_message(marked)
-        tags = properties.capabilities.reasoning_tags
+        tags = None if reasoning is None else properties.capabilities.reasoning_tags
+        thinking = request.reasoning or tags is not None
+        if request.tools and tool_format is not None:
+            tools = escape_texts(request.tools, properties.escape)
+            prompt = yield from self._render_with_tools(tool_format, shown, tools, thinking=thinking)
+        else:
+            prompt = yield from self._render(shown, thinking=thinking)
+            if request.is_whole_text and not thinking:
+                prompt = close_reasoning(prompt)
         if reasoning is not None and tags is not None:
-            prompt = yield from self._render(shown, tools, thinking=True)
             return append_reasoning(prompt, reasoning, tags), images
-        prompt = yield from self._render(shown, tools, thinking=request.reasoning)
-        closes = request.is_whole_text and not request.reasoning
-        return close_reasoning(prompt) if closes else prompt, images
+        return prompt, images
 
     def _fetch_properties(self, *, refresh: bool = False) -> Flow[_ServerProperties]:
         """Return the cached properties; with `refresh`, check first whether server or model have changed."""
@@ -249,15 +256,25 @@ class LlamaServer(HttpBackend):
         except ChatTemplateError as error:
             raise BackendError(f"the model's chat template fails: {error}") from None
 
+    def _render_with_tools(
+        self, tool_format: ToolFormat, messages: Sequence[Message], tools: Sequence[Any], *, thinking: bool
+    ) -> Flow[str]:
+        adapted = adapt_conversation(tool_format, messages)
+        prompt = yield from self._render(
+            adapted,
+            tools=list(tools),
+            chat_template_kwargs=switches(tool_format.template, reasoning=thinking),
+        )
+        return close_prompt(tool_format, prompt, reasoning=thinking)
+
     def _render(
-        self, messages: Sequence[Message], tools: Sequence[Any] = (), *, thinking: bool = False
+        self, messages: Sequence[Mapping[str, Any]], *, thinking: bool = False, **fields: Any
     ) -> Flow[str]:
         body: dict[str, Any] = {
             "messages": [openai_message(message) for message in messages],
             "chat_template_kwargs": {"enable_thinking": thinking},
+            **fields,
         }
-        if tools:
-            body["tools"] = list(tools)
         answer = yield from self._request("POST", "/apply-template", body)
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):

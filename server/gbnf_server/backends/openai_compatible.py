@@ -27,7 +27,7 @@ from gbnf.dialects import schema_violation, xgrammar_text
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import PromptStyle
-from gbnf.tool_formats import TemplateRenderer, detect
+from gbnf.tool_formats import detect
 from gbnf_server.backends.base import AnswerFormat, Capabilities, Completion, Dialect, Request
 from gbnf_server.backends.http_backend import HttpBackend
 from gbnf_server.backends.http_client import (
@@ -39,7 +39,7 @@ from gbnf_server.backends.http_client import (
 )
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
-from gbnf_server.backends.reasoning import close_reasoning, reclaim, split_reasoning
+from gbnf_server.backends.reasoning import reclaim, split_reasoning
 from gbnf_server.backends.streaming import ChatStream
 from gbnf_server.backends.template_roles import (
     TemplateRoles,
@@ -113,7 +113,6 @@ class OpenAICompatible(HttpBackend):
         self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
         # the server itself handles images for a model without vision
         # the server adds the token that begins a prompt
-        self._template = None if chat_template is None else TemplateRenderer(chat_template)
         tool_format = None if chat_template is None else detect(chat_template)
         self.capabilities = Capabilities(takes_images=True, tool_format=tool_format)
         self.prompt_style: PromptStyle = prompt_style
@@ -144,7 +143,7 @@ class OpenAICompatible(HttpBackend):
 
     def _check(self, request: Request) -> None:
         """Raise RequestNotSupported for what the server would ignore, or do in its own way."""
-        if request.tools and self._template is None:
+        if request.tools and self.capabilities.tool_format is None:
             raise RequestNotSupported(self.name, "tools", "Set chat_template to that of the model.")
         if request.tools and request.logprobs is not None:
             raise RequestNotSupported(self.name, "logprobs with tools", "Leave out one of the two.")
@@ -198,23 +197,24 @@ class OpenAICompatible(HttpBackend):
 
     def _conversation(self, request: Request) -> dict[str, Any]:
         """Return the fields with the messages, or with the prompt that declares tools."""
-        if self._template is None or not request.tools:
+        tool_format = self.capabilities.tool_format
+        if tool_format is None or not request.tools:
             messages = adapt_messages(request.messages, self._roles)
             return {"messages": [openai_message(message) for message in messages]}
         refuse_images(request.messages, "a prompt that is rendered here")
-        source = self._template.source
+        source = tool_format.template
         escape = make_escaper(strings_removed_by(source) | control_tokens_in(source))
-        roles = native_roles(TemplateRoles(system=True, tool=True), self.capabilities.tool_format)
+        roles = native_roles(TemplateRoles(system=True, tool=True), tool_format)
         try:
-            prompt = self._template.render(
+            prompt = tool_format.prompt(
                 adapt_messages(request.messages, roles, escape),
-                tools=escape_texts(request.tools, escape),
-                enable_thinking=request.reasoning,
+                escape_texts(request.tools, escape),
+                reasoning=request.reasoning,
             )
         except ToolFormatError as error:
             raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
         return {
-            "prompt": prompt if request.reasoning else close_reasoning(prompt),
+            "prompt": prompt,
             "skip_special_tokens": False,
             **({} if self.server == "sglang" else {"spaces_between_special_tokens": False}),
         }

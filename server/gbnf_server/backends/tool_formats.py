@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 
+from gbnf.calls import ToolCall
 from gbnf.errors import ToolFormatError
-from gbnf.tool_formats import ElementArguments, Part, ToolFormat, detect
+from gbnf.tool_formats import ElementArguments, ToolFormat, detect
 
 _NAME, _ARGUMENTS = "create_file", {"path": "notes.md", "count": 2}
 
@@ -21,19 +21,14 @@ def find_tool_format(template: str, bos_token: str = "", eos_token: str = "") ->
 
 
 def describe_format(tool_format: ToolFormat) -> str:
-    """Return how arguments are written, what surrounds a call, and what else is known, in one line."""
+    """Return how a call is written, with an example, and what else is known, in one line."""
     arguments = tool_format.arguments
     if isinstance(arguments, ElementArguments):
-        written = "arguments as one element per parameter"
+        written = "one element per argument"
     else:
         written = "arguments as JSON in a string" if arguments.quoted else "arguments as JSON"
-    around = f"{tool_format.begin}{_shown(tool_format.head)}", f"{_shown(tool_format.tail)}{tool_format.end}"
-    facts = [written, "between {} and {}".format(*map(json.dumps, around))]
-    facts.append("several calls" if tool_format.separator is not None else "one call at a time")
+    example = tool_format.render([ToolCall("call00001", _NAME, _ARGUMENTS)])
+    facts = [written, "several calls" if tool_format.separator is not None else "one call at a time"]
     if tool_format.reasoning is not None:
-        facts.append(f"reasoning up to {json.dumps(tool_format.reasoning.end)}")
-    return ", ".join([*facts, *tool_format.notes])
-
-
-def _shown(parts: tuple[Part, ...]) -> str:
-    return "".join(part if isinstance(part, str) else part.kind.upper() for part in parts)
+        facts.append(f"reasoning up to {tool_format.reasoning.end.strip()}")
+    return f"{', '.join([*facts, *tool_format.notes])}; for example {example}"
