@@ -72,7 +72,7 @@ class Compiled:
     receipt: Receipt
     native: ToolFormat | None = None
     prompt: str = ""
-    schema: Mapping[str, Any] | bool | None = None
+    schema: Mapping[str, Any] | None = None
 
     @property
     def grammar(self) -> Grammar | None:
@@ -89,12 +89,12 @@ class Compiler:
         self._cache: OrderedDict[Any, asyncio.Future[Compiled]] = OrderedDict()
 
     async def compiled(self, request: ChatRequest, target: Target) -> Compiled:
-        """Return what constrains a request's answers.
+        """Return what constrains a request's answers on a backend.
 
         Raises GatewayError: 400 for what the client has to correct, 503 when the time is up. The compilation
         then goes on, so that the same request may succeed later.
         """
-        key = (_content(request), target)
+        key = (await asyncio.to_thread(_content, request), target)
         found = self._cache.get(key)
         if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
             loop = asyncio.get_running_loop()
@@ -129,10 +129,11 @@ def _content(request: ChatRequest) -> tuple[Any, ...]:
     """Return what of a request decides its grammar, as a hashable value."""
     tools = [[tool.name, tool.description, tool.parameters, tool.strict] for tool in request.tools]
     output = request.output
-    schema = json.dumps(output.schema) if isinstance(output, JsonSchema) else None
+    schema = output.schema if isinstance(output, JsonSchema) else None
     if isinstance(output, JsonSchema):
         output = replace(output, schema=True)
-    return (json.dumps(tools), request.tool_choice, request.parallel, request.reasoning, output, schema)
+    digest = hashlib.sha256(json.dumps([tools, schema]).encode()).digest()
+    return (digest, request.tool_choice, request.parallel, request.reasoning, output)
 
 
 def compile_request(request: ChatRequest, target: Target) -> Compiled:
@@ -196,7 +197,8 @@ def _compile_output(request: ChatRequest, target: Target) -> Compiled:
         grammar = native.grammar(tools, tool_choice="none", reasoning=request.reasoning)
         stream = partial(native.stream, tools, reasoning=request.reasoning)
         return Compiled(grammar, (), stream, _receipt(grammar), native)
-    schema = request.output.schema if isinstance(request.output, JsonSchema) else None
+    given = request.output.schema if isinstance(request.output, JsonSchema) else None
+    schema = given if isinstance(given, Mapping) else None
     return Compiled(grammar, (), PlainText, _receipt(grammar), schema=schema)
 
 

@@ -97,13 +97,16 @@ class Decoding:
             raise GrammarIgnored(completion.grammar_violation)
         if self._state is not None and not truncated and not self._state.can_end:
             raise self._ignored(truncated=False)
-        rest_of_stream = self._stream.close(truncated=truncated)
-        ended = {delta.index for delta in rest_of_stream if isinstance(delta, CallEnded)}
-        # what a truncated call ends with may be part of a delimiter
-        certain = [
-            delta for delta in rest_of_stream if not isinstance(delta, ArgumentsDelta) or delta.index in ended
-        ]
-        return deltas + self._passed(certain) + self._rest_of_text()
+        left = self._stream.close(truncated=truncated)
+        if truncated and self.calls:
+            ended = {delta.index for delta in left if isinstance(delta, CallEnded)}
+            # the rest of a truncated call may be a part of a delimiter
+            left = [
+                delta
+                for delta in left
+                if isinstance(delta, ArgumentsDelta | CallEnded) and delta.index in ended
+            ]
+        return deltas + self._passed(left) + self._rest_of_text()
 
     def _read(self, text: str) -> list[Delta]:
         if not text:

@@ -189,8 +189,7 @@ def _invalid(compiled: Compiled, decoding: Decoding) -> tuple[str, ...]:
     if compiled.receipt.exact:
         return ()
     if compiled.schema is not None:
-        schema = compiled.schema if isinstance(compiled.schema, dict) else {"not": {}}
-        wrong = schema_violation(schema, decoding.text)
+        wrong = schema_violation(compiled.schema, decoding.text)
         return () if wrong is None else (wrong,)
     problems: list[str] = []
     for call in decoding.calls:

@@ -19,6 +19,7 @@ from jsonschema import Draft202012Validator
 from gbnf.prompts.messages import Image
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.demo_model import model_path
 from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import AnswerEvent, CallEnded, CallStarted, Finished, Started, TextDelta
@@ -32,8 +33,10 @@ from gbnf_server.gateway.chat import (
     ToolChoice,
 )
 from gbnf_server.gateway.engine import Engine
+from gbnf_server.llama_server import build
 from support.gateway_answers import USER, Ignoring, answer, calls, end, function, text
 from support.models import make_model
+from support.server import require_llama_server
 from support.tool_templates import TEMPLATES
 
 LEVEL = {"type": "string", "enum": ["low", "high"]}
@@ -132,6 +135,19 @@ def test_so_it_is_in_the_formats_of_chat_templates(native: InProcess, request: C
     events = answer(request, native)
     check_guarantees(request, events)
     assert end(events).receipt.format == "native"
+
+
+def test_so_it_is_behind_a_real_llama_server(native: InProcess) -> None:
+    require_llama_server()
+    path = Path(native._model.path)
+    with build.start(path, threads=1) as running, LlamaServer(running.url) as server:
+        for seed, mode in enumerate(["auto", "required"] * 3):
+            sampling = Sampling(max_tokens=100, temperature=2.0, seed=seed)
+            choice = ToolChoice(mode)  # type: ignore[arg-type]  # one of the two
+            request = ask(tools=TOOLS, tool_choice=choice, sampling=sampling, stream=bool(seed % 2))
+            events = answer(request, server)
+            check_guarantees(request, events)
+            assert end(events).receipt.format == "native"
 
 
 def test_calls_in_the_format_of_a_template_are_sent_back_to_it(native: InProcess) -> None:

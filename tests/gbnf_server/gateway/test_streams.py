@@ -1,0 +1,88 @@
+"""Readers of answers: one of two formats, and one whole call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf import Grammar, compile_schema
+from gbnf.tool_formats import CallEnded, CallStarted, Delta
+from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
+from gbnf_server.gateway.streams import EitherStream, PlainText, WholeJsonCall, union
+from support.gateway_answers import calls, text
+from support.oracle import engine
+from support.pools import json_values, tool
+
+CALLS = json_grammar(
+    (tool("go", x={"type": "integer"}),), tool_choice="required", parallel=True, final_answer=False
+)
+OBJECT = compile_schema({"type": "object"})  # some of its texts are calls, too
+EITHER = union(CALLS, OBJECT)
+WAYS = ((CALLS, lambda: JsonCallStream(final_answer=False)), (OBJECT, PlainText))
+A_CALL = '{"name": "go", "arguments": {"x": 3}}'
+
+candidates = st.sampled_from(
+    [
+        A_CALL,
+        f"{A_CALL}\n{A_CALL}",
+        f"{A_CALL}x",
+        '{"name": "go"}',
+        '{"name": "go", "arguments": {"y": 3}}',
+        "",
+        "x",
+    ]
+) | json_values.map(lambda value: json.dumps(value, ensure_ascii=False))
+
+
+@given(written=candidates)
+def test_a_union_has_the_texts_of_both_and_no_others(written: str) -> None:
+    either = CALLS.match(written).complete or OBJECT.match(written).complete
+    assert EITHER.match(written).complete == either
+    if written and "\0" not in written:
+        assert engine().match(EITHER, written).complete == either
+
+
+@given(written=candidates, size=st.integers(1, 9))
+def test_an_answer_is_read_in_the_format_that_it_is_in(written: str, size: int) -> None:
+    stream = EitherStream(WAYS)
+    deltas = [delta for at in range(0, len(written), size) for delta in stream.feed(written[at : at + size])]
+    deltas += stream.close()
+    if CALLS.match(written).complete:
+        assert calls(deltas) == [("go", '{"x": 3}')] * written.count("go")
+        assert not text(deltas)
+    elif OBJECT.match(written).complete:
+        assert (text(deltas), calls(deltas)) == (written, [])
+
+
+def read(written: str) -> list[Delta]:
+    stream = WholeJsonCall()
+    assert stream.feed(written) == []
+    return stream.close()
+
+
+@given(
+    arguments=st.dictionaries(st.text("ab", max_size=2), json_values, max_size=3),
+    indent=st.none() | st.just(2),
+)
+def test_a_whole_call_is_read_in_any_layout(arguments: dict[str, Any], indent: int | None) -> None:
+    deltas = read(json.dumps({"name": "go", "arguments": arguments}, indent=indent))
+    assert [type(delta) for delta in deltas][::2] == [CallStarted, CallEnded]
+    ((name, written),) = calls(deltas)
+    assert (name, json.loads(written)) == ("go", arguments)
+
+
+def test_a_final_answer_is_text_and_a_truncated_call_nothing() -> None:
+    assert text(read('{"name": "final_answer", "arguments": {"message": "yes"}}')) == "yes"
+    for written in ("", "[1]", '{"name": "go", "argu', '{"name": "final_answer", "arguments": {}}', "3"):
+        assert read(written) == []
+
+
+def test_rules_of_both_may_have_the_same_names() -> None:
+    one, other = Grammar.parse('root ::= a\na ::= "x"'), Grammar.parse('root ::= a "!"\na ::= "y" root?')
+    both = union(one, other)
+    for written, complete in (("x", True), ("y!", True), ("yy!!", True), ("x!", False), ("yx", False)):
+        assert both.match(written).complete is complete
+        assert engine().match(both, written).complete is complete
