@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gbnf.prompts.messages import Image
+from gbnf.strict_json import InvalidJsonError, json_type, parse_json
 from gbnf_server.errors import GatewayError
 
 _Model = TypeVar("_Model", bound="Part")
@@ -20,8 +22,7 @@ _Model = TypeVar("_Model", bound="Part")
 _SHOWN = 80
 """Characters of a value in an error."""
 
-IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
-"""The media types of images that the APIs take."""
+_DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,", re.IGNORECASE)
 
 
 class Part(BaseModel):
@@ -72,21 +73,32 @@ def read_kind(models: Mapping[str, type[_Model]], value: Any, path: str, kind: s
     return read_part(model, value, path)
 
 
+def read_arguments(text: str, path: str) -> dict[str, Any]:
+    """Return the arguments of a call, whose JSON text is at `path`. Raises GatewayError."""
+    try:
+        value = parse_json(text) if text.strip() else {}
+    except InvalidJsonError as error:
+        raise refused(f"{path}: invalid JSON: {error}.", path) from None
+    if not isinstance(value, dict):
+        raise refused(f"{path}: the arguments must be a JSON object, got {json_type(value)}.", path)
+    return value
+
+
 def read_data_url(url: str, path: str) -> Image:
     """Return the image in a data URL. Raises GatewayError; other URLs are not fetched."""
-    head, separator, data = url.partition(",")
-    if not separator or not head.startswith("data:") or not head.endswith(";base64"):
-        problem = f"{path} is no data URL: {url[:_SHOWN]!r}. Send the image as data:image/png;base64,…"
+    found = _DATA_URL.match(url)
+    if found is None:
+        example = "such as data:image/png;base64,…"
+        problem = f"{path}: only data URLs of images are supported, {example}; nothing is fetched."
         raise refused(problem, path)
-    return read_image(head.removeprefix("data:").removesuffix(";base64"), data, path)
+    return read_image(found[1].lower(), url[found.end() :], path)
 
 
 def read_image(media_type: str, data: str, path: str) -> Image:
     """Return the image with these bytes in base64. Raises GatewayError."""
-    if media_type not in IMAGE_TYPES:
-        known = ", ".join(IMAGE_TYPES)
-        raise refused(f"{path} has the media type {media_type!r}. Known types: {known}.", path)
+    if not media_type.startswith("image/"):
+        raise refused(f"{path}: {media_type!r} is no media type of an image, such as image/png.", path)
     try:
         return Image(base64.b64decode(data, validate=True), media_type)
-    except (binascii.Error, ValueError):
-        raise refused(f"{path} is not base64.", path) from None
+    except (binascii.Error, ValueError) as error:
+        raise refused(f"{path}: invalid base64: {error}.", path) from None

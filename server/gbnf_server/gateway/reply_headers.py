@@ -6,27 +6,15 @@ from collections.abc import Sequence
 
 from gbnf_server.gateway.answers import Receipt
 
-RECEIPT = "x-gbnf"
-WARNINGS = "x-gbnf-warnings"
-
-_MAX_WARNINGS = 2000
+_LONGEST = 2000
 """Characters: clients limit the size of headers."""
 
 
-def reply_headers(receipt: Receipt, warnings: Sequence[str]) -> dict[str, str]:
-    """Return the headers. Warnings are a structured field of HTTP (RFC 9651, a list of strings)."""
-    headers = {RECEIPT: receipt.header()}
-    shown: list[str] = []
-    for warning in warnings:
-        shown.append(_string(warning))
-        if len(", ".join(shown)) > _MAX_WARNINGS:
-            shown[-1] = _string("and more")
-            break
-    return {**headers, WARNINGS: ", ".join(shown)} if shown else headers
-
-
-def _string(text: str) -> str:
-    ascii_text = text.encode("ascii", "replace").decode()
-    plain = "".join(character if character.isprintable() else "?" for character in ascii_text)
-    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def reply_headers(receipt: Receipt | None, ignored: Sequence[str]) -> dict[str, str]:
+    """Return the headers. `ignored`: paths in the request, in any characters."""
+    headers = {} if receipt is None else {"x-gbnf": receipt.header()}
+    if ignored:
+        paths = f"without effect: {', '.join(ignored)}".encode("ascii", "replace").decode()
+        plain = (character if character.isprintable() else "?" for character in paths[:_LONGEST])
+        headers["x-gbnf-warning"] = "".join(plain)
+    return headers

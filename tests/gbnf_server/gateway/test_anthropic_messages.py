@@ -358,7 +358,7 @@ def _user(block: Any) -> dict[str, Any]:
         (_user({"type": "tool_result", "tool_use_id": "c"}), f"{BLOCK}.tool_use_id"),
         (_user({"type": "image", "source": {"type": "url", "url": "https://a.b/c"}}), f"{BLOCK}.source.type"),
         (
-            _user({"type": "image", "source": {"type": "base64", "media_type": "image/tiff", "data": ""}}),
+            _user({"type": "image", "source": {"type": "base64", "media_type": "text/plain", "data": ""}}),
             f"{BLOCK}.source",
         ),
         (_user({"type": "document", "source": {"type": "base64"}}), f"{BLOCK}.source.type"),
@@ -402,9 +402,8 @@ def test_what_has_no_effect_is_in_a_header() -> None:
         extra_query={"beta": "true"},
     )
     assert response.headers["x-gbnf"] == RECEIPT.header()
-    assert response.headers["x-gbnf-warnings"] == (
-        '"service_tier is ignored", "context_management is ignored", "thinking.budget_tokens is ignored"'
-    )
+    ignored = "service_tier, context_management, thinking.budget_tokens"
+    assert response.headers["x-gbnf-warning"] == f"without effect: {ignored}"
 
 
 def test_the_prompt_of_a_count_is_that_of_a_message() -> None:

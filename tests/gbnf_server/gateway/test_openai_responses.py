@@ -444,10 +444,9 @@ def test_what_has_no_effect_is_in_a_header() -> None:
         extra_body={"client_metadata": {"é\n": ""}, 'odd\r\nname"': 1},
     )
     assert response.headers["x-gbnf"] == RECEIPT.header()
-    assert response.headers["x-gbnf-warnings"] == (
-        '"the tool web_search is left out", "service_tier is ignored", "client_metadata is ignored", '
-        '"odd??name\\" is ignored", "include file_search_call.results is ignored", '
-        '"text.verbosity is ignored", "truncation is ignored"'
+    assert response.headers["x-gbnf-warning"] == (
+        'without effect: tools[0] (web_search), service_tier, client_metadata, odd??name", include[1], '
+        "text.verbosity, truncation"
     )
     parsed_response = response.parse()
     assert parsed_response.metadata == {"a": "b"}

@@ -30,8 +30,8 @@ class Messages:
 
     def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> MessagesReply:  # noqa: ARG002
         """Read the JSON of a request. Raises GatewayError."""
-        request, warnings = read_request(body)
-        return MessagesReply(request, warnings, self._new_id())
+        request, ignored = read_request(body)
+        return MessagesReply(request, ignored, self._new_id())
 
     def parse_count(self, body: Mapping[str, Any]) -> ChatRequest:
         """Read the JSON of a request whose prompt's tokens are counted. Raises GatewayError."""

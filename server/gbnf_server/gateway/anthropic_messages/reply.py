@@ -46,16 +46,16 @@ _ERROR_TYPES = {
 class MessagesReply:
     """A message while it is made."""
 
-    def __init__(self, request: ChatRequest, warnings: Sequence[str], message_id: str) -> None:
+    def __init__(self, request: ChatRequest, ignored: Sequence[str], message_id: str) -> None:
         self.request = request
-        self._warnings, self._id = warnings, message_id
-        self._receipt = Receipt()
+        self._ignored, self._id = ignored, message_id
+        self._receipt: Receipt | None = None
         self._blocks: list[_Block] = []
         self._body: dict[str, Any] = {}
 
     def headers(self) -> Mapping[str, str]:
-        """Return the headers of the receipt and of warnings."""
-        return reply_headers(self._receipt, self._warnings)
+        """Return the header of the receipt, and the one that lists what has no effect."""
+        return reply_headers(self._receipt, self._ignored)
 
     def feed(self, event: AnswerEvent) -> str:
         """Add an event. Return the server-sent events to send now, "" if it is not streamed."""

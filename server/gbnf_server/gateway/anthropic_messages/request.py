@@ -96,7 +96,7 @@ _CHANGES_MEANING = {
 
 
 def read_request(value: Mapping[str, Any]) -> tuple[ChatRequest, list[str]]:
-    """Read the JSON of a request, and list what has no effect. Raises GatewayError."""
+    """Read the JSON of a request, and list the paths of what has no effect. Raises GatewayError."""
     for name, hint in _CHANGES_MEANING.items():
         if value.get(name):
             raise refused(f"{name} is not supported. {hint}", name)
@@ -108,7 +108,7 @@ def read_request(value: Mapping[str, Any]) -> tuple[ChatRequest, list[str]]:
         top_k=body.top_k or 0,
     )
     stop, stream = tuple(body.stop_sequences or ()), body.stream is True
-    return replace(_chat(body), sampling=sampling, stop=stop, stream=stream), _warnings(body)
+    return replace(_chat(body), sampling=sampling, stop=stop, stream=stream), _ignored(body)
 
 
 def read_count_request(value: Mapping[str, Any]) -> ChatRequest:
@@ -161,10 +161,9 @@ def _choice(value: dict[str, Any] | None) -> tuple[ToolChoice, bool]:
     raise AssertionError(value)
 
 
-def _warnings(body: MessagesBody) -> list[str]:
+def _ignored(body: MessagesBody) -> list[str]:
+    """Return the paths of what has no effect."""
     ignored = [name for name, value in (body.model_extra or {}).items() if value is not None]
-    ignored += [f"thinking.{name}" for name in (body.thinking.unknown() if body.thinking else ())]
-    ignored += [
-        f"output_config.{name}" for name in (body.output_config.unknown() if body.output_config else ())
-    ]
-    return [f"{name} is ignored" for name in ignored]
+    for path, part in (("thinking", body.thinking), ("output_config", body.output_config)):
+        ignored += [f"{path}.{name}" for name in part.unknown()] if part is not None else []
+    return ignored

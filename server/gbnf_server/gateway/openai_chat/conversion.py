@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 from pydantic import BaseModel, ValidationError
 
-from gbnf.prompts.messages import Image, Message
-from gbnf.strict_json import InvalidJsonError, json_type, parse_json
+from gbnf.prompts.messages import Message
 from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.chat import (
     ChatRequest,
@@ -42,6 +38,7 @@ from gbnf_server.gateway.openai_chat.models import (
     UserMessage,
     UserPart,
 )
+from gbnf_server.gateway.reading import read_arguments, read_data_url
 
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(
@@ -63,7 +60,6 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 """Parameters that would change an answer, and are not supported, with the values that change nothing."""
 
 _SHOWN = 120  # characters of a value in an error
-_DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +186,7 @@ def _message(message: ChatMessage, index: int) -> Message:
             return {"role": "user", "content": text}
         case UserMessage(content=parts):
             images = [
-                _image(part.image_url.url, f"{path}.content[{at}].image_url.url")
+                read_data_url(part.image_url.url, f"{path}.content[{at}].image_url.url")
                 for at, part in enumerate(parts)
                 if isinstance(part, ImagePart)
             ]
@@ -220,21 +216,11 @@ def _calls(message: AssistantMessage, path: str) -> list[dict[str, Any]]:
             "type": "function",
             "function": {
                 "name": call.function.name,
-                "arguments": _arguments(call.function.arguments, f"{path}[{index}].function.arguments"),
+                "arguments": read_arguments(call.function.arguments, f"{path}[{index}].function.arguments"),
             },
         }
         for index, call in enumerate(message.tool_calls or ())
     ]
-
-
-def _arguments(text: str, path: str) -> dict[str, Any]:
-    try:
-        value = parse_json(text) if text.strip() else {}
-    except InvalidJsonError as error:
-        raise _refused(f"{path}: invalid JSON: {error}.", path) from None
-    if not isinstance(value, dict):
-        raise _refused(f"{path}: the arguments must be a JSON object, got {json_type(value)}.", path)
-    return value
 
 
 def _text(content: str | Sequence[UserPart | AssistantPart]) -> str:
@@ -248,19 +234,6 @@ def _text(content: str | Sequence[UserPart | AssistantPart]) -> str:
             case ImagePart():
                 pass
     return "\n".join(texts)
-
-
-def _image(url: str, path: str) -> Image:
-    found = _DATA_URL.match(url)
-    if found is None:
-        problem = (
-            f"{path}: only data URLs are supported, such as data:image/png;base64,…; nothing is fetched."
-        )
-        raise _refused(problem, path)
-    try:
-        return Image(base64.b64decode(url[found.end() :], validate=True), found[1].lower())
-    except (binascii.Error, ValueError) as error:
-        raise _refused(f"{path}: invalid base64: {error}.", path) from None
 
 
 def _ignored(model: BaseModel, path: str = "") -> Iterator[str]:

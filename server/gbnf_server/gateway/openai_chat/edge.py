@@ -21,10 +21,12 @@ from gbnf_server.gateway.answers import (
     CallStarted,
     Finished,
     ReasoningDelta,
+    Receipt,
     Started,
     TextDelta,
 )
 from gbnf_server.gateway.openai_chat.conversion import ParsedBody, parse_body
+from gbnf_server.gateway.reply_headers import reply_headers
 from gbnf_server.inference.logprobs import TokenLogprob
 
 
@@ -79,7 +81,7 @@ class ChatReply:
             "model": parsed.request.model,
         }
         self._choices: list[_Choice] = []
-        self._receipt = ""
+        self._receipt: Receipt | None = None
 
     def feed(self, event: AnswerEvent) -> str:
         """Add an event. Return the chunks of a streamed answer."""
@@ -96,10 +98,7 @@ class ChatReply:
 
     def headers(self) -> Mapping[str, str]:
         """Return the header of the receipt, and the one that lists parameters without effect."""
-        headers = {"x-gbnf": self._receipt} if self._receipt else {}
-        if self._parsed.ignored:
-            headers["x-gbnf-warning"] = f"without effect: {', '.join(self._parsed.ignored)}"[:_LONGEST_HEADER]
-        return headers
+        return reply_headers(self._receipt, self._parsed.ignored)
 
     def body(self) -> dict[str, Any]:
         """Return the JSON of the whole answer."""
@@ -115,7 +114,7 @@ class ChatReply:
     def _add(self, event: AnswerEvent) -> dict[str, Any] | None:
         """Keep an event. Return its delta, None if it has none."""
         if isinstance(event, Started):
-            self._receipt = self._receipt or event.receipt.header()
+            self._receipt = self._receipt or event.receipt
             self._choices.append(_Choice())
             return {"role": "assistant", "content": None}
         choice = self._choices[-1]
@@ -160,7 +159,6 @@ class ChatReply:
 
 
 _CHUNK = "chat.completion.chunk"
-_LONGEST_HEADER = 2000
 
 
 def _event(value: dict[str, Any]) -> str:

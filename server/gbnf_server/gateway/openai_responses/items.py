@@ -11,8 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gbnf.prompts.messages import Image
-from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf_server.gateway.reading import Part, read_data_url, read_kind, refused
+from gbnf_server.gateway.reading import Part, read_arguments, read_data_url, read_kind, refused
 from gbnf_server.gateway.turns import Turns
 
 
@@ -131,7 +130,7 @@ def _add_item(turns: Turns, item: Part, names: ToolNames, path: str) -> None:
                 case _:
                     turns.system(text)
         case CallItem():
-            arguments = _arguments(item.arguments, f"{path}.arguments")
+            arguments = read_arguments(item.arguments, f"{path}.arguments")
             turns.call(item.call_id, names(item.namespace, item.name), arguments)
         case CallOutputItem():
             text, images = _content(item.output, f"{path}.output")
@@ -159,13 +158,3 @@ def _content(content: str | Sequence[Any], path: str) -> tuple[str, list[Image]]
             case ImagePart(image_url=url):
                 images.append(read_data_url(url, f"{path}[{index}].image_url"))
     return "\n".join(texts), images
-
-
-def _arguments(text: str, path: str) -> dict[str, Any]:
-    try:
-        value = parse_json(text)
-    except InvalidJsonError as error:
-        raise refused(f"{path} is invalid JSON: {error}", path) from None
-    if not isinstance(value, dict):
-        raise refused(f"{path} is no JSON object: {text[:80]!r}.", path)
-    return value

@@ -54,11 +54,11 @@ class ResponsesReply:
         self._complete: set[int] = set()  # the places of complete calls
         self._sent = 0
         self._begun = False
-        self._receipt = Receipt()
+        self._receipt: Receipt | None = None
 
     def headers(self) -> Mapping[str, str]:
-        """Return the headers of the receipt and of warnings."""
-        return reply_headers(self._receipt, self._parsed.warnings)
+        """Return the header of the receipt, and the one that lists what has no effect."""
+        return reply_headers(self._receipt, self._parsed.ignored)
 
     def feed(self, event: AnswerEvent) -> str:
         """Add an event. Return the server-sent events to send now, "" if it is not streamed."""

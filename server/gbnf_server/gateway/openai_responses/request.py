@@ -6,7 +6,7 @@ Source: the types of the package `openai` (`openai.types.responses.ResponseCreat
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -93,7 +93,7 @@ class ResponsesRequest:
     """A request: `chat`, what is decoded; `body`, what is repeated in the response.
 
     `items`: the items of the input, which are stored with the response, and `size`, their characters as
-    JSON. `warnings`: what has no effect.
+    JSON. `ignored`: the paths of what has no effect.
     """
 
     chat: ChatRequest
@@ -101,7 +101,7 @@ class ResponsesRequest:
     tools: ToolTable
     items: tuple[Mapping[str, Any], ...]
     size: int
-    warnings: tuple[str, ...]
+    ignored: tuple[str, ...]
 
     @property
     def stored(self) -> bool:
@@ -148,8 +148,8 @@ def _request(body: ResponsesBody, store: ResponseStore) -> ResponsesRequest:
         reasoning=body.reasoning is not None and body.reasoning.effort not in {None, "none", "minimal"},
         stream=body.stream is True,
     )
-    warnings = (*tools.warnings, *_warnings(body))
-    return ResponsesRequest(chat, body, tools, tuple(items), len(json.dumps(items)), warnings)
+    ignored = (*tools.left_out, *_ignored(body))
+    return ResponsesRequest(chat, body, tools, tuple(items), len(json.dumps(items)), ignored)
 
 
 def _output(text: TextConfig | None) -> OutputFormat:
@@ -176,12 +176,14 @@ def _sampling(body: ResponsesBody) -> Sampling:
     )
 
 
-def _warnings(body: ResponsesBody) -> Sequence[str]:
-    ignored = [name for name, value in (body.model_extra or {}).items() if value is not None]
-    ignored += [f"include {name}" for name in body.include or () if name not in {_LOGPROBS, _ENCRYPTED}]
-    for name in ("text", "reasoning"):
-        part: Part | None = getattr(body, name)
-        ignored += [f"{name}.{key}" for key in part.unknown()] if part is not None else []
+def _ignored(body: ResponsesBody) -> Iterator[str]:
+    """Yield the paths of what has no effect."""
+    yield from (name for name, value in (body.model_extra or {}).items() if value is not None)
+    for index, name in enumerate(body.include or ()):
+        if name not in {_LOGPROBS, _ENCRYPTED}:
+            yield f"include[{index}]"
+    for path, part in (("text", body.text), ("reasoning", body.reasoning)):
+        if part is not None:
+            yield from (f"{path}.{name}" for name in part.unknown())
     if body.truncation == "auto":
-        ignored.append("truncation")
-    return [f"{name} is ignored" for name in ignored]
+        yield "truncation"

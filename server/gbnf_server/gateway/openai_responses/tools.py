@@ -77,11 +77,14 @@ _CHOICES: dict[str, type[Part]] = {"function": NamedChoice, "allowed_tools": All
 
 @dataclass(frozen=True, slots=True)
 class ToolTable:
-    """The tools of a request. `places`: the model's name of each function -> namespace and name."""
+    """The tools of a request. `places`: the model's name of each function -> namespace and name.
+
+    `left_out`: the paths of the tools that are left out.
+    """
 
     functions: tuple[FunctionTool, ...]
     places: Mapping[str, tuple[str | None, str]]
-    warnings: tuple[str, ...]
+    left_out: tuple[str, ...]
 
     def model_name(self, namespace: str | None, name: str) -> str:
         """Return the name under which the model knows a function, which need not be in the table."""
@@ -119,7 +122,7 @@ def read_tools(values: Sequence[Any]) -> ToolTable:
     """Return the tools of a request. Raises GatewayError for one that cannot be left out."""
     functions: list[FunctionTool] = []
     places: dict[str, tuple[str | None, str]] = {}
-    warnings: list[str] = []
+    left_out: list[str] = []
 
     def add(tool: Function, namespace: str | None, path: str) -> None:
         name = tool.name if namespace is None else f"{namespace}__{tool.name}"
@@ -137,5 +140,5 @@ def read_tools(values: Sequence[Any]) -> ToolTable:
                     path = f"tools[{index}].tools[{position}]"
                     add(read_part(Function, member, path), namespace, path)
             case LeftOut(type=kind):
-                warnings.append(f"the tool {kind} is left out")
-    return ToolTable(tuple(functions), places, tuple(warnings))
+                left_out.append(f"tools[{index}] ({kind})")
+    return ToolTable(tuple(functions), places, tuple(left_out))
