@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -19,8 +19,7 @@ from gbnf_server.errors import GatewayError
 
 _Model = TypeVar("_Model", bound="Part")
 
-_SHOWN = 80
-"""Characters of a value in an error."""
+_SHOWN = 120  # characters of a value in an error
 
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,", re.IGNORECASE)
 
@@ -41,35 +40,47 @@ def refused(problem: str, param: str | None = None, status: int = 400) -> Gatewa
 
 
 def read_part(model: type[_Model], value: Any, path: str = "") -> _Model:
-    """Return the part of a request at `path`. Raises GatewayError with the path of the first fault."""
+    """Return the part of a request at `path`. Raises GatewayError with the path of a fault."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_context=False)[0]
-    param = join_path(path, fault["loc"])
-    shown = "" if fault["type"] == "missing" else f": {repr(fault['input'])[:_SHOWN]}"
-    raise refused(f"{param or 'the body'} is invalid{shown}. {fault['msg']}.", param or None)
+        raise validation_error(error, value, path) from None
 
 
-def join_path(path: str, keys: Iterable[str | int]) -> str:
-    """Return the path to a member, such as `input[2].content`."""
-    for key in keys:
-        if isinstance(key, int):
-            path += f"[{key}]"
-        else:
-            path += f".{key}" if path else key
+def validation_error(error: ValidationError, value: Any, path: str = "") -> GatewayError:
+    """Return the error of a part at `path`: of its first problem; of a union's members, the deepest one."""
+    problems = [(_path(problem["loc"], value), problem) for problem in error.errors(include_url=False)]
+    below, problem = max(problems, key=lambda each: each[0].count(".") + each[0].count("["))
+    at = f"{path}{below}".removeprefix(".")
+    shown = "" if problem["type"] == "missing" else f" (got {_shown(problem['input'])})"
+    return refused(f"{at}: {problem['msg']}{shown}.", at)
+
+
+def _path(steps: Sequence[str | int], value: Any) -> str:
+    """Return where a problem is: the steps that the value has, since pydantic adds names of types."""
+    path = ""
+    for index, step in enumerate(steps):
+        if isinstance(step, int) and isinstance(value, list) and step < len(value):
+            path, value = f"{path}[{step}]", value[step]
+        elif isinstance(value, Mapping) and (step in value or index == len(steps) - 1):
+            path, value = f"{path}.{step}", value.get(step)
     return path
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def read_kind(models: Mapping[str, type[_Model]], value: Any, path: str, kind: str | None = None) -> _Model:
     """Return the part at `path` as the model of its `type`, or of `kind` without one. Raises GatewayError."""
     if not isinstance(value, Mapping):
-        raise refused(f"{path} is no JSON object: {repr(value)[:_SHOWN]}.", path)
+        raise refused(f"{path}: a JSON object is expected (got {_shown(value)}).", path)
     kind = value.get("type", kind)
     model = models.get(kind) if isinstance(kind, str) else None
     if model is None:
         known = ", ".join(models)
-        raise refused(f"{path}.type {kind!r} is not supported. Known types: {known}.", f"{path}.type")
+        raise refused(f"{path}.type: {_shown(kind)} is not supported. Known types: {known}.", f"{path}.type")
     return read_part(model, value, path)
 
 

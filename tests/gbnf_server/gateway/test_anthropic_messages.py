@@ -179,18 +179,6 @@ def test_parse_with_a_model() -> None:
     assert message.parsed_output == Person(name="Ada", age=36)
 
 
-def test_a_ping_is_no_event_of_the_message() -> None:
-    reply = Messages().parse({**OPTIONS, "stream": True}, {})
-    events = list(Answer(text=("a", "b")).events())
-    sent = "".join(reply.keep_alive() + reply.feed(event) for event in events)
-    transport = httpx2.MockTransport(
-        lambda _: httpx2.Response(200, text=sent, headers={"content-type": "text/event-stream"})
-    )
-    client = anthropic.Anthropic(api_key="none", http_client=httpx2.Client(transport=transport))
-    with client.messages.stream(**OPTIONS) as stream:
-        assert stream.get_final_text() == "ab"
-
-
 def test_an_error_in_a_stream_raises() -> None:
     reply = Messages().parse({**OPTIONS, "stream": True}, {})
     sent = "".join(reply.feed(event) for event in (Started(0, RECEIPT), TextDelta("a")))
@@ -366,6 +354,8 @@ def _user(block: Any) -> dict[str, Any]:
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"name": "f"}]}, "tools[0].input_schema"),
         ({"tools": [7]}, "tools[0]"),
+        ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
+        ({"system": 7}, "system"),
         ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "g"}}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "required"}}, "tool_choice.type"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),

@@ -352,7 +352,10 @@ ITEM = "input[0]"
     [
         ({"model": 3}, 400, "model"),
         ({"input": []}, 400, "messages"),
+        ({"input": 7}, 400, "input"),
         ({"input": [7]}, 400, ITEM),
+        ({"input": [{"role": "user", "content": 7}]}, 400, f"{ITEM}.content"),
+        ({"tool_choice": 7}, 400, "tool_choice"),
         ({"input": [{"type": "web_search_call", "id": "x"}]}, 400, f"{ITEM}.type"),
         ({"input": [{"role": "tool", "content": ""}]}, 400, f"{ITEM}.role"),
         ({"input": [{"role": "user"}]}, 400, f"{ITEM}.content"),

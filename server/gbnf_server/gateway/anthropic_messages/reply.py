@@ -61,10 +61,6 @@ class MessagesReply:
         """Add an event. Return the server-sent events to send now, "" if it is not streamed."""
         return self._send(self._events(event))
 
-    def keep_alive(self) -> str:
-        """Return an event without meaning, which tells the client that the connection is alive."""
-        return self._send([{"type": "ping"}])
-
     def fail(self, error: GatewayError) -> str:
         """Return the event that ends a stream."""
         return self._send([error_body(error)])

@@ -38,7 +38,7 @@ from gbnf_server.gateway.openai_chat.models import (
     UserMessage,
     UserPart,
 )
-from gbnf_server.gateway.reading import read_arguments, read_data_url
+from gbnf_server.gateway.reading import read_arguments, read_data_url, validation_error
 
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(
@@ -58,8 +58,6 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
 }
 """Parameters that would change an answer, and are not supported, with the values that change nothing."""
-
-_SHOWN = 120  # characters of a value in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ def parse_body(body: Mapping[str, Any]) -> ParsedBody:
     try:
         parsed = ChatBody.model_validate(body)
     except ValidationError as error:
-        raise _validation_error(error, body) from None
+        raise validation_error(error, body) from None
     options = parsed.chat_template_kwargs
     for name in (options.model_extra or {}) if options is not None else {}:
         problem = f"the argument {name!r} of the chat template is not supported. Leave it out."
@@ -246,27 +244,6 @@ def _ignored(model: BaseModel, path: str = "") -> Iterator[str]:
         for member in value if isinstance(value, list) else (value,):
             if isinstance(member, BaseModel):
                 yield from _ignored(member, f"{path}{name.rstrip('_')}.")
-
-
-def _validation_error(error: ValidationError, body: Any) -> GatewayError:
-    """Return the error of the first problem; of those of a union's members, the one that is deepest."""
-    problems = [(_path(problem["loc"], body), problem) for problem in error.errors(include_url=False)]
-    path, problem = max(problems, key=lambda each: each[0].count(".") + each[0].count("["))
-    value = repr(problem["input"])
-    shown = value if len(value) <= _SHOWN else f"{value[: _SHOWN - 1]}…"
-    got = "" if problem["type"] == "missing" else f" (got {shown})"
-    return _refused(f"{path}: {problem['msg']}{got}.", path)
-
-
-def _path(steps: Sequence[str | int], value: Any) -> str:
-    """Return where a problem is: the steps that the value has, since pydantic adds names of types."""
-    path = ""
-    for index, step in enumerate(steps):
-        if isinstance(step, int) and isinstance(value, list) and step < len(value):
-            path, value = f"{path}[{step}]", value[step]
-        elif isinstance(value, Mapping) and (step in value or index == len(steps) - 1):
-            path, value = f"{path}.{step}", value.get(step)
-    return path.removeprefix(".")
 
 
 def _refused(message: str, param: str, code: str = "invalid_request") -> GatewayError:

@@ -64,10 +64,6 @@ class ResponsesReply:
         """Add an event. Return the server-sent events to send now, "" if it is not streamed."""
         return self._send(self._events(event))
 
-    def keep_alive(self) -> str:
-        """Return text without meaning, which tells the client that the connection is alive."""
-        return ": keep-alive\n\n" if self.request.stream else ""
-
     def fail(self, error: GatewayError) -> str:
         """Return the events that end a stream."""
         self._response = self._base | {"status": "failed", "error": _stream_error(error)}

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gbnf_server.gateway.chat import FunctionTool, ToolChoice
-from gbnf_server.gateway.reading import Part, join_path, read_kind, read_part, refused
+from gbnf_server.gateway.reading import Part, read_kind, read_part, refused
 
 _LEFT_OUT = (
     "web_search",
@@ -110,7 +110,7 @@ class ToolTable:
                 return ToolChoice("required", (self.model_name(namespace, name),))
             case AllowedChoice(mode=mode, tools=tools):
                 named = [
-                    read_part(NamedChoice, tool, join_path("tool_choice.tools", [index]))
+                    read_part(NamedChoice, tool, f"tool_choice.tools[{index}]")
                     for index, tool in enumerate(tools)
                     if tool.get("type") not in _LEFT_OUT
                 ]
