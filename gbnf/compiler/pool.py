@@ -17,7 +17,7 @@ from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import factor_prefixes, json_string
 from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
-from gbnf.compiler.notations import JSON, Notation
+from gbnf.compiler.notations import JSON, ElementArguments, Notation
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.schema import check_whitespace, compilation
@@ -25,6 +25,7 @@ from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, literal, seq
 from gbnf.grammar.passes import run_passes
+from gbnf.schema.applicators import map_subschemas
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
@@ -236,7 +237,10 @@ def _compile_arguments(
     table = RuleTable(RESERVED)
     references = dict.fromkeys(tool.step_references, _FROM_STEP) if has_steps else {}
     ref = table.reserve("args", name)
-    document = Document(_arguments_schema(args, tool, closed=options.closed))
+    schema = _arguments_schema(args, tool, closed=options.closed)
+    if isinstance(notation, ElementArguments) and notation.sorted_keys:
+        schema = _with_sorted_properties(schema)
+    document = Document(schema)
     lowering = Lowering(document, options, table, tool.name, references, notation)
     lowering.root(ref, Scope(table, (name,)))
     rules = run_passes(Rules(table.productions, ref.name))
@@ -258,3 +262,13 @@ def _arguments_schema(args: Mapping[str, Any], tool: Tool, *, closed: bool) -> M
     properties = args.get("properties", {})
     hidden = (tool.runtime_resolved | tool.step_references.keys()) - properties.keys()
     return {**args, "properties": {**properties, **dict.fromkeys(hidden, False)}} if hidden else args
+
+
+def _with_sorted_properties(schema: Any) -> Any:
+    """Return the schema with all properties sorted by their names, without regard to case."""
+    if not isinstance(schema, Mapping):
+        return schema
+    changed = map_subschemas(schema, lambda _, member: _with_sorted_properties(member))
+    if isinstance(properties := changed.get("properties"), Mapping):
+        changed["properties"] = dict(sorted(properties.items(), key=lambda pair: pair[0].lower()))
+    return changed

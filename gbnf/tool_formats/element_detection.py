@@ -91,6 +91,7 @@ class _ElementDetection:
             forms=forms,
             nested=nested,
             empty=empty,
+            sorted_keys=self._sorts_keys(),
         )
         return Elements(arguments, (*begin, *before_key), (*after, *end))
 
@@ -146,12 +147,13 @@ class _ElementDetection:
         self._note_losses(nested)
         return ValueForms(**forms), nested
 
-    def _note_losses(self, nested: NestedElements | None) -> None:
-        """Note that parameters are sorted, and what is written like something else."""
-        first, last = "\1", _NEXT
+    def _sorts_keys(self) -> bool:
+        """Return whether the template sorts parameters by their names."""
         text = self._call({KEYS[1]: _WORDS[1], KEYS[0]: _WORDS[0]})
-        if text.find(first) < text.find(last):
-            self._notes.append("The template sorts the parameters by name.")
+        return text.find("\1") < text.find(_NEXT)
+
+    def _note_losses(self, nested: NestedElements | None) -> None:
+        """Note what is written like something else."""
         if nested is not None and self._core([]) == self._core({}):
             self._notes.append("The template writes an empty array as an empty object.")
 

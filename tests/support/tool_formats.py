@@ -304,7 +304,7 @@ TWICE = Family(
         ("\n</invoke:", NAME, "></calls>"),
         "to=",
         separator="<|eom|>",
-        text=TextFormat("<|message|>", "<|eom|>", ""),
+        text=TextFormat("<|message|>", "", "<|eom|>"),
     ),
     lambda calls: "<|eom|>".join(
         f' to={name}<|message|><calls>\n<invoke name="{name}">\n{_json(arguments)}\n</invoke:{name}></calls>'

@@ -12,11 +12,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gbnf.errors import GrammarError, PoolError, SchemaError
-from gbnf.tool_formats import Slot
+from gbnf.tool_formats import ElementArguments, Slot
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.oracle import engine
 from support.random_texts import generate
-from support.tool_formats import BARE, FAMILIES, HARMONY, IDS, KIMI, MISTRAL, TAGS, Family
+from support.tool_formats import BARE, FAMILIES, HARMONY, IDS, KEY_VALUE, KIMI, MISTRAL, TAGS, Family
 
 WEATHER: dict[str, Any] = {
     "type": "object",
@@ -213,7 +213,7 @@ def test_text_is_any_without_the_marker(family: Family, text: str) -> None:
 def test_text_may_come_before_calls(family: Family, text: str, call: Any, between: str) -> None:
     grammar, form = family.form.grammar(TOOLS), family.form
     before, written = form.text.before_calls, family.write([call])
-    said = framed(family, text) + between
+    said = form.text.begin + text + between
     whole = said + (before or "") + (written if (before or "").strip() else written.lstrip())
     assume(not any(mark in text for mark in reserved(family)))
     assume(form.marker not in whole[: whole.index(form.marker, len(said)) + len(form.marker) - 1])
@@ -301,6 +301,15 @@ def test_other_heads_are_read() -> None:
     assert not complete(HARMONY.form.grammar(TOOLS, tool_choice="get_weather"), text)
     after = "<|channel|>final<|message|>Hi<|end|><|start|>assistant" + text
     assert complete(HARMONY.form.grammar(TOOLS), after)
+
+
+def test_elements_are_sorted_where_the_template_sorts_them() -> None:
+    arguments = KEY_VALUE.form.arguments
+    assert isinstance(arguments, ElementArguments)
+    grammar = replace(KEY_VALUE.form, arguments=replace(arguments, sorted_keys=True)).grammar(TOOLS)
+    meta, tags, text = ("meta", {"done": True}), ("tags", ["a"]), ("text", "x")
+    assert complete(grammar, KEY_VALUE.write([("note", dict([meta, tags, text]))]))
+    assert not complete(grammar, KEY_VALUE.write([("note", dict([text, tags, meta]))]))
 
 
 def test_names_that_cannot_be_read_back_are_left_out() -> None:
