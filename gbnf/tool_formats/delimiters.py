@@ -69,6 +69,7 @@ def joined(parts: Iterable[Part], *, json: bool = False, key: str | None = None)
         merged[0] = merged[0].lstrip()
     if merged and isinstance(merged[-1], str):
         merged[-1] = merged[-1].rstrip()
+    merged = [part for part in merged if part]
     seen: set[str] = set()
     patterns = []
     for part in merged:

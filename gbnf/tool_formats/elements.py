@@ -30,7 +30,7 @@ from gbnf.tool_formats.value_reading import EndOfTextError, UnreadableError, rea
 
 _TYPES: Final[tuple[JsonType, ...]] = ("string", "number", "boolean", "null", "array", "object")
 _DEPTH = 32
-_KEY_LENGTH = 256
+_KEY_LENGTH = 1024
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class ElementReader:
             if head is None:
                 yield from self._no_end(members)
                 break
-            key = head["key"].strip()
+            key = head["key"]
             take(f"{before}{json.dumps(key, ensure_ascii=False)}: ")
             before = ", "
             group = members.groups[head.re.pattern]
@@ -265,7 +265,7 @@ def _members(
 ) -> Members:
     groups = _groups(arguments.forms)
     firsts = "".join({before.replace("\\", "")[:1] for before in groups})
-    key = rf"(?!/)(?P<key>[^\n{_in_class(firsts)}]{{1,{_KEY_LENGTH}}}?)"
+    key = rf"(?!/)(?P<key>[^{_in_class(firsts)}]{{0,{_KEY_LENGTH}}})"
     before_key = lenient(arguments.before_key.strip())
     heads = {f"{before_key}{key}{before}": group for before, group in groups.items()}
     follow = [lenient(separator.strip()), before_key, lenient(end.strip()), *ends]

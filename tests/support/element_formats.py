@@ -33,8 +33,12 @@ TOOLS = (
                 "rate": {"type": "number"},
                 "done": {"type": "boolean"},
                 "none": {"type": "null"},
-                "list": {"type": "array"},
-                "map": {"type": "object", "properties": {"on": {"type": "string"}}},
+                "list": {"type": "array", "items": {"type": ["string", "integer", "boolean", "null"]}},
+                "map": {
+                    "type": "object",
+                    "properties": {"on": {"type": "string"}},
+                    "additionalProperties": False,
+                },
                 "word or number": {"type": ["string", "integer"]},
                 "word_or_none": {"anyOf": [{"type": "string"}, {"type": "null"}]},
                 "referred": {"$ref": "#/$defs/words"},
@@ -44,6 +48,10 @@ TOOLS = (
         },
     ),
 )
+CLOSED = tuple(
+    Tool(name, args={**TOOLS[0].args, "additionalProperties": False}) for name in ("set", "set_all")
+)
+"""Two tools that take no other arguments."""
 
 
 @dataclass(frozen=True)

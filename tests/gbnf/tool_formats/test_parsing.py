@@ -7,15 +7,16 @@ import random
 from itertools import pairwise
 from typing import Any
 
+import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gbnf.calls.parsing.results import FinalAnswer, ToolCalls
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf.tool_formats.format import FormatFields, Slot
 from gbnf.tools import Tool
-from support.element_formats import ELEMENT_FAMILIES, VALUES
+from support.element_formats import CLOSED, ELEMENT_FAMILIES, VALUES, ElementFamily
 from support.random_texts import generate
 from support.tool_formats import FAMILIES, RECIPIENTS, TAGS, Family
 
@@ -192,11 +193,57 @@ def test_the_texts_of_the_grammar_are_read(family: Family, seed: int, choice: st
     assert parsed.content.strip() == said.removesuffix(form.text.end.strip()).strip()
 
 
+_words = st.lists(
+    st.sampled_from([*SIGNS, "</parameter>", "<parameter=", "'", "a", "5", " "]), max_size=4
+).map("".join)
+_elements = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": _words,
+        "count": st.integers(-99, 99),
+        "rate": st.sampled_from([0.5, -1, 1e30]),
+        "done": st.booleans(),
+        "none": st.none(),
+        "list": st.lists(st.sampled_from([5, None, True, "five", "a\nb"]), max_size=3),
+        "map": st.fixed_dictionaries({}, optional={"on": _words}),
+        "word or number": st.sampled_from([5, "five", "5.5.5"]),
+        "word_or_none": st.sampled_from([None, "nothing"]),
+        "referred": st.lists(_words, max_size=2),
+        "choice": st.sampled_from(["1", "two"]),
+    },
+)
+_element_calls = st.lists(st.tuples(st.just("set"), _elements), min_size=1, max_size=2)
+
+
+@given(st.sampled_from(ELEMENT_FAMILIES), _element_calls)
+def test_written_elements_are_read(family: ElementFamily, made: list[Any]) -> None:
+    written = json.dumps(made, ensure_ascii=False)
+    assume(not any(json.dumps(end, ensure_ascii=False)[1:-1] in written for end in family.ends))
+    parsed = family.form.parse(family.write(made), CLOSED)
+    assert isinstance(parsed, ToolCalls)
+    assert [(call.name, call.arguments, call.truncated) for call in parsed.calls] == [
+        (name, given, False) for name, given in made
+    ]
+    assert not parsed.content
+
+
+@given(st.sampled_from(ELEMENT_FAMILIES), st.integers(0, 2**32))
+def test_the_calls_of_a_grammar_of_elements_are_valid(family: ElementFamily, seed: int) -> None:
+    grammar = family.form.grammar(CLOSED, tool_choice="required", parallel=True)
+    text = generate(grammar.rules, random.Random(seed), budget=150)
+    parsed = family.form.parse(text, CLOSED)
+    assert isinstance(parsed, ToolCalls)
+    assert not parsed.invalid
+    assert not parsed.truncated
+    assert not parsed.content
+    for call in parsed.calls:
+        jsonschema.Draft202012Validator(CLOSED[0].args).validate(call.arguments)
+
+
 @given(families, calls, st.integers(1))
 def test_what_a_token_limit_cuts_is_no_complete_call(family: Family, made: Any, cut: int) -> None:
     text = family.write([made])
-    arguments_end = text.rindex("}") if family.form.tail or family.form.end else len(text) - 1
-    parsed = family.form.parse(text[: cut % max(arguments_end, 1)], TOOLS, truncated=True)
+    parsed = family.form.parse(text[: cut % len(text)], TOOLS, truncated=True)
     if isinstance(parsed, ToolCalls):
         assert all(call.truncated or call.arguments == made[1] for call in parsed.calls)
 
