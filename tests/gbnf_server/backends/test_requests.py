@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gbnf import Grammar
+from gbnf.errors import ToolFormatError
+from gbnf.prompts.declarations import declare_tool
+from gbnf.tools import Tool
 from gbnf_server.backends.base import MAX_LOGPROBS, Backend, Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
@@ -23,6 +27,7 @@ from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.errors import RequestNotSupported
 from gbnf_server.llama_server.process import LlamaServerProcess
 from support.llama_client import ASK
+from support.server import Reply, scripted
 
 WORDS = Grammar.parse('root ::= word ("," word){0,40} "."\nword ::= [a-e]{1,4}')
 FREE = Request(ASK, max_tokens=40, temperature=1.0, seed=3)
@@ -169,3 +174,53 @@ def test_control_tokens_are_escaped_in_all_texts_of_a_message() -> None:
     adapted = adapt_messages(messages, TemplateRoles(system=True, tool=True))  # type: ignore[arg-type]
     assert end not in str(adapted)
     assert str(adapted).count("im_end") == str(messages).count("im_end")
+
+
+CHAT = (
+    "{% if tools %}[TOOLS]{{ tools | tojson }}{% endif %}"
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>\n"
+    '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}\n</tool_call>'
+    "{% endfor %}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+PING = Tool(name="ping", descriptions={"en": "Ping."}, args={"type": "object", "properties": {}})
+CALLED = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(("server", "key"), [("vllm", "structured_outputs"), ("sglang", "ebnf")])
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_rendered_prompt_is_completed_where_the_template_is_given(
+    server: Any, key: str, streams: bool
+) -> None:
+    choice = {"text": CALLED, "finish_reason": "stop"}
+    reply = Reply(200, {"choices": [choice]})
+    if streams:
+        pieces = [
+            {"choices": [{"text": piece, "finish_reason": None}]} for piece in (CALLED[:20], CALLED[20:])
+        ]
+        events = [*pieces, {"choices": [{"text": "", "finish_reason": "stop"}]}]
+        reply = Reply(200, "".join(f"data: {json.dumps(event)}\n\n" for event in events))
+    heard: list[str] = []
+    with scripted(**{"v1/completions": [reply]}) as script:
+        with OpenAICompatible(script.url, server, model="m", chat_template=CHAT) as backend:
+            tool_format = backend.capabilities.tool_format
+            assert tool_format is not None
+            grammar = tool_format.grammar([PING], tool_choice="required")
+            request = Request(ASK, grammar, tools=[declare_tool(PING)])
+            answer = backend.generate(replace(request, on_text=heard.append) if streams else request)
+        [(path, body)] = script.asked
+    assert (path, answer.text, answer.grammar_violation) == ("/v1/completions", CALLED, None)
+    assert "".join(heard) == (CALLED if streams else "")
+    assert body["prompt"].startswith("[TOOLS]")
+    assert "ping" in body["prompt"]
+    assert body["prompt"].endswith("<|assistant|>")
+    assert body["skip_special_tokens"] is False
+    assert key in body
+    assert "messages" not in body
+
+
+def test_a_chat_template_without_tools_is_refused() -> None:
+    with pytest.raises(ToolFormatError):
+        OpenAICompatible(NEVER, "vllm", model="m", chat_template="{{ messages[0].content }}")
+    with pytest.raises(ValueError, match="takes no grammar"):
+        OpenAICompatible(NEVER, "plain", model="m", chat_template=CHAT)
