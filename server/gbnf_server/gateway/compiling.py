@@ -17,7 +17,6 @@ from gbnf import (
     GbnfError,
     Grammar,
     GrammarError,
-    GrammarSyntaxError,
     PoolError,
     SchemaError,
     Tool,
@@ -63,7 +62,8 @@ class Compiled:
     """What constrains an answer, and how to read it.
 
     `tools`: those that the answer may call. `native`: the template declares the tools, else `prompt` does.
-    `schema`: what the text has to satisfy, where the grammar is not exact.
+    `reasoning`: the model may reason before the answer. `schema`: what the text has to satisfy, where the
+    grammar is not exact.
     """
 
     constraint: AnswerFormat | None
@@ -72,6 +72,7 @@ class Compiled:
     receipt: Receipt
     native: ToolFormat | None = None
     prompt: str = ""
+    reasoning: bool = False
     schema: Mapping[str, Any] | None = None
 
     @property
@@ -143,21 +144,22 @@ def compile_request(request: ChatRequest, target: Target) -> Compiled:
         return _compile_schema_only(request, target, tools)
     if not tools:
         return _compile_output(request, target)
-    tools, constraint, stream, native = _compile_calls(request, target, tools)
-    if not isinstance(request.output, FreeText) and request.tool_choice.mode == "auto":
-        text = _output_grammar(request.output)
-        assert text is not None
+    text = _output_grammar(request.output) if request.tool_choice.mode == "auto" else None
+    # an answer in one of two formats has no place for reasoning
+    reasoning = request.reasoning and text is None
+    tools, constraint, stream, native = _compile_calls(request, target, tools, reasoning=reasoning)
+    if text is not None:
         calls, constraint = constraint, union(constraint, text)
         stream = partial(EitherStream, ((calls, stream), (text, PlainText)))
     if error := strict_problem(request.tools, constraint.report):
         raise error
     receipt = _receipt(constraint, "native" if native else "json")
     prompt = "" if native else tools_prompt(tools, target.prompt_style)
-    return Compiled(constraint, tools, stream, receipt, native, prompt)
+    return Compiled(constraint, tools, stream, receipt, native, prompt, reasoning and native is not None)
 
 
 def _compile_calls(
-    request: ChatRequest, target: Target, tools: tuple[Tool, ...]
+    request: ChatRequest, target: Target, tools: tuple[Tool, ...], *, reasoning: bool
 ) -> tuple[tuple[Tool, ...], Grammar, Callable[[], DeltaStream], ToolFormat | None]:
     """Compile the grammar of calls, and of text if the choice is automatic.
 
@@ -170,13 +172,13 @@ def _compile_calls(
     parallel = request.parallel and not _is_named(request)
     native = target.tool_format
     if native is not None:
-        compiled = partial(native.grammar, tool_choice=mode, parallel=parallel, reasoning=request.reasoning)
+        compiled = partial(native.grammar, tool_choice=mode, parallel=parallel, reasoning=reasoning)
         try:
             grammar = compiled(tools)
             if any(finding.kind == "left_out" for finding in grammar.report):
                 tools = opened(tools, grammar.report)
                 grammar = compiled(tools)
-            return tools, grammar, partial(native.stream, tools, reasoning=request.reasoning), native
+            return tools, grammar, partial(native.stream, tools, reasoning=reasoning), native
         except (GrammarError, PoolError, SchemaError):
             pass  # the format cannot express these tools: ours can
     answers = target.prompt_style == "minimal"
@@ -196,10 +198,13 @@ def _compile_output(request: ChatRequest, target: Target) -> Compiled:
         tools = client_tools(request.tools)
         grammar = native.grammar(tools, tool_choice="none", reasoning=request.reasoning)
         stream = partial(native.stream, tools, reasoning=request.reasoning)
-        return Compiled(grammar, (), stream, _receipt(grammar), native)
+        return Compiled(grammar, (), stream, _receipt(grammar), native, reasoning=request.reasoning)
     given = request.output.schema if isinstance(request.output, JsonSchema) else None
     schema = given if isinstance(given, Mapping) else None
-    return Compiled(grammar, (), PlainText, _receipt(grammar), schema=schema)
+    # the template writes the earlier calls, whether or not there are tools now
+    return Compiled(
+        grammar, (), PlainText, _receipt(grammar), native, "", request.reasoning and grammar is None, schema
+    )
 
 
 def _output_grammar(output: OutputFormat) -> Grammar | None:
@@ -222,7 +227,7 @@ def _output_grammar(output: OutputFormat) -> Grammar | None:
         case GbnfText(text, param):
             try:
                 return Grammar.parse(text)
-            except GrammarSyntaxError as error:
+            except GrammarError as error:
                 raise GatewayError(400, f"the grammar: {error}", "invalid_grammar", param) from None
 
 
@@ -230,7 +235,7 @@ def _compile_schema_only(request: ChatRequest, target: Target, tools: tuple[Tool
     """Compile for a backend that takes JSON Schemas, or nothing at all. Raises GatewayError (400)."""
     output = request.output
     if not tools and isinstance(output, FreeText):
-        return Compiled(None, (), PlainText, Receipt())
+        return Compiled(None, (), PlainText, Receipt(), reasoning=request.reasoning)
     if target.dialect == "none" or isinstance(output, GbnfText):
         what = "a grammar" if isinstance(output, GbnfText) else "a format of answers"
         problem = f"the backend takes no {what.removeprefix('a ')}, so {what} cannot be enforced."

@@ -159,8 +159,7 @@ def _backend_request(
             top_k=sampling.top_k,
             min_p=sampling.min_p,
             stop=stop,
-            # a grammar covers reasoning only if the model's format does
-            reasoning=request.reasoning and (native is not None or compiled.constraint is None),
+            reasoning=compiled.reasoning,
             logprobs=sampling.logprobs,
             on_text=on_text,
         )

@@ -163,6 +163,7 @@ def test_calls_in_the_format_of_a_template_are_sent_back_to_it(native: InProcess
         later: Any = {"role": "system", "content": "Be brief."}
         messages = (USER, called, result, later)
         assert end(answer(ask(messages=messages, tools=TOOLS), native)).receipt.format == "native"
+        assert end(answer(ask(messages=messages), native)).usage.prompt_tokens
 
 
 def test_without_calls_a_template_still_declares_the_tools(native: InProcess) -> None:
@@ -232,6 +233,8 @@ def test_a_grammar_of_the_client_is_enforced(backend: InProcess) -> None:
     ("given_", "param", "code", "words"),
     [
         ({"output": GbnfText("root ::= (")}, "grammar", "invalid_grammar", "line 1"),
+        ({"output": GbnfText('root ::= root "a"')}, "grammar", "invalid_grammar", "root"),
+        ({"output": GbnfText("root ::= missing")}, "grammar", "invalid_grammar", "missing"),
         ({"output": JsonSchema({"type": "strin"}, param="there")}, "there", "invalid_schema", "strin"),
         (
             {"output": JsonSchema({"minimum": 3, "maximum": 2, "type": "integer"})},
