@@ -104,7 +104,7 @@ class Decoding:
             left = [
                 delta
                 for delta in left
-                if isinstance(delta, ArgumentsDelta | CallEnded) and delta.index in ended
+                if isinstance(delta, CallStarted | ArgumentsDelta | CallEnded) and delta.index in ended
             ]
         return deltas + self._passed(left) + self._rest_of_text()
 
