@@ -201,7 +201,8 @@ def test_a_rendered_prompt_is_completed_where_the_template_is_given(
         events = [*pieces, {"choices": [{"text": "", "finish_reason": "stop"}]}]
         reply = Reply(200, "".join(f"data: {json.dumps(event)}\n\n" for event in events))
     heard: list[str] = []
-    with scripted(**{"v1/completions": [reply]}) as script:
+    replies: dict[str, list[Any]] = {"v1/completions": [reply]}
+    with scripted(**replies) as script:
         with OpenAICompatible(script.url, server, model="m", chat_template=CHAT) as backend:
             tool_format = backend.capabilities.tool_format
             assert tool_format is not None

@@ -173,7 +173,7 @@ def test_strategies_are_those_that_the_backend_supports(options: list[Any], tmp_
         assert [each.name for each in results.configurations] == ["text"]
         assert len(lines) == len(results.records) > 0
         assert make_profile(source, pool, results, None).settings == {"call_format": "text"}
-        with pytest.raises(typer.BadParameter, match="accepts no grammar"):
+        with pytest.raises(typer.BadParameter, match="takes no grammar"):
             compare_strategies(source, pool, replace(chosen, strategies=["grammar"]))
 
 
@@ -287,7 +287,10 @@ def test_the_result_of_tune_is_used_and_reported(gbnf: Gbnf, options: list[Any],
     [kept] = (tmp_path / "profiles").iterdir()
     profile = load(kept)
     assert (profile.model.name, profile.model.size) == ("tiny.gguf", path.stat().st_size)
-    assert (profile.strategy, profile.settings) == ("grammar", {"prompt_style": "minimal"})
+    assert (profile.strategy, profile.settings) == (
+        "grammar",
+        {"call_format": "json", "prompt_style": "minimal"},
+    )
     assert f"saved to {kept}" in tuned.err
     assert profile.measured["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 

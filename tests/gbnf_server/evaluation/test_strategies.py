@@ -12,8 +12,10 @@ import pytest
 
 from gbnf import Grammar, load_manifests, validate_call
 from gbnf.tools.pool_filter import filter_pool
-from gbnf_server.backends.base import Completion, Dialect
+from gbnf_server.backends.base import Capabilities, Completion, Dialect
+from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.bundled import manifests_path
+from gbnf_server.demo_model import model_path
 from gbnf_server.errors import SetupError
 from gbnf_server.evaluation.call_matching import references_of
 from gbnf_server.evaluation.configurations import STRATEGIES, supported_strategies
@@ -22,6 +24,7 @@ from gbnf_server.evaluation.metadata import about
 from gbnf_server.evaluation.results import Results
 from gbnf_server.evaluation.runner import Bench, RunOptions
 from gbnf_server.evaluation.strategies import best_strategy, strategy_table
+from gbnf_server.inference.native import NativeModel
 from support.backends import FakeBackend
 from support.toys import make_tool
 
@@ -60,8 +63,8 @@ class Speaks(FakeBackend):
 
 
 def climbed(shape: str, names: Sequence[str] = ()) -> Results:
-    strategies = tuple(each for each in STRATEGIES if not names or each.name in names)
     backend: Any = Speaks(shape)
+    strategies = supported_strategies(backend, names)
     bench = Bench([SUITE], strategies, POOL, backend, model="m", options=RunOptions(), execute=stub_result)
     records = tuple(bench.run(job) for job in bench.jobs)
     return Results(
@@ -105,7 +108,7 @@ def test_a_suite_is_generated_for_custom_tools(tmp_path: Path) -> None:
 def test_each_strategy_is_a_row(shape: str, converged: set[str], best: str) -> None:
     results = climbed(shape)
     table = strategy_table(results)
-    assert [row[0] for row in table.rows] == [each.name for each in STRATEGIES]
+    assert [row[0] for row in table.rows] == [each.name for each in STRATEGIES if each.name != "native"]
     won = {row[0] for row in table.rows if row[1].startswith("100%")}
     assert won == converged
     assert best_strategy(results) == best
@@ -127,3 +130,10 @@ def test_a_server_without_grammars_has_fewer_strategies(dialect: Dialect, names:
     backend = FakeBackend()
     backend.dialect = dialect
     assert [each.name for each in supported_strategies(backend)] == names
+
+
+def test_native_is_a_strategy_where_the_template_has_tools() -> None:
+    backend = FakeBackend()
+    source = NativeModel(model_path(), vocab_only=True).metadata["tokenizer.chat_template"]
+    backend.capabilities = Capabilities(tool_format=find_tool_format(source))
+    assert supported_strategies(backend) == STRATEGIES
