@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.gateway.answers import AnswerEvent, ArgumentsDelta, CallStarted, Finished, TextDelta
+from gbnf_server.gateway.answers import (
+    AnswerEvent,
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Finished,
+    Started,
+    TextDelta,
+)
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool
 from gbnf_server.gateway.engine import Engine
 
@@ -66,3 +77,40 @@ def calls(events: Sequence[AnswerEvent]) -> list[tuple[str, str]]:
         if isinstance(event, ArgumentsDelta):
             pieces[event.index].append(event.json_text)
     return list(zip(names, map("".join, pieces), strict=True))
+
+
+LEVEL = {"type": "string", "enum": ["low", "high"]}
+SMALL = {"type": "integer", "minimum": 1, "maximum": 3}
+PLACE = {
+    "type": "object",
+    "properties": {"lat": SMALL, "name": {"type": "string", "maxLength": 4}},
+    "required": ["lat"],
+    "additionalProperties": False,
+}
+TOOLS = (
+    function("set_level", ("level",), level=LEVEL, count=SMALL),
+    function("go", ("place",), place=PLACE, code={"type": "string", "pattern": "^[A-Z]{2}\\d$"}),
+    function("stop"),
+)
+SCHEMAS = {tool.name: {**tool.parameters, "additionalProperties": False} for tool in TOOLS}
+
+
+def check_guarantees(request: ChatRequest, events: list[AnswerEvent]) -> None:
+    """Check what an answer guarantees, whatever the model."""
+    choice, finished, made = request.tool_choice, end(events), calls(events)
+    ended = sum(isinstance(event, CallEnded) for event in events)
+    assert isinstance(events[0], Started)
+    assert sum(isinstance(event, Started | Finished) for event in events) == 2
+    assert finished.receipt.verified
+    assert finished.receipt.exact
+    assert len(made) - ended <= (finished.reason == "length")
+    for name, arguments in made[:ended]:
+        assert name in (choice.names or SCHEMAS)
+        assert Draft202012Validator(SCHEMAS[name]).is_valid(json.loads(arguments))
+    if finished.reason != "length":
+        assert (finished.reason == "tool_calls") == bool(made)
+        assert request.parallel or len(made) <= 1
+        assert made or choice.mode == "auto"
+    if choice.mode == "required":
+        assert not text(events).strip()
+        assert len(choice.names or SCHEMAS) > 1 or len(made) <= 1

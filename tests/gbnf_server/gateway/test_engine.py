@@ -22,7 +22,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.demo_model import model_path
 from gbnf_server.errors import GatewayError
-from gbnf_server.gateway.answers import AnswerEvent, CallEnded, CallStarted, Finished, Started, TextDelta
+from gbnf_server.gateway.answers import CallEnded, CallStarted, Finished, Started, TextDelta
 from gbnf_server.gateway.chat import (
     ChatRequest,
     FunctionTool,
@@ -34,25 +34,23 @@ from gbnf_server.gateway.chat import (
 )
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.llama_server import build
-from support.gateway_answers import USER, Ignoring, answer, calls, end, function, text
+from support.gateway_answers import (
+    PLACE,
+    SCHEMAS,
+    TOOLS,
+    USER,
+    Ignoring,
+    answer,
+    calls,
+    check_guarantees,
+    end,
+    function,
+    text,
+)
 from support.models import make_model
 from support.server import require_llama_server
 from support.tool_templates import TEMPLATES
 
-LEVEL = {"type": "string", "enum": ["low", "high"]}
-SMALL = {"type": "integer", "minimum": 1, "maximum": 3}
-PLACE = {
-    "type": "object",
-    "properties": {"lat": SMALL, "name": {"type": "string", "maxLength": 4}},
-    "required": ["lat"],
-    "additionalProperties": False,
-}
-TOOLS = (
-    function("set_level", ("level",), level=LEVEL, count=SMALL),
-    function("go", ("place",), place=PLACE, code={"type": "string", "pattern": "^[A-Z]{2}\\d$"}),
-    function("stop"),
-)
-SCHEMAS = {tool.name: {**tool.parameters, "additionalProperties": False} for tool in TOOLS}
 HOT = Sampling(max_tokens=120, temperature=2.0, seed=1)
 
 
@@ -98,27 +96,6 @@ requests = st.builds(
         Sampling, max_tokens=st.just(120), temperature=st.sampled_from([1.0, 2.0]), seed=st.integers(0, 2**31)
     ),
 )
-
-
-def check_guarantees(request: ChatRequest, events: list[AnswerEvent]) -> None:
-    """Check what an answer guarantees, whatever the model."""
-    choice, finished, made = request.tool_choice, end(events), calls(events)
-    ended = sum(isinstance(event, CallEnded) for event in events)
-    assert isinstance(events[0], Started)
-    assert sum(isinstance(event, Started | Finished) for event in events) == 2
-    assert finished.receipt.verified
-    assert finished.receipt.exact
-    assert len(made) - ended <= (finished.reason == "length")
-    for name, arguments in made[:ended]:
-        assert name in (choice.names or SCHEMAS)
-        assert Draft202012Validator(SCHEMAS[name]).is_valid(json.loads(arguments))
-    if finished.reason != "length":
-        assert (finished.reason == "tool_calls") == bool(made)
-        assert request.parallel or len(made) <= 1
-        assert made or choice.mode == "auto"
-    if choice.mode == "required":
-        assert not text(events).strip()
-        assert len(choice.names or SCHEMAS) > 1 or len(made) <= 1
 
 
 @settings(max_examples=40)
