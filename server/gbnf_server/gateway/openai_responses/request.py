@@ -145,7 +145,7 @@ def _request(body: ResponsesBody, store: ResponseStore) -> ResponsesRequest:
         parallel=body.parallel_tool_calls is not False,
         output=_output(body.text),
         sampling=_sampling(body),
-        reasoning=body.reasoning is not None and body.reasoning.effort not in {None, "none", "minimal"},
+        reasoning=body.reasoning is not None and body.reasoning.effort not in {None, "none"},
         stream=body.stream is True,
     )
     ignored = (*tools.left_out, *_ignored(body))
