@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,8 +15,8 @@ UNITS = ["x", "é", "e\u0301", "1", " ", "\n", "\u3000", ".", "。", "_", "🙂"
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[NativeModel]:
-    yield NativeModel(model_path(), vocab_only=True)
+def model() -> NativeModel:
+    return NativeModel(model_path(), vocab_only=True)
 
 
 @given(st.lists(st.tuples(st.sampled_from([*UNITS, "<|x|>"]), st.integers(1, 3 * _RUN)), max_size=4))
@@ -26,7 +26,7 @@ def test_the_parts_are_the_text_and_only_long_runs_are_cut(runs: list[tuple[str,
     assert "".join(parts) == text
     if all(len(unit) * count < _RUN for unit, count in runs) and len(text) < 2 * _RUN:
         assert parts == [text]
-    for part, following in zip(parts, parts[1:], strict=False):
+    for part, following in pairwise(parts):
         assert len(part) >= _RUN
         assert len(following) >= _RUN
 
