@@ -74,7 +74,7 @@ def _json(value: Any) -> str:
 
 def _forms(string: ValueForm, other: ValueForm, **forms: ValueForm) -> ValueForms:
     kinds = ("number", "boolean", "null", "array", "object")
-    return ValueForms(string=(string,), **{kind: (forms.get(kind, other),) for kind in kinds})  # type: ignore[arg-type]  # by kind
+    return ValueForms(string=(string,), **{kind: (forms.get(kind, other),) for kind in kinds})
 
 
 def _form(

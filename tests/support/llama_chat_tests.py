@@ -265,7 +265,7 @@ def _case(template: str, number: int, text: str, called: dict[str, Any]) -> Chat
         expected.calls if calls is None else tuple((*map(_text, call),) for call in calls),  # type: ignore[misc]
     )
     tools = tuple(tuple(tool) for tool in called.pop("tools", ()))
-    return ChatCase(template, number, text, expected, tools, called)  # type: ignore[arg-type]
+    return ChatCase(template, number, text, expected, tools, called)
 
 
 def _text(value: Any) -> str:
