@@ -1,0 +1,67 @@
+"""Answers in the formats of real models' templates: what a grammar derives is read as valid calls."""
+
+from __future__ import annotations
+
+import random
+
+import jsonschema
+import pytest
+
+from chat_templates import chat_templates
+from gbnf.calls.parsing.results import ToolCall, ToolCalls
+from gbnf.errors import ToolFormatError
+from gbnf.tool_formats import ToolFormat, detect
+from support.element_formats import CLOSED
+from support.native_formats import written_calls
+from support.random_texts import generate
+
+_SIGNS = (
+    "</parameter>",
+    "<tool_call>",
+    "[TOOL_CALLS]",
+    "</think>",
+    '"',
+    "'",
+    "\n",
+    "\\",
+    "{",
+    "}",
+    "é",
+    "🙂",
+    "5",
+)
+
+
+def _format(name: str) -> ToolFormat:
+    try:
+        return detect(chat_templates()[name], bos_token="<s>", eos_token="</s>")
+    except ToolFormatError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", chat_templates())
+def test_the_calls_of_a_template_are_read(name: str) -> None:
+    form = _format(name)
+    grammar = form.grammar(CLOSED, tool_choice="required", parallel=True)
+    for seed in range(8):
+        text = generate(grammar.rules, random.Random(seed), budget=150)
+        parsed = form.parse(text, CLOSED)
+        assert isinstance(parsed, ToolCalls), text
+        assert not parsed.invalid, text
+        assert not parsed.truncated, text
+        assert not parsed.content, text
+        for call in parsed.calls:
+            jsonschema.Draft202012Validator(CLOSED[0].args).validate(call.arguments)
+
+
+@pytest.mark.parametrize("name", chat_templates())
+def test_strings_with_signs_of_formats_are_read(name: str) -> None:
+    form = _format(name)
+    for seed in range(20):
+        drawn = random.Random(seed)
+        texts = ["".join(drawn.choices(_SIGNS, k=drawn.randint(0, 5))) for _ in range(3)]
+        arguments = {"text": texts[0], "map": {"on": texts[1]}, "referred": texts[2:], "count": seed}
+        calls = [ToolCall("call00001", "set", arguments)] * (1 if form.separator is None else 1 + seed % 2)
+        parsed = form.parse(written_calls(form, calls), CLOSED)
+        assert isinstance(parsed, ToolCalls), arguments
+        assert [call.arguments for call in parsed.calls] == [arguments] * len(calls)
