@@ -98,15 +98,27 @@ class Decoding:
         if self._state is not None and not truncated and not self._state.can_end:
             raise self._ignored(truncated=False)
         left = self._stream.close(truncated=truncated)
-        if truncated and self.calls:
-            ended = {delta.index for delta in left if isinstance(delta, CallEnded)}
-            # the rest of a truncated call may be a part of a delimiter
-            left = [
-                delta
-                for delta in left
-                if isinstance(delta, CallStarted | ArgumentsDelta | CallEnded) and delta.index in ended
-            ]
+        if truncated:
+            left = self._without_begun_call(left)
         return deltas + self._passed(left) + self._rest_of_text()
+
+    def _without_begun_call(self, left: list[Delta]) -> list[Delta]:
+        """Leave out what a truncated answer ends with if it is the beginning of a call, or inside of one."""
+        native = self._compiled.native
+        ended = {delta.index for delta in left if isinstance(delta, CallEnded)}
+        certain: list[Delta] = []
+        for delta in left:
+            match delta:
+                case TextDelta(text):
+                    before = text if native is None else StopStrings((native.marker,)).feed(text)
+                    if before and not self.calls:
+                        certain.append(TextDelta(before))
+                case CallStarted(index) | ArgumentsDelta(index) | CallEnded(index):
+                    if index in ended:
+                        certain.append(delta)
+                case ReasoningDelta():
+                    certain.append(delta)
+        return certain
 
     def _read(self, text: str) -> list[Delta]:
         if not text:
