@@ -142,12 +142,12 @@ def serve(
             Engine(retries=retry),
             upstreams,
             all_edges(),
-            model=_model_name(base, upstreams),
+            model=_model_name(sources[0], upstreams),
             agents=agents,
             log_contents=log_requests,
         )
         access = Access.of(host, keys, allowed_host or (), cors or ())
-        app = create_app(gateway, access, passed=_pass_through(base, upstreams))
+        app = create_app(gateway, access, passed=_pass_through(sources[0], upstreams))
         listening = stack.enter_context(listen(host, port))
         url = url_of(host, listening)
         write(url)

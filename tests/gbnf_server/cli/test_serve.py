@@ -1,0 +1,115 @@
+"""`gbnf serve`: what it refuses before it serves, and a server as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.command_line import Gbnf
+from support.server import scripted
+
+GBNF = [sys.executable, "-m", "gbnf_server"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--host", "0.0.0.0"], "give --api-key"),
+        (["--host", "::"], "give --api-key"),
+        (["--host", "example.org"], "give --api-key"),
+        (["--api-key", "gehe\u00efm"], "must be printable ASCII"),
+        (["--api-key", " "], "there is no key in it"),
+        (["--api-key-file", "missing.txt"], "cannot be read"),
+        (["--manifests", "tools"], "it is for --agent"),
+        (["--mcp", "x"], "it is for --agent"),
+        (["--yes"], "it is for --agent"),
+        (["--backend", "vllm"], "requires --server URL"),
+        (["--model", "x.gguf", "--server", "http://127.0.0.1:1"], "use --model or --server, not both"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(gbnf: Gbnf, options: list[str], message: str) -> None:
+    result = gbnf("serve", *options)
+    assert result.code == 2
+    assert message in " ".join(result.err.replace("│", " ").split())
+
+
+def test_servers_that_do_not_answer_are_an_error(gbnf: Gbnf) -> None:
+    result = gbnf("serve", "--port", 0, "--server", "http://127.0.0.1:1", "--server", "http://127.0.0.1:2")
+    assert (result.code, "no llama-server answers at http://127.0.0.1:1" in result.err) == (4, True)
+
+
+def start(tmp_path: Path, *options: str, **variables: str) -> tuple[subprocess.Popen[str], str]:
+    """A server as a process, and its URL."""
+    environment = {**os.environ, "GBNF_CONFIG": "", **variables}
+    process = subprocess.Popen(
+        [*GBNF, "serve", "--port", "0", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    url = process.stdout.readline().strip()
+    for line in process.stderr:
+        if line.startswith("ready"):
+            break
+    return process, url
+
+
+def test_a_server_from_its_start_to_sigterm(tmp_path: Path) -> None:
+    (tmp_path / "keys.txt").write_text("first\n\nsecond \n")
+    process, url = start(tmp_path, "--api-key-file", "keys.txt", GBNF_API_KEYS="third fourth")
+    try:
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+            assert client.get("/health").json() == {"status": "ok"}
+            assert client.get("/v1/models").status_code == 401
+            for key in ("first", "second", "third", "fourth"):
+                headers = {"authorization": f"Bearer {key}", "x-request-id": f"of-{key}"}
+                assert (
+                    client.get("/v1/models", headers=headers).json()["data"][0]["id"] == "gbnf-planner-demo"
+                )
+            body = {"model": "x", "messages": [{"role": "user", "content": "secret"}], "max_tokens": 4}
+            assert client.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    *lines, last = err.splitlines()
+    logged = [json.loads(line) for line in lines]
+    assert [line["status"] for line in logged] == [401, 200, 200, 200, 200, 200]
+    assert logged[-1]["request_id"] == "of-fourth"
+    assert (last, "secret" in err) == ("stopped", False)
+
+
+def test_servers_that_answer_are_used_and_their_endpoints_passed_on(tmp_path: Path) -> None:
+    with scripted() as script:
+        process, url = start(tmp_path, "--server", script.url, "--server", "http://127.0.0.1:1")
+        try:
+            with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+                props = client.get("/props")
+                assert props.json().get("model_alias") == "scripted", props.text
+                metrics = client.get("/metrics").text
+        finally:
+            process.kill()
+            process.communicate()
+    assert f'gbnf_upstream_healthy{{upstream="llama-server at {script.url}"}} 1.0' in metrics
+    assert 'gbnf_upstream_healthy{upstream="llama-server at http://127.0.0.1:1"} 0.0' in metrics
+
+
+def test_keys_of_the_clients_stay_beside_another_server(
+    gbnf: Gbnf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gbnf.toml").write_text('[serve]\napi-key = " "\nmanifests = "tools"\n')
+    monkeypatch.setenv("GBNF_CONFIG", str(tmp_path / "gbnf.toml"))
+    result = gbnf("serve", "--server", "http://127.0.0.1:1")
+    assert "there is no key in it" in result.err, "the configured key is read"
