@@ -125,6 +125,13 @@ class OpenAICompatible(HttpBackend):
         return f"{self._model or 'the model'} of {self.server} at {self.url}"
 
     @property
+    def model_name(self) -> str:
+        """The model, as the server lists it. Raises BackendError if it lists none."""
+        if self._model is None:
+            self._http.drive(self._fetch_model())
+        return self._model or ""
+
+    @property
     def context_length(self) -> int:
         """The longest conversation in tokens. Raises BackendError if the server does not report it."""
         if self._context_length is None:
