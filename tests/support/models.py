@@ -6,6 +6,7 @@ without a file that somebody has to bring. Every weight comes from one fixed see
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import gguf
@@ -21,6 +22,7 @@ MERGES = ("h e", "l l", "he ll", "Ġ h", '" :', "Ã ¨")  # hello, a space befor
 END_TOKEN = 256 + len(MERGES)
 
 _WIDTH, _FEED_FORWARD, _HEADS = 32, 64, 2
+_CONSTANT, _CONSTANT_AFTER_NORM = 12.0, 5.0
 
 
 def make_model(
@@ -30,11 +32,20 @@ def make_model(
     context: int = 512,
     name: str = "tiny",
     adds_start: bool = False,
+    control_texts: Sequence[str] = (),
+    bias: Mapping[int, float] | None = None,
 ) -> Path:
-    """Write the GGUF. `template` None: it has no chat template. `adds_start`: prompts begin with a token."""
+    """Write the GGUF. `template` None: it has no chat template. `adds_start`: prompts begin with a token.
+
+    `control_texts`: the texts of further control tokens, which are the last of the vocabulary. `bias`: about
+    how much to add to the logits of tokens, everywhere.
+    """
     letters = _byte_letters()
-    tokens = [*letters, *(merge.replace(" ", "") for merge in MERGES), *SPECIAL, "<|start|>"]
-    kinds = [gguf.TokenType.NORMAL] * END_TOKEN + [gguf.TokenType.CONTROL] * (len(SPECIAL) + 1)
+    control = [*SPECIAL, "<|start|>"]
+    bos_token = END_TOKEN + len(control) - 1
+    control += [text for text in control_texts if text not in control]
+    tokens = [*letters, *(merge.replace(" ", "") for merge in MERGES), *control]
+    kinds = [gguf.TokenType.NORMAL] * END_TOKEN + [gguf.TokenType.CONTROL] * len(control)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name(name)
     writer.add_context_length(context)
@@ -50,7 +61,7 @@ def make_model(
     writer.add_token_types(kinds)
     writer.add_token_merges(list(MERGES))
     writer.add_eos_token_id(END_TOKEN)
-    writer.add_bos_token_id(len(tokens) - 1)
+    writer.add_bos_token_id(bos_token)
     writer.add_add_bos_token(adds_start)
     if template is not None:
         writer.add_chat_template(template)
@@ -60,7 +71,12 @@ def make_model(
     shapes |= {f"blk.0.ffn_{part}": (_FEED_FORWARD, _WIDTH) for part in ("gate", "up")}
     shapes |= {"blk.0.ffn_down": (_WIDTH, _FEED_FORWARD)}
     for tensor, shape in shapes.items():
-        writer.add_tensor(f"{tensor}.weight", random.normal(0, 0.5, shape).astype(np.float32))
+        weights = random.normal(0, 0.5, shape).astype(np.float32)
+        if bias and tensor == "token_embd":
+            weights[:, 0] = _CONSTANT  # which stays the greatest part of every hidden state
+        elif bias and tensor == "output":
+            weights[:, 0] = [bias.get(token, 0.0) / _CONSTANT_AFTER_NORM for token in range(len(tokens))]
+        writer.add_tensor(f"{tensor}.weight", weights)
     for tensor in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
         writer.add_tensor(f"{tensor}.weight", np.ones(_WIDTH, np.float32))
     writer.write_header_to_file()

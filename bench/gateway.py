@@ -1,0 +1,330 @@
+"""What a gateway in front of a local server guarantees, and what it costs.
+
+    python bench/gateway.py --data bfcl_eval/data                        # the gateway and llama-server
+    python bench/gateway.py --data bfcl_eval/data --forge /path/python   # and the proxy of forge-guardrails
+
+One real llama-server runs a tiny model of random weights with a chat template for tools, so that only what
+surrounds the model decides whether its calls are valid: these are no figures about models. Every contender
+gets the same requests through OpenAI's chat API, with the functions of BFCL's live_multiple set (an installed
+`bfcl-eval`, or its folder), `tool_choice: "required"`, temperatures 1 and 2, and seeds:
+
+    llama-server   its own `tools`
+    forge          the proxy of forge-guardrails in front of it (Python 3.12; see --forge)
+    gbnf serve     this project's gateway in front of it
+
+jsonschema judges every call. Then: the time to the first delta and for a whole call; what the gateway adds to
+a call of our own backend, the same call alternately with and without it; and 1, 16 and 64 clients at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema
+
+from gbnf import load_tools
+from gbnf_server.backends.base import Request
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.evaluation.bfcl.files import read_folder
+from gbnf_server.evaluation.bfcl.functions import tools_of
+from gbnf_server.llama_server.build import start
+from scripted import TEMPLATE
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.models import END_TOKEN, make_model
+
+CONTEXT, MAX_TOKENS, SLOTS, TIMEOUT = 8192, 600, 4, 300.0
+LISTENING = re.compile(r"http://127\.0\.0\.1:\d+")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A server that speaks OpenAI's chat API."""
+
+    name: str
+    url: str
+    headers: Mapping[str, str]
+
+
+@dataclass
+class Answer:
+    """One answer; times in seconds.
+
+    `outcome`: valid, invalid, no call, truncated, or an error.
+    """
+
+    outcome: str
+    seconds: float
+    first_delta: float | None = None
+
+
+def requests_of(folder: Path, count: int) -> list[dict[str, Any]]:
+    """Return the bodies of requests: a question and the functions that it may need."""
+    entries = read_folder(folder, categories=["live_multiple"]).entries["live_multiple"]
+    bodies = []
+    for entry in entries[:: max(len(entries) // count, 1)][:count]:
+        described = {function["name"]: str(function.get("description", "")) for function in entry.functions}
+        tools = [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": described[name],
+                    "parameters": dict(tool.args),
+                },
+            }
+            for name, tool in tools_of(entry.functions).items()
+        ]
+        question = [dict(message) for message in entry.messages if message["role"] == "user"][-1:]
+        bodies.append({"messages": question, "tools": tools, "tool_choice": "required"})
+    return bodies
+
+
+def outcome_of(body: Mapping[str, Any], reply: Mapping[str, Any]) -> str:
+    """Judge the calls of a reply."""
+    [choice] = reply["choices"]
+    if choice["finish_reason"] == "length":
+        return "truncated"
+    calls = choice["message"].get("tool_calls") or []
+    if not calls:
+        return "no call"
+    schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in body["tools"]}
+    for call in calls:
+        try:
+            arguments = json.loads(call["function"]["arguments"])
+            jsonschema.validate(arguments, schemas[call["function"]["name"]])
+        except (ValueError, KeyError, jsonschema.ValidationError):
+            return "invalid"
+    return "valid"
+
+
+async def ask(client: httpx.AsyncClient, contender: Contender, body: Mapping[str, Any]) -> Answer:
+    """Send one request and judge the answer."""
+    started = time.perf_counter()
+    try:
+        response = await client.post(
+            f"{contender.url}/v1/chat/completions", json=body, headers=contender.headers
+        )
+    except httpx.TransportError as error:
+        return Answer(type(error).__name__, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    if response.status_code != 200:
+        return Answer(f"HTTP {response.status_code}", seconds)
+    return Answer(outcome_of(body, response.json()), seconds)
+
+
+async def first_delta(client: httpx.AsyncClient, contender: Contender, body: Mapping[str, Any]) -> Answer:
+    """Send one streaming request; return when its first piece of a call or a text came."""
+    started = time.perf_counter()
+    first = None
+    async with client.stream(
+        "POST",
+        f"{contender.url}/v1/chat/completions",
+        json={**body, "stream": True},
+        headers=contender.headers,
+    ) as response:
+        async for line in response.aiter_lines():
+            if first is None and line.startswith("data: {"):
+                delta = (json.loads(line[6:]).get("choices") or [{}])[0].get("delta") or {}
+                if delta.get("tool_calls") or delta.get("content") or delta.get("reasoning_content"):
+                    first = time.perf_counter() - started
+    return Answer(f"HTTP {response.status_code}", time.perf_counter() - started, first)
+
+
+def body_of(request: Mapping[str, Any], temperature: float, seed: int) -> dict[str, Any]:
+    """Return a request with its sampling."""
+    sampling = {"temperature": temperature, "seed": seed, "max_tokens": MAX_TOKENS, "top_p": 1}
+    return {"model": "random", **request, **sampling}
+
+
+async def validity(contenders: Sequence[Contender], requests: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Return the lines of the table of outcomes."""
+    lines = [
+        "| contender | temperature | valid | invalid | no call | truncated | errors |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
+        for contender in contenders:
+            for temperature in (1, 2):
+                outcomes: Counter[str] = Counter()
+                for seed, request in enumerate(requests, 1):
+                    answer = await ask(client, contender, body_of(request, temperature, seed))
+                    outcomes[answer.outcome] += 1
+                kinds = ("valid", "invalid", "no call", "truncated")
+                errors = {kind: count for kind, count in outcomes.items() if kind not in kinds}
+                counts = " | ".join(str(outcomes[kind]) for kind in kinds)
+                shown = ", ".join(f"{count} × {kind}" for kind, count in errors.items()) or "0"
+                lines.append(f"| {contender.name} | {temperature} | {counts} | {shown} |")
+    return iter(lines)
+
+
+async def latency(contenders: Sequence[Contender], request: dict[str, Any], rounds: int) -> Iterator[str]:
+    """Return the lines of the table of times."""
+    lines = ["| contender | first delta, p50 | whole call, p50 |", "|---|---|---|"]
+    async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
+        answers: dict[str, list[Answer]] = {contender.name: [] for contender in contenders}
+        for seed in range(rounds + 1):
+            for contender in contenders:
+                answers[contender.name].append(
+                    await first_delta(client, contender, body_of(request, 1, seed))
+                )
+    for name, each in answers.items():
+        firsts = [answer.first_delta for answer in each[1:] if answer.first_delta is not None]
+        first = f"{1000 * statistics.median(firsts):.0f} ms" if firsts else "none"
+        whole = statistics.median(answer.seconds for answer in each[1:])
+        lines.append(f"| {name} | {first} | {1000 * whole:.0f} ms |")
+    return iter(lines)
+
+
+async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
+    """Return what the gateway adds to a call of our own backend, with 16 tools and one token to choose."""
+    tools = [
+        {
+            "type": "function",
+            "function": {
+                "name": f"tool_{number}",
+                "description": f"Tool number {number} of sixteen.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"unit": {"type": "string", "enum": ["m", "km", "mile"]}},
+                    "required": ["unit"],
+                    "additionalProperties": False,
+                },
+            },
+        }
+        for number in range(16)
+    ]
+    messages = [{"role": "user", "content": "How far is it?"}]
+    named = {"type": "function", "function": {"name": "tool_7"}}
+    body = body_of({"messages": messages, "tools": tools, "tool_choice": named}, 0, 0)
+    direct: list[float] = []
+    through: list[float] = []
+    with LlamaServer(server_url) as backend:
+        tool_format = backend.capabilities.tool_format
+        assert tool_format is not None
+        grammar = tool_format.grammar(load_tools(tools), tool_choice="tool_7")
+        request = Request(messages, grammar=grammar, tools=tools, max_tokens=MAX_TOKENS)  # type: ignore[arg-type]  # plain messages
+        async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
+            for _ in range(rounds + 3):
+                started = time.perf_counter()
+                await backend.agenerate(request)
+                direct.append(time.perf_counter() - started)
+                through.append((await ask(client, gateway, body)).seconds)
+    added = [1000 * (one - other) for one, other in zip(through[3:], direct[3:], strict=True)]
+    return (
+        f"overhead of the gateway at 16 tools: p50 {statistics.median(added):.2f} ms "
+        f"(a call of the backend: p50 {1000 * statistics.median(direct[3:]):.1f} ms)"
+    )
+
+
+async def load(
+    contenders: Sequence[Contender], requests: Sequence[dict[str, Any]], count: int
+) -> Iterator[str]:
+    """Return the lines of the table of concurrent clients."""
+    lines = ["| contender | clients | answers a second | errors |", "|---|---|---|---|"]
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, limits=limits) as client:
+        for contender in contenders:
+            for clients in (1, 16, 64):
+                waiting = iter([body_of(requests[seed % len(requests)], 1, seed) for seed in range(count)])
+                answers: list[Answer] = []
+
+                async def work(
+                    contender: Contender = contender,
+                    waiting: Iterator[dict[str, Any]] = waiting,
+                    answers: list[Answer] = answers,
+                ) -> None:
+                    for body in waiting:  # shared by all clients
+                        answer = await ask(client, contender, body)
+                        answers.append(answer)
+
+                started = time.perf_counter()
+                await asyncio.gather(*(work() for _ in range(clients)))
+                rate = len(answers) / (time.perf_counter() - started)
+                errors = sum(answer.outcome.startswith(("HTTP", "Read", "Connect")) for answer in answers)
+                lines.append(f"| {contender.name} | {clients} | {rate:.1f} | {errors} |")
+    return iter(lines)
+
+
+@contextmanager
+def running(command: Sequence[str], *, url: str | None = None) -> Iterator[str]:
+    """Run a server, and yield its URL: `url`, or the first that it prints."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if url is None:
+                url = next(found[0] for line in process.stdout if (found := LISTENING.search(line)))
+            for _ in range(300):
+                try:
+                    if httpx.get(f"{url}/health", trust_env=False).status_code < 500:
+                        break
+                except httpx.TransportError:
+                    time.sleep(0.1)
+            yield url
+        finally:
+            process.terminate()
+
+
+def main() -> None:
+    """Start the contenders, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder bfcl_eval/data")
+    parser.add_argument("--forge", help="a Python that has forge-guardrails")
+    parser.add_argument("--requests", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=30, help="repetitions of the timed calls")
+    options = parser.parse_args()
+    requests = requests_of(options.data, options.requests)
+    bias = {END_TOKEN: 2.0, ord('"'): 6.0, ord("\n"): 1.0}
+    bias |= {byte: -30.0 for byte in range(256) if not 31 < byte < 127 and byte != ord("\n")}
+    with ExitStack() as stack:
+        made = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        tags = ["<tool_call>", "</tool_call>"]
+        model = make_model(
+            made / "random.gguf", template=TEMPLATE, context=CONTEXT, control_texts=tags, bias=bias
+        )
+        extra = ["--jinja", "--no-warmup", "--cache-ram", "0"]
+        server = stack.enter_context(start(model, context_length=CONTEXT, slots=SLOTS, extra=extra))
+        key = {"Authorization": f"Bearer {server.api_key}"}
+        contenders = [Contender("llama-server", server.url, key)]
+        if options.forge:
+            forge = [
+                options.forge,
+                "-m",
+                "forge.proxy",
+                "--backend-url",
+                server.url,
+                "--backend",
+                "llamaserver",
+            ]
+            forge += ["--port", "18081", "--backend-api-key", server.api_key]
+            url = stack.enter_context(running(forge, url="http://127.0.0.1:18081"))
+            contenders.append(Contender("forge", url, {}))
+        command = [sys.executable, "-m", "gbnf_server", "serve", "--server", server.url, "--port", "0"]
+        gateway = Contender("gbnf serve", stack.enter_context(running(command)), {})
+        contenders.append(gateway)
+        print("\n".join(asyncio.run(validity(contenders, requests))), flush=True)
+        print()
+        print("\n".join(asyncio.run(latency(contenders, requests[0], options.rounds))), flush=True)
+        print()
+        print(asyncio.run(overhead(gateway, server.url, options.rounds)), flush=True)
+        print()
+        print("\n".join(asyncio.run(load(contenders, requests, 2 * options.requests))))
+
+
+if __name__ == "__main__":
+    main()
