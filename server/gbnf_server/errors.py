@@ -28,7 +28,8 @@ Foreign exceptions are translated where they are raised. Messages give the locat
 `ExecutorError` is one line, since it becomes a message of the conversation.
 
 Outside of the tree are signals that no caller of the package sees: `CallRefused`, `Fault`, `GrammarIgnored`,
-`ClientLeft`, and, since drivers pass every GbnfError to the planner, `ReplayError` and `InterruptedCallError`.
+`ClientLeft`, and, since drivers pass every GbnfError to the planner, `ReplayError` and
+`InterruptedCallError`.
 """
 
 from __future__ import annotations
