@@ -1,0 +1,185 @@
+"""The law of tool-call formats, for every template of llama.cpp's sources that has tools.
+
+What the template itself renders for valid calls is accepted by llama.cpp's engine under the format's grammar, and
+parses back to the same calls; what it renders for others is refused. jsonschema decides what is valid. Where a format
+cannot write a value so that it is read back, the grammar refuses the call and its report says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from chat_templates import chat_templates
+from gbnf.calls.parsing.results import FinalAnswer, ToolCall, ToolCalls
+from gbnf.compiler.grammar import Grammar
+from gbnf.errors import GbnfError, PoolError, SchemaError, ToolFormatError
+from gbnf.tool_formats import ElementArguments, ToolFormat, detect
+from gbnf.tool_formats.probing import Call, find_shape
+from gbnf.tool_formats.template import TemplateRenderer
+from gbnf.tools import Tool
+from support.argument_schemas import ARGUMENTS, near
+from support.oracle import engine
+from support.unreadable_values import unreadable
+from support.values import is_valid
+
+BOS, EOS = "<BOS>", "<EOS>"
+NAMES = ("get_note", "get_notes")
+UNKNOWN = ("get_not", "get_notes_", "put")
+THOUGHT = "Which tool?\nThe first <one>."
+
+
+@cache
+def formats() -> dict[str, ToolFormat]:
+    found = {}
+    for name, source in chat_templates().items():
+        try:
+            found[name] = detect(source, bos_token=BOS, eos_token=EOS)
+        except ToolFormatError:
+            continue
+    return found
+
+
+pytestmark = pytest.mark.skipif(not chat_templates(), reason="no sources of llama.cpp")
+templates = pytest.mark.parametrize("template", [*formats()])
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two tools, and arguments of each."""
+
+    schemas: tuple[Any, Any]
+    arguments: tuple[Any, Any]
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return tuple(Tool(name, args=schema) for name, schema in zip(NAMES, self.schemas, strict=True))
+
+    def call(self, at: int) -> ToolCall:
+        return ToolCall(f"abcdefgh{at}", NAMES[at], self.arguments[at])
+
+    def is_valid(self, name: str, arguments: Any) -> bool:
+        return name in NAMES and is_valid(self.schemas[NAMES.index(name)], arguments)
+
+    def is_readable(self, form: ToolFormat, at: int) -> bool:
+        return not unreadable(form, self.schemas[at], self.arguments[at])
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> Case:
+    schemas = (draw(ARGUMENTS), draw(ARGUMENTS))
+    arguments = (draw(near(schemas[0])), draw(near(schemas[1])))
+    case = Case(schemas, arguments)
+    assume(all(map(case.is_valid, NAMES, arguments)))
+    return case
+
+
+cases = _cases()
+
+
+def compiled(form: ToolFormat, case: Case, **options: Any) -> Grammar | None:
+    """The grammar, None if no call can be written."""
+    try:
+        grammar = form.grammar(case.tools, **options)
+    except (PoolError, SchemaError):
+        return None
+    assert grammar.exact, grammar.report
+    return grammar
+
+
+def complete(grammar: Grammar | None, text: str) -> bool:
+    return grammar is not None and engine().match(grammar, text).complete
+
+
+def same(found: Any, expected: Sequence[ToolCall]) -> bool:
+    """Whether these are the calls, types of numbers included."""
+    return isinstance(found, ToolCalls) and not found.invalid and _written(found.calls) == _written(expected)
+
+
+def _written(calls: Sequence[ToolCall]) -> str:
+    return json.dumps([(call.name, dict(call.arguments)) for call in calls], sort_keys=True)
+
+
+def reported(grammar: Grammar | None, name: str) -> bool:
+    """Whether the report says that some calls of a tool cannot be written."""
+    kinds = {"inexpressible", "left_out"}
+    return grammar is None or any(one.tool == name and one.kind in kinds for one in grammar.report)
+
+
+def is_another(form: ToolFormat, case: Case, text: str, call: ToolCall) -> bool:
+    """Whether a text is that of another valid call, such as `5` of the string "5" instead of the number."""
+    found = form.parse(text, case.tools)
+    return (
+        isinstance(form.arguments, ElementArguments)
+        and isinstance(found, ToolCalls)
+        and not found.invalid
+        and not same(found, [call])
+        and all(case.is_valid(other.name, dict(other.arguments)) for other in found.calls)
+    )
+
+
+@templates
+def test_what_the_template_writes_is_accepted_and_read(template: str) -> None:
+    form = formats()[template]
+
+    @settings(max_examples=_examples())
+    @given(cases)
+    def law(case: Case) -> None:
+        required = compiled(form, case, tool_choice="required")
+        for at, name in enumerate(NAMES):
+            call = case.call(at)
+            text = form.render([call])
+            if not case.is_readable(form, at):
+                assert reported(required, name), (text, case.schemas[at])
+                assert not complete(required, text) or is_another(form, case, text, call), (text, call, case.schemas[at])
+                continue
+            assert complete(required, text), (text, case.schemas[at])
+            assert same(form.parse(text, case.tools), [call]), (text, form.parse(text, case.tools), call, case.schemas[at])
+            for options in ({}, {"tool_choice": name}, {"tool_choice": "required", "parallel": True}):
+                assert complete(compiled(form, case, **options), text), options
+            for options in ({"tool_choice": "none"}, {"tool_choice": NAMES[1 - at]}):
+                assert not complete(compiled(form, case, **options), text), options
+        if form.separator is not None and all(case.is_readable(form, at) for at in (0, 1)):
+            calls = [case.call(0), case.call(1)]
+            text = form.render(calls)
+            for choice in ("required", "auto"):
+                assert complete(compiled(form, case, tool_choice=choice, parallel=True), text)
+                assert not complete(compiled(form, case, tool_choice=choice), text)
+            assert same(form.parse(text, case.tools), calls), (text, calls, case.schemas)
+
+    law()
+
+
+@templates
+def test_what_is_not_valid_is_refused(template: str) -> None:
+    form = formats()[template]
+
+    @settings(max_examples=_examples())
+    @given(cases, near(None), st.sampled_from(UNKNOWN))
+    def law(case: Case, other: Any, unknown: str) -> None:
+        own, foreign = case.arguments
+        made = [(NAMES[0], foreign), (NAMES[1], own), (unknown, own)]
+        made += [(NAMES[0], own | {"other": other})]
+        made += [(NAMES[0], {key: value for key, value in own.items() if key != left}) for left in own]
+        made += [(NAMES[0], own | {key: other}) for key in own]
+        grammars = [compiled(form, case), compiled(form, case, tool_choice="required", parallel=True)]
+        for name, arguments in made:
+            if case.is_valid(name, arguments):
+                continue
+            text = form.render([ToolCall("abcdefgh0", name, arguments)])
+            if any(complete(grammar, text) for grammar in grammars):
+                call = ToolCall("", name, arguments)
+                assert is_another(form, case, text, call), (text, arguments, form.parse(text, case.tools))
+
+    law()
+
+
+def _examples() -> int:
+    return max(3, settings.default.max_examples // 25)
