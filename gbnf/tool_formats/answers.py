@@ -111,7 +111,10 @@ def _reasoning(form: FormatFields, reasoning: Reasoning) -> Dfa:
     is_open = reasoning.prompt == "open"
     excluded = [end, *form.end_of_turn, *([] if is_open or begin else [form.marker])]
     inside = f"(?:{_clear(excluded)}{_ANY})*{re.escape(end)}"
-    return search(f"^{inside if is_open else _SPACES + re.escape(begin) + inside}$")
+    further = _SPACES + re.escape(begin) + inside
+    if reasoning.repeats:
+        return search(f"^{inside}(?:{further})*$" if is_open else f"^(?:{further})+$")
+    return search(f"^{inside if is_open else further}$")
 
 
 def _body(form: FormatFields, content: Content) -> Dfa:
@@ -123,7 +126,8 @@ def _body(form: FormatFields, content: Content) -> Dfa:
     begin, end = form.text.begin.lstrip(), form.text.end.strip()
     if not (begin or all(text.strip() for text, _ in marks)):
         raise GrammarError("no text begins the calls of this format, so that text could be told from calls")
-    opening = _lead(form.text.begin, before) + re.escape(begin) if begin else ""
+    begins = [begin, *form.text.other_begins]
+    opening = _lead(form.text.begin, before) + _any(map(re.escape, begins)) if begin else ""
     between = form.text.before_calls
     closing = re.escape(end)
     if content == "auto" and between is not None:

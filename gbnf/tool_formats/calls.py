@@ -49,16 +49,19 @@ class Blank:
 
 @dataclass(frozen=True, slots=True)
 class CallShape:
-    """One way to write a call: a literal, parts that depend on the tool, and parts that do not."""
+    """A way to write a call: a literal, parts that depend on the tool, and parts that do not.
+
+    `bound`: the alternatives of the parts that depend on the tool.
+    """
 
     start: str
-    bound: tuple[str | Blank, ...]
+    bound: tuple[tuple[str | Blank, ...], ...]
     tail: tuple[str | Blank, ...]
 
     @property
     def parts(self) -> tuple[str | Blank, ...]:
-        """The parts after the start."""
-        return (*self.bound, *self.tail)
+        """The parts after the start, in all alternatives."""
+        return (*(part for parts in self.bound for part in parts), *self.tail)
 
     @property
     def is_numbered(self) -> bool:
@@ -74,11 +77,17 @@ class CallShape:
 
 @lru_cache(maxsize=64)
 def call_shapes(form: FormatFields) -> tuple[CallShape, ...]:
-    """Return the shape of each head of the format: its own, then the others that models write."""
-    return tuple(_call_shape(head, form) for head in (form.head, *form.other_heads))
+    """Return the shapes of the format's heads: its own, then the others that models write."""
+    found: dict[tuple[str, tuple[str | Blank, ...]], list[tuple[str | Blank, ...]]] = {}
+    for head in (form.head, *form.other_heads):
+        start, bound, tail = _call_shape(head, form)
+        found.setdefault((start, tail), []).append(bound)
+    return tuple(CallShape(start, tuple(bound), tail) for (start, tail), bound in found.items())
 
 
-def _call_shape(head: tuple[Part, ...], form: FormatFields) -> CallShape:
+def _call_shape(
+    head: tuple[Part, ...], form: FormatFields
+) -> tuple[str, tuple[str | Blank, ...], tuple[str | Blank, ...]]:
     arguments = form.arguments
     opening = ('"' if arguments.quoted else "{") if isinstance(arguments, JsonArguments) else arguments.begin
     parts = [*_blanks(head, opening), Blank("arguments"), *_blanks(form.tail, "")]
@@ -89,7 +98,7 @@ def _call_shape(head: tuple[Part, ...], form: FormatFields) -> CallShape:
         if isinstance(part, Blank) and part.kind in ("name", "arguments")
     )
     start = "".join(part for part in parts[:first] if isinstance(part, str))
-    return CallShape(start, tuple(parts[first : last + 1]), tuple(parts[last + 1 :]))
+    return start, tuple(parts[first : last + 1]), tuple(parts[last + 1 :])
 
 
 def _blanks(parts: Sequence[Part], after: str) -> Iterator[str | Blank]:
@@ -150,5 +159,5 @@ def call_expr(
             return literal(part.spell(tool.name))
         return seq(_QUOTE, tool.arguments, _QUOTE) if quoted else tool.arguments
 
-    branches = [seq(*[written(part, tool) for part in shape.bound]) for tool in tools]
+    branches = [seq(*[written(part, tool) for part in bound]) for bound in shape.bound for tool in tools]
     return seq(factor_prefixes(branches), *[written(part, None) for part in shape.tail])

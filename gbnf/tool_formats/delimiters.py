@@ -41,6 +41,7 @@ class FormatDelimiters:
     text_begin: Delimiters
     reasoning_begin: Delimiters
     reasoning_end: Delimiters
+    omitted: Delimiters
     in_text: Delimiters
     in_reasoning: Delimiters
     unmarked: bool
@@ -110,6 +111,7 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
     soft = [lenient(literal.strip()) for literal in ends if len(literal.strip()) > 1]
     reasoning_begins = [] if reasoning is None else [lenient(reasoning.begin.strip())]
     reasoning_ends = [] if reasoning is None else [lenient(reasoning.end.strip())]
+    text_begins = (of.text.begin, *of.text.other_begins)
     tails = [joined(of.tail, json=json), *(lenient(part, json=json) for part in _parts_of_tail(of.tail))]
     return FormatDelimiters(
         openings=Delimiters(opening_patterns),
@@ -120,9 +122,10 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
         tail=Delimiters(tails),
         end=Delimiters([lenient(of.end.strip(), json=json)]),
         soft=Delimiters(soft),
-        text_begin=Delimiters([lenient(f" {of.text.begin.strip()}")] if of.text.begin.strip() else []),
+        text_begin=Delimiters([lenient(f" {begin.strip()}") for begin in text_begins if begin.strip()]),
         reasoning_begin=Delimiters(reasoning_begins),
         reasoning_end=Delimiters(reasoning_ends),
+        omitted=Delimiters([] if reasoning is None else [lenient(reasoning.omitted)]),
         in_text=Delimiters([*opening_patterns, *reasoning_begins, *soft]),
         in_reasoning=Delimiters([*reasoning_ends, *opening_patterns]),
         unmarked=unmarked,

@@ -3,7 +3,8 @@
 Calls with invented names, keys and values are rendered, alone and together; what remains the same around
 them is the format. Three facts cannot be derived, since templates do not write them:
 
-- gpt-oss also begins calls with `<|channel|>commentary to=functions.NAME`, as its documentation shows.
+- gpt-oss also writes the recipient of a call behind the channel, other channels and other types of content,
+  as its documentation (the Harmony response format) shows, and announces calls on the channel commentary.
 - Which texts end an answer: llama.cpp's list of end-of-generation tokens (`src/llama-vocab.cpp`), the given
   `eos_token`, or what ends other messages.
 - The reasoning tags of templates that only remove reasoning: `<think>` and `[THINK]`.
@@ -76,7 +77,9 @@ _END_OF_GENERATION = (  # llama.cpp, src/llama-vocab.cpp, special_eog_ids
     "</s>",
 )
 _KNOWN_REASONING = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
-_HARMONY_HEAD: tuple[Part, ...] = ("<|channel|>commentary to=functions.", Slot("name"))
+_HARMONY_CHANNELS = ("commentary", "analysis")
+_HARMONY_TYPES = ("", " <|constrain|>json", " json")
+_HARMONY_TEXTS = ("<|channel|>commentary<|message|>", "<|channel|>final <|constrain|>json<|message|>")
 _CONTROL_TEXT = re.compile(
     r"\]<\][^\s<>\[\]]{1,40}\[>\[|<[^<>\s=\"]{1,60}>|\[/?[A-Z][A-Z_]{1,40}\]|\[e~\[|\]~b\]"
 )
@@ -126,11 +129,11 @@ class _Detection:
         marker = _marker(begin, head)
         text = self._text(begin.removeprefix(prompted), prompted, marker)
         source = self._prober.renderer.source
-        others = (
-            ((*_HARMONY_HEAD, " <|constrain|>json<|message|>"), (*_HARMONY_HEAD, "<|message|>"))
-            if "to=functions." in str(head[0]) and "<|channel|>commentary" in source
-            else ()
-        )
+        others: tuple[tuple[Part, ...], ...] = ()
+        if head[0] == "to=functions." and "<|channel|>commentary" in source:
+            begin, head = "", (f"{begin}to=functions.", *head[1:])  # the other heads have no space there
+            others = tuple(other for other in _harmony_heads() if other != head)
+            text = replace(text, other_begins=_HARMONY_TEXTS)
         separator = frame.separator
         parts = [begin, *head, *tail, separator or "", end, text.begin, text.end, text.before_calls or ""]
         parts += [part for other in others for part in other]
@@ -329,6 +332,8 @@ class _Detection:
         before_calls = self._before_calls(before, begin)
         if before_calls is not None:
             before_calls = before_calls.removesuffix(prompted)
+        elif self.reasoning is not None and self.reasoning.repeats:
+            before_calls = self.reasoning.end  # a text is a message of its own, too
         elif not text_begin and _CONTROL_TEXT.fullmatch(marker):
             before_calls = ""  # the template shows no text before calls, but models write it
         return TextFormat(prompted + text_begin, after if after.strip() else "", before_calls)
@@ -376,12 +381,16 @@ class _Detection:
             opening or (text if begin in text else "") for opening, text in zip(openings, ends, strict=True)
         ]
         states = ["closed" if end in text else "open" if begin in text else "none" for text in prompts]
+        common = ends[0].rstrip().removesuffix(begin)
+        omitted = ends[1].removeprefix(common).strip() if ends[1].startswith(common) else ""
         return Reasoning(
             begin,
             end,
             prompt="open" if states[0] == "open" else "none",
             direct_prompt=states[1],  # type: ignore[arg-type]  # the three states
             closing=closing or f"\n{end}\n\n",
+            repeats=bool(openings[1].strip()) and end.endswith(openings[1].strip()),
+            omitted=omitted if states == ["open", "none"] and closing.endswith(omitted) else "",
         )
 
     def _past_text(self) -> tuple[str, str]:
@@ -466,6 +475,16 @@ class _Detection:
 
 
 _ARGUMENTS = "\0arguments"  # a piece
+
+
+def _harmony_heads() -> tuple[tuple[Part, ...], ...]:
+    """Return the heads of the calls of gpt-oss: the recipient before the channel or behind it."""
+    kinds = [(channel, content) for channel in _HARMONY_CHANNELS for content in _HARMONY_TYPES]
+    name = Slot("name")
+    return (
+        *((" to=functions.", name, f"<|channel|>{channel}{kind}<|message|>") for channel, kind in kinds),
+        *((f"<|channel|>{channel} to=functions.", name, f"{kind}<|message|>") for channel, kind in kinds),
+    )
 
 
 def _with_visible_begin(frame: _Frame, prompt: str) -> tuple[_Frame, str]:

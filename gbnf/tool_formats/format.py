@@ -55,7 +55,9 @@ class Reasoning:
     `prompt`: what the generation prompt ends with when the template is asked for reasoning: "open" if it has
     `begin`, "none" if the model writes `begin` itself, or no reasoning. `direct_prompt`: the same when it is
     asked for none; "closed" if the prompt has an empty reasoning. `closing`: what the template itself writes
-    after a reasoning: `end` with its whitespace.
+    after a reasoning: `end` with its whitespace. `repeats`: each reasoning is a message of its own, so that an
+    answer may have several. `omitted`: what an answer begins with, although its prompt is "open", if the model
+    does not reason.
     """
 
     begin: str
@@ -63,19 +65,23 @@ class Reasoning:
     prompt: Literal["open", "none"] = "none"
     direct_prompt: Literal["open", "closed", "none"] = "none"
     closing: str = ""
+    repeats: bool = False
+    omitted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
     """What stands around an answer's text.
 
-    `end` follows a text without calls. `before_calls` stands between a text and the `begin` of the calls
+    `other_begins`: what models also write in place of `begin`, unlike their template. `end` follows a text
+    without calls. `before_calls` stands between a text and the `begin` of the calls
     after it; None if an answer has either.
     """
 
     begin: str = ""
     end: str = ""
     before_calls: str | None = ""
+    other_begins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

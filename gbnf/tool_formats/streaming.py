@@ -128,6 +128,8 @@ class CallDeltas:
         if opened:
             yield from self._cursor.skip_space()
             yield from self._cursor.match(self._delimiters.reasoning_begin)
+            if (yield from self._cursor.match(self._delimiters.omitted)) is not None:
+                return
             if (yield from self._cursor.match(self._delimiters.text_begin, read=False)) is not None:
                 return
         call: list[str] = []  # what may be a call

@@ -34,35 +34,22 @@ WITHOUT_CALLS = {
 # Who is right, and why.
 _CODE_BLOCK = "either: for an answer by a schema, llama.cpp removes the code block around it; here it is kept"
 _PROMPT = "here: the words are the prompt's, not the model's"
-_OPENED = "either: the prompt has opened reasoning, and the model begins with its answer without an end of it"
-_ANALYSIS = "llama.cpp: gpt-oss also calls tools on the analysis channel, which its template never writes"
-_OTHER_CHANNEL = "llama.cpp: gpt-oss also writes to channels and recipients that its template never writes"
+_UNDECLARED = "either: a message to a tool that is not declared; llama.cpp drops it, here it is text"
+_TWO_HEADERS = "llama.cpp: the model writes two headers of a message, and the first has no content"
 
 DIFFERENCES: dict[str, str] = {
     "Apriel-1.6-15b-Thinker-fixed-1": _PROMPT,
     "Apriel-1.6-15b-Thinker-fixed-2": _PROMPT,
     "CohereForAI-c4ai-command-r-plus-tool_use-1": "llama.cpp: the model repeats the prompt's last token",
-    "Kimi-K3-1": _OPENED,
-    "Kimi-K3-3": _OPENED,
-    "Kimi-K3-5": _OPENED,
-    "Kimi-K3-7": _OPENED,
-    "Kimi-K3-8": _OPENED,
-    "Kimi-K3-9": _OPENED,
     "MiniMax-M3-18": "here: the elements are how the template writes the object that the schema allows",
     "Qwen3.5-4B-15": "here: the start tag that the model repeats is no part of the reasoning",
     "google-gemma-4-31B-it-26": "llama.cpp: a start tag without reasoning is no part of the text",
     "meta-llama-Llama-3.1-8B-Instruct-2": _CODE_BLOCK,
     "mistralai-Ministral-3-14B-Reasoning-2512-7": _CODE_BLOCK,
-    "openai-gpt-oss-120b-2": _OTHER_CHANNEL,
-    "openai-gpt-oss-120b-6": _ANALYSIS,
-    "openai-gpt-oss-120b-7": _ANALYSIS,
-    "openai-gpt-oss-120b-8": _ANALYSIS,
-    "openai-gpt-oss-120b-10": _ANALYSIS,
-    "openai-gpt-oss-120b-12": _OTHER_CHANNEL,
-    "openai-gpt-oss-120b-13": _OTHER_CHANNEL,
-    "openai-gpt-oss-120b-14": _OTHER_CHANNEL,
-    "openai-gpt-oss-120b-15": _OTHER_CHANNEL,
-    "openai-gpt-oss-120b-16": _OTHER_CHANNEL,
+    "openai-gpt-oss-120b-13": _UNDECLARED,
+    "openai-gpt-oss-120b-14": _UNDECLARED,
+    "openai-gpt-oss-120b-15": _TWO_HEADERS,
+    "openai-gpt-oss-120b-16": _TWO_HEADERS,
 }
 
 
