@@ -9,10 +9,11 @@ Invariants of every backend:
 - One backend may be called from several threads.
 - `on_text` gets each new piece of the answer's text as it is generated: whole characters only, and the pieces
   add up to the completion's `text`. They contain no reasoning: a backend that can separate the two only at
-  the end sends nothing before. It may be called in another thread, but never in two at a time. An exception
-  in it ends the call and propagates.
-- With tools, the text is the whole answer, reasoning and the texts of control tokens included: the model's
-  tool-call format says what is what.
+  the end sends nothing before. With `on_text`, `on_reasoning` gets the pieces of the `reasoning` before it,
+  or none if they come only with the completion. They may be called in another thread, but never in two at a
+  time. An exception in them ends the call and propagates.
+- If a request `is_native`, the text is the whole answer, reasoning and the texts of control tokens included:
+  the model's tool-call format says what is what.
 - A field of a request that the backend does not support is a RequestNotSupported error, never ignored.
 """
 
@@ -82,6 +83,7 @@ class Request:
     reasoning: bool = False
     logprobs: int | None = None
     on_text: Callable[[str], None] | None = None
+    on_reasoning: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -101,6 +103,13 @@ class Request:
     def is_whole_text(self) -> bool:
         """Whether all of the answer is its text, so that no reasoning is separated from it."""
         return self.grammar is not None or bool(self.tools)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the whole answer is in the model's tool-call format: one with calls, or with reasoning
+        that a grammar covers.
+        """
+        return bool(self.tools) or (self.reasoning and isinstance(self.grammar, Grammar))
 
     @property
     def truncates(self) -> bool:

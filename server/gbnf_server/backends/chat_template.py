@@ -54,8 +54,9 @@ class ChatTemplate:
         constrained: bool,
         tools: Sequence[Mapping[str, Any]] = (),
         reasoning: bool = False,
+        native: bool = False,
     ) -> str:
-        """Return the prompt of an answer.
+        """Return the prompt of an answer; if `native`, of one in the template's tool-call format.
 
         With reasoning if it is asked for, or after that of the last message; otherwise a constrained answer
         has none.
@@ -68,7 +69,7 @@ class ChatTemplate:
         tools = escape_texts(tools, self._escape)
         tags = None if begun is None else self.reasoning_tags
         try:
-            if self.tool_format is not None and tools:
+            if self.tool_format is not None and native:
                 prompt = self.tool_format.prompt(shown, tools, reasoning=reasoning or tags is not None)
             else:
                 prompt = self._render(shown, thinking=reasoning or tags is not None)

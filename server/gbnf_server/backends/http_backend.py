@@ -63,7 +63,10 @@ class HttpBackend(RequestBackend):
             response = yield from self._http.request("POST", path, body, tokens=request.max_tokens)
             return read(response, None)
         reasoning_filter = ReasoningFilter(
-            request.on_text, constrained=request.is_whole_text, open_tags=open_tags
+            request.on_text,
+            constrained=request.is_whole_text,
+            open_tags=open_tags,
+            on_reasoning=request.on_reasoning,
         )
         lines = stream(reasoning_filter, request.max_tokens)
         response = yield from self._http.request(

@@ -142,7 +142,12 @@ class InProcess(RequestBackend):
             reasoning_filter = (
                 None
                 if request.on_text is None
-                else ReasoningFilter(request.on_text, constrained=request.is_whole_text, open_tags=open_tags)
+                else ReasoningFilter(
+                    request.on_text,
+                    constrained=request.is_whole_text,
+                    open_tags=open_tags,
+                    on_reasoning=request.on_reasoning,
+                )
             )
             feed = None if reasoning_filter is None else reasoning_filter.feed
             answer = self._answer(tokens, constrained, request, sampler, stop, feed, slot)
@@ -159,6 +164,7 @@ class InProcess(RequestBackend):
             constrained=request.is_whole_text,
             tools=request.tools,
             reasoning=request.reasoning,
+            native=request.is_native,
         )
 
     def _tokens(self, prompt: str) -> list[int]:
@@ -176,7 +182,7 @@ class InProcess(RequestBackend):
 
     def _control_texts(self, request: Request) -> frozenset[str]:
         """Return the texts of the tool-call format that are control tokens of this model."""
-        form = self._template.tool_format if request.tools else None
+        form = self._template.tool_format if request.is_native else None
         return self._model.control_token_texts.intersection(form.control_texts) if form else frozenset()
 
     def _answer(

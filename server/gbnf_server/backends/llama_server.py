@@ -188,7 +188,7 @@ class LlamaServer(HttpBackend):
         shown, reasoning = split_reasoning_message(marked)
         tags = None if reasoning is None else properties.capabilities.reasoning_tags
         thinking = request.reasoning or tags is not None
-        if request.tools and tool_format is not None:
+        if request.is_native and tool_format is not None:
             tools = escape_texts(request.tools, properties.escape)
             prompt = yield from self._render_with_tools(tool_format, shown, tools, thinking=thinking)
         else:
@@ -262,7 +262,7 @@ class LlamaServer(HttpBackend):
         adapted = adapt_conversation(tool_format, messages)
         prompt = yield from self._render(
             adapted,
-            tools=list(tools),
+            **({"tools": list(tools)} if tools else {}),
             chat_template_kwargs=switches(tool_format.template, reasoning=thinking),
         )
         return close_prompt(tool_format, prompt, reasoning=thinking)
@@ -292,7 +292,7 @@ class LlamaServer(HttpBackend):
 def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[str]:
     """Return the special tokens whose texts belong to the answer."""
     capabilities = properties.capabilities
-    if request.tools and capabilities.tool_format is not None:
+    if request.is_native and capabilities.tool_format is not None:
         return list(capabilities.tool_format.control_texts)
     if request.grammar is None and capabilities.reasoning_tags is not None:
         return list(capabilities.reasoning_tags.tokens)

@@ -145,16 +145,16 @@ class OpenAICompatible(HttpBackend):
         if self._model is None:
             yield from self._fetch_model()
         read = partial(self._read, request=request)
-        path = "/v1/completions" if request.tools else "/v1/chat/completions"
+        path = "/v1/completions" if self._renders(request) else "/v1/chat/completions"
         return (yield from self._post(path, self._body(request), request, ChatStream, read))
 
     def _check(self, request: Request) -> None:
         """Raise RequestNotSupported for what the server would ignore, or do in its own way."""
         if request.tools and self.capabilities.tool_format is None:
             raise RequestNotSupported(self.name, "tools", "Set chat_template to that of the model.")
-        if request.tools and request.logprobs is not None:
+        if self._renders(request) and request.logprobs is not None:
             raise RequestNotSupported(self.name, "logprobs with tools", "Leave out one of the two.")
-        if request.grammar is None or request.tools:
+        if request.grammar is None or self._renders(request):
             return
         if request.reasoning and self.dialect == "gbnf":
             raise RequestNotSupported(
@@ -196,16 +196,20 @@ class OpenAICompatible(HttpBackend):
         if self.dialect == "gbnf":
             # disable all other samplers, which a model's defaults would not
             body |= {"top_k": request.top_k or -1, "min_p": request.min_p, "repetition_penalty": 1.0}
-            if not request.tools and (request.grammar is not None or request.reasoning):
+            if not self._renders(request) and (request.grammar is not None or request.reasoning):
                 body["chat_template_kwargs"] = {"enable_thinking": request.reasoning}
         elif request.top_k or request.min_p:
             body |= {"top_k": request.top_k, "min_p": request.min_p}  # beyond the API, but widespread
         return body if request.grammar is None else body | self._grammar_fields(request.grammar)
 
+    def _renders(self, request: Request) -> bool:
+        """Return whether the prompt is rendered here, since the server would parse the answer."""
+        return request.is_native and self.capabilities.tool_format is not None
+
     def _conversation(self, request: Request) -> dict[str, Any]:
         """Return the fields with the messages, or with the prompt that declares tools."""
         tool_format = self.capabilities.tool_format
-        if tool_format is None or not request.tools:
+        if tool_format is None or not self._renders(request):
             messages = adapt_messages(request.messages, self._roles)
             return {"messages": [openai_message(message) for message in messages]}
         refuse_images(request.messages, "a prompt that is rendered here")

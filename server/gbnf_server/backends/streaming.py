@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
+from gbnf.tool_formats.cursor import Stripped
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, ReasoningTags
 from gbnf_server.backends.wire import SurrogateJoiner, abbreviate, message_text, parse_json, value_at
@@ -24,16 +25,26 @@ OnText = Callable[[str], None]
 
 
 class ReasoningFilter:
-    """Passes on the pieces of an answer's text as they arrive, without the reasoning before it.
+    """Passes on the pieces of an answer's text as they arrive, and those of the reasoning before it.
 
     `constrained`: there is a grammar, so that all of the answer is text. `open_tags`: the tags of the
     reasoning that the prompt began. Otherwise its opening tag shows it; reasoning that only a closing tag
-    shows (`find_unopened_end`) is passed on. In all other cases the pieces add up to the text of
-    `split_reasoning`.
+    shows (`find_unopened_end`) is passed on as text. In all other cases the pieces add up to the text and the
+    reasoning of `split_reasoning`.
     """
 
-    def __init__(self, on_text: OnText, *, constrained: bool, open_tags: ReasoningTags | None = None) -> None:
+    def __init__(
+        self,
+        on_text: OnText,
+        *,
+        constrained: bool,
+        open_tags: ReasoningTags | None = None,
+        on_reasoning: OnText | None = None,
+    ) -> None:
         self._on_text, self._reasoning_tags = on_text, open_tags
+        self._constrained = constrained
+        self._think = Stripped(on_reasoning or (lambda _: None))
+        self._is_opening = True  # the model may repeat the tag that the prompt ends with
         self._state = "text" if constrained else "start" if open_tags is None else "thinking"
         self._pending = ""
         self._has_emitted = False
@@ -51,10 +62,18 @@ class ReasoningFilter:
         if self._state == "after":
             self._answer()
 
+    def feed_reasoning(self, piece: str) -> None:
+        """Add a piece of reasoning that the server itself has separated from the text."""
+        if not self._constrained:  # otherwise it may be the text; see `reclaim`
+            self._think(piece)
+
     def end(self, completion: Completion) -> Completion:
         """Pass on the rest. Returns the completion, which was parsed from the whole answer."""
         if self._state == "start":
             self._emit(self._pending)
+        elif self._state == "thinking":
+            assert self._reasoning_tags is not None
+            self._think(self._pending.rstrip().removesuffix(self._reasoning_tags.closing))
         elif self._state == "after":
             assert self._reasoning_tags is not None
             self._emit(self._reasoning_tags.answer_text(self._pending))
@@ -82,11 +101,19 @@ class ReasoningFilter:
 
     def _skip_reasoning(self) -> None:
         assert self._reasoning_tags is not None
-        _, closed, after = self._pending.partition(self._reasoning_tags.end)
+        if self._is_opening:
+            bare = self._pending.lstrip()
+            if len(bare) < len(self._reasoning_tags.begin) and self._reasoning_tags.begin.startswith(bare):
+                return
+            self._pending, self._is_opening = bare.removeprefix(self._reasoning_tags.begin), False
+        before, closed, after = self._pending.partition(self._reasoning_tags.end)
         if closed:
+            self._think(before)
             self._state, self._pending = "after", after
-        else:  # reasoning may be long, and only its end matters
-            self._pending = self._pending[1 - len(self._reasoning_tags.end) :]
+        else:  # its last characters may begin the closing tag
+            certain = max(len(self._pending) - len(self._reasoning_tags.end) + 1, 0)
+            self._think(self._pending[:certain])
+            self._pending = self._pending[certain:]
 
     def _answer(self) -> None:
         assert self._reasoning_tags is not None
@@ -161,7 +188,7 @@ class EventStream(ABC):
 
 
 class _Message:
-    """The texts of an answer by key; that of `content` is passed on as it arrives."""
+    """The texts of an answer by key. `content`, and the first of the others that comes, are passed on."""
 
     def __init__(self, reasoning_filter: ReasoningFilter, max_tokens: int | None, *others: str) -> None:
         self._texts: dict[str, list[str]] = {key: [] for key in ("content", *others)}
@@ -169,6 +196,7 @@ class _Message:
             key: SurrogateJoiner(partial(self._add, key, reasoning_filter)) for key in self._texts
         }
         self._max_tokens = max_tokens
+        self._reasoning_key: str | None = None  # some servers send the same under two keys
         self._pieces = self._characters = 0
 
     @property
@@ -215,6 +243,10 @@ class _Message:
         self._texts[key].append(text)
         if key == "content":
             reasoning_filter.feed(text)
+            return
+        self._reasoning_key = self._reasoning_key or key
+        if key == self._reasoning_key:
+            reasoning_filter.feed_reasoning(text)
 
 
 _LONG_TOKEN = 16
