@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -18,12 +18,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from chat_templates import chat_templates
-from gbnf.calls.parsing.results import FinalAnswer, ToolCall, ToolCalls
+from gbnf.calls.parsing.results import ToolCall, ToolCalls
 from gbnf.compiler.grammar import Grammar
-from gbnf.errors import GbnfError, PoolError, SchemaError, ToolFormatError
+from gbnf.errors import PoolError, SchemaError, ToolFormatError
 from gbnf.tool_formats import ElementArguments, ToolFormat, detect
-from gbnf.tool_formats.probing import Call, find_shape
-from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.tools import Tool
 from support.argument_schemas import ARGUMENTS, near
 from support.oracle import engine
@@ -138,10 +136,19 @@ def test_what_the_template_writes_is_accepted_and_read(template: str) -> None:
             text = form.render([call])
             if not case.is_readable(form, at):
                 assert reported(required, name), (text, case.schemas[at])
-                assert not complete(required, text) or is_another(form, case, text, call), (text, call, case.schemas[at])
+                assert not complete(required, text) or is_another(form, case, text, call), (
+                    text,
+                    call,
+                    case.schemas[at],
+                )
                 continue
             assert complete(required, text), (text, case.schemas[at])
-            assert same(form.parse(text, case.tools), [call]), (text, form.parse(text, case.tools), call, case.schemas[at])
+            assert same(form.parse(text, case.tools), [call]), (
+                text,
+                form.parse(text, case.tools),
+                call,
+                case.schemas[at],
+            )
             for options in ({}, {"tool_choice": name}, {"tool_choice": "required", "parallel": True}):
                 assert complete(compiled(form, case, **options), text), options
             for options in ({"tool_choice": "none"}, {"tool_choice": NAMES[1 - at]}):

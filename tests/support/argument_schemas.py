@@ -31,12 +31,30 @@ SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**12), 10**12), st.sampled_from([0.5, -2.25, 1e-7, 1e30]), TEXTS
 )
 KEYS = st.sampled_from(
-    ["a", "b", "A", "ab", "item", "name", "x_1", "x-y", "Zürich", "日本", "with space", 'quo"te', "a>b", "a=b", "a:b"]
+    [
+        "a",
+        "b",
+        "A",
+        "ab",
+        "item",
+        "name",
+        "x_1",
+        "x-y",
+        "Zürich",
+        "日本",
+        "with space",
+        'quo"te',
+        "a>b",
+        "a=b",
+        "a:b",
+    ]
     + ["</arg_key>", "it's", "<a", "tab\t", "null", "{", "}", "]", ""]
 )
 PLAIN_KEYS = st.sampled_from(["a", "b", "c", "ab", "A", "name", "x_1", "x-y", "item", "text"])
 JSON = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=5
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=5,
 )
 PATTERNS = ("^[a-c]{1,3}$", "^x_", r"^\d+$", "é$", "a.c", "^(read|write)_files?$", "^[^<]*$", "^[ -~]*$")
 
@@ -50,7 +68,9 @@ def _bounds(draw: st.DrawFn, low: str, high: str, greatest: int) -> dict[str, in
 _LEAVES = st.one_of(
     st.just({"type": "string"}),
     st.sampled_from(sorted(TYPES)).map(lambda kind: {"type": kind}),
-    st.lists(st.sampled_from(sorted(TYPES)), min_size=2, max_size=3, unique=True).map(lambda kinds: {"type": kinds}),
+    st.lists(st.sampled_from(sorted(TYPES)), min_size=2, max_size=3, unique=True).map(
+        lambda kinds: {"type": kinds}
+    ),
     st.just({}),
     _bounds("minLength", "maxLength", 6).map(lambda bounds: {"type": "string", **bounds}),
     st.sampled_from(PATTERNS).map(lambda pattern: {"type": "string", "pattern": pattern}),
@@ -79,7 +99,9 @@ def _objects(
 
 def _arrays(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.builds(
-        lambda items, bounds: {"type": "array", "items": items, **bounds}, inner, _bounds("minItems", "maxItems", 3)
+        lambda items, bounds: {"type": "array", "items": items, **bounds},
+        inner,
+        _bounds("minItems", "maxItems", 3),
     )
 
 
@@ -118,13 +140,18 @@ def _near(kind: str, schema: Any) -> st.SearchStrategy[Any]:
         case "boolean":
             return st.booleans()
         case "integer" | "number":
-            low, high = schema.get("minimum", schema.get("exclusiveMinimum", -(10**6))), schema.get("maximum", 10**6)
+            low, high = (
+                schema.get("minimum", schema.get("exclusiveMinimum", -(10**6))),
+                schema.get("maximum", 10**6),
+            )
             whole = st.integers(min(low, high), max(low, high))
             return whole if kind == "integer" else whole | st.sampled_from([0.5, -2.25, 1e-7, 1e30])
         case "string":
             given = TEXTS
             if "pattern" in schema:
-                given = st.from_regex(schema["pattern"], alphabet=st.characters(exclude_categories=["Cs"], min_codepoint=1))
+                given = st.from_regex(
+                    schema["pattern"], alphabet=st.characters(exclude_categories=["Cs"], min_codepoint=1)
+                )
             if "format" in schema:
                 given = st.dates().map(str)
             low, high = schema.get("minLength", 0), schema.get("maxLength", 10**6)
@@ -160,7 +187,9 @@ def types_of(schema: Any) -> frozenset[str]:
     if listed is not None:
         return frozenset(map(type_of, listed))
     kinds = schema.get("type", sorted(TYPES))
-    return frozenset("number" if kind == "integer" else kind for kind in ([kinds] if isinstance(kinds, str) else kinds))
+    return frozenset(
+        "number" if kind == "integer" else kind for kind in ([kinds] if isinstance(kinds, str) else kinds)
+    )
 
 
 def member_schema(schema: Any, key: str) -> Any:

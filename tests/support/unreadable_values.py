@@ -25,7 +25,10 @@ def unreadable(form: ToolFormat, schema: Any, arguments: Any) -> list[str]:
     elements = form.arguments
     if not isinstance(elements, ElementArguments):
         return []
-    return [json.dumps(lost) for lost in _members(elements, schema, arguments, elements.end, "".join(map(str, form.tail)))]
+    return [
+        json.dumps(lost)
+        for lost in _members(elements, schema, arguments, elements.end, "".join(map(str, form.tail)))
+    ]
 
 
 def _members(
@@ -40,12 +43,17 @@ def _members(
 
 def _can_be_key(elements: ElementArguments, key: str, end: str) -> bool:
     written = key + elements.key_end
-    return written.find(elements.key_end) == len(key) and (bool(elements.before_key) or not written.startswith(end or "\0"))
+    return written.find(elements.key_end) == len(key) and (
+        bool(elements.before_key) or not written.startswith(end or "\0")
+    )
 
 
 def _is_keyed(elements: ElementArguments) -> bool:
     return any(
-        not isinstance(part, str) for kind in _TYPES for form in getattr(elements.forms, kind) for part in form.after
+        not isinstance(part, str)
+        for kind in _TYPES
+        for form in getattr(elements.forms, kind)
+        for part in form.after
     )
 
 
@@ -74,7 +82,12 @@ def _value(
 
 
 def _is_read(
-    elements: ElementArguments, forms: ValueForms, form: ValueForm, key: str, allowed: frozenset[str], text: str
+    elements: ElementArguments,
+    forms: ValueForms,
+    form: ValueForm,
+    key: str,
+    allowed: frozenset[str],
+    text: str,
 ) -> bool:
     before, after = _text(form.before, key), _text(form.after, key)
     written = text + after
@@ -86,7 +99,12 @@ def _is_read(
             if start != before and start.startswith(before) and written.startswith(start[len(before) :]):
                 return False
             same = start == before and _text(other.after, key) == after
-            if same and kind != "string" and kind in allowed and _reads_as(elements, kind, other, text, written):
+            if (
+                same
+                and kind != "string"
+                and kind in allowed
+                and _reads_as(elements, kind, other, text, written)
+            ):
                 return False
     return True
 
@@ -97,7 +115,9 @@ def _reads_as(elements: ElementArguments, kind: str, form: ValueForm, text: str,
         assert nested is not None
         first = elements.before_key if kind == "object" else _text(nested.items.string[0].before, "")
         begin, end = (
-            (nested.object_begin, nested.object_end) if kind == "object" else (nested.array_begin, nested.array_end)
+            (nested.object_begin, nested.object_end)
+            if kind == "object"
+            else (nested.array_begin, nested.array_end)
         )
         return text == begin + end or written.startswith(begin + first)
     bare = text.strip(" \t\r\n")
@@ -117,4 +137,3 @@ def _empties_are_the_same(nested: NestedElements) -> bool:
 
 def _text(parts: Sequence[Part], key: str) -> str:
     return "".join(part if isinstance(part, str) else key for part in parts)
-
