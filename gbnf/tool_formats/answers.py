@@ -39,6 +39,8 @@ from gbnf.grammar.passes import run_passes
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
 from gbnf.tool_formats.calls import call_shapes
+from gbnf.tool_formats.cursor import SPACE
+from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.format import FormatFields, Reasoning
 
 #: What an answer consists of: text or calls or both, calls only, or text only.
@@ -110,7 +112,7 @@ def _reasoning(form: FormatFields, reasoning: Reasoning) -> Dfa:
     begin, end = reasoning.begin.strip(), reasoning.end.strip()
     is_open = reasoning.prompt == "open"
     excluded = [end, *form.end_of_turn, *([] if is_open or begin else [form.marker])]
-    inside = f"(?:{_clear(excluded)}{_ANY})*{re.escape(end)}"
+    inside = f"(?:{_clear(_escaped(excluded))}{_ANY})*{re.escape(end)}"
     further = _SPACES + re.escape(begin) + inside
     if reasoning.repeats:
         return search(f"^{inside}(?:{further})*$" if is_open else f"^(?:{further})+$")
@@ -133,7 +135,7 @@ def _body(form: FormatFields, content: Content) -> Dfa:
     if content == "auto" and between is not None:
         after = _any(re.escape((between + text).lstrip()) + char for text, char in marks)
         closing = f"(?:{closing}|{_SPACES}{after})"
-    char = f"{_clear([*_excluded(form), end])}[^{''.join(_PLACEHOLDERS[: len(marks)])}]"
+    char = f"{_clear(_excluded(form))}[^{''.join(_PLACEHOLDERS[: len(marks)])}]"
     text = _whole(f"{opening}(?:{char})+{closing}") - _whole(opening + _SPACES + closing)
     if content == "none":
         return text
@@ -146,16 +148,30 @@ def _whole(pattern: str) -> Dfa:
 
 
 def _excluded(form: FormatFields) -> list[str]:
-    """Return what the text of an answer does not contain: the texts by which its regions are told apart."""
+    """Return patterns of what the text of an answer does not contain.
+
+    Those are the texts by which its regions are told apart, and all in which its parser looks for a call.
+    """
     tags = (form.reasoning.begin, form.reasoning.end) if form.reasoning else ()
     before = [opening.text.partition(form.marker)[0] for opening in openings(form) if form.marker]
-    return [form.marker, *before, *tags, *form.end_of_turn, form.text.before_calls or ""]
+    texts = [form.marker, *before, *tags, *form.end_of_turn, form.text.before_calls or "", form.text.end]
+    return _escaped(texts) + [_ecma262(pattern) for pattern in format_delimiters(form).in_text.patterns]
 
 
-def _clear(excluded: Iterable[str]) -> str:
-    """Return the condition that none of the texts begins here."""
-    texts = dict.fromkeys(stripped for text in excluded if (stripped := text.strip()))
-    return f"(?!{'|'.join(map(re.escape, texts))})" if texts else ""
+def _ecma262(pattern: str) -> str:
+    """Return the pattern of a delimiter for `search`: any number of the characters that Python calls spaces."""
+    return pattern.replace(SPACE, r"[\s\x1c-\x1f\x85]*")
+
+
+def _escaped(texts: Iterable[str]) -> list[str]:
+    """Return patterns of texts, without whitespace around them and empty ones."""
+    return [re.escape(stripped) for text in texts if (stripped := text.strip())]
+
+
+def _clear(patterns: Iterable[str]) -> str:
+    """Return the condition that none of the patterns matches here."""
+    excluded = "|".join(dict.fromkeys(patterns))
+    return f"(?!{excluded})" if excluded else ""
 
 
 def _lead(text: str, before: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ import regex
 
 SPACES = 64
 """Whitespace characters that are read as one run inside a delimiter."""
-_SPACE = rf"\s{{0,{SPACES}}}"
+SPACE = rf"\s{{0,{SPACES}}}"
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
@@ -36,7 +36,7 @@ def lenient(literal: str, *, json: bool = False) -> str:
     if json:
         literal = re.sub(r'([{\[,:])(?=["\[{])|(?<=["\]}])([}\],:])|([}\]])(?=\S)', r" \1 \2\3 ", literal)
     parts = _RUN.split(literal)
-    return "".join(_SPACE if part.isspace() else regex.escape(part) for part in parts if part)
+    return "".join(SPACE if part.isspace() else regex.escape(part) for part in parts if part)
 
 
 class Delimiters:
@@ -48,7 +48,7 @@ class Delimiters:
     def __init__(self, patterns: Iterable[str], final: Iterable[str] = ()) -> None:
         self.patterns = tuple(dict.fromkeys(pattern for pattern in patterns if pattern))
         self.any = regex.compile("|".join(f"(?:{each})" for each in self.patterns) or "(?!)", regex.DOTALL)
-        wide = max((pattern.replace(_SPACE, " " * SPACES) for pattern in self.patterns), key=len, default="")
+        wide = max((pattern.replace(SPACE, " " * SPACES) for pattern in self.patterns), key=len, default="")
         self.final: Delimiters = Delimiters([*self.patterns, *final]) if final else self
         self.reach = len(wide)
         """An upper bound of a match's length."""

@@ -38,11 +38,15 @@ def answer_grammar(
     strict: bool = False,
 ) -> Grammar:
     """Compile the grammar of an answer; see `ToolFormat.grammar`."""
+    if tool_choice in _CHOICES and any(tool.name == tool_choice for tool in tools):
+        raise PoolError(
+            f"tool_choice={tool_choice!r} could mean the tool of this name: rename the tool"
+        )
     if tool_choice == "none":
         return _text_grammar(form, reasoning)
     tools = pool_tools(tools, final_answer, ask_user=False)
     content: Content = "auto" if tool_choice == "auto" else "required"
-    if tool_choice not in ("auto", "required"):
+    if tool_choice not in _CHOICES:
         names = ", ".join(tool.name for tool in tools)
         tools = tuple(tool for tool in tools if tool.name == tool_choice)
         if not tools:
@@ -112,6 +116,7 @@ def _writable(
     return tuple(tool for tool in tools if tool not in unwritable), tuple(findings)
 
 
+_CHOICES = ("auto", "required", "none")  # the words of `tool_choice`; all others are names
 _CALL = "call"
 _CALL_NAMES = frozenset(f"{name}{number}" for name in (_CALL, CALLS) for number in ("", *range(2, 100)))
 

@@ -38,7 +38,8 @@ class ToolFormat(FormatFields):
         `reasoning`, the prompt asks for reasoning, which comes first. For `final_answer`, `steps` and
         `strict` see `gbnf.compile_pool`, which also says which tools are left out.
 
-        Raises PoolError as `compile_pool` does, and for a `tool_choice` that is no tool; GrammarError for a
+        Raises PoolError as `compile_pool` does, for a `tool_choice` that is no tool, and for one of the three
+        words if a tool has that name; GrammarError for a
         format in which text and calls cannot be told apart.
         """
         return answer_grammar(

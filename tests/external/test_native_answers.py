@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+import re
 
 import jsonschema
 import pytest
 
 from chat_templates import chat_templates
-from gbnf.calls.parsing.results import ToolCall, ToolCalls
+from gbnf.calls.parsing.results import FinalAnswer, ToolCall, ToolCalls
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats import ToolFormat, detect
 from support.element_formats import CLOSED
 from support.native_formats import written_calls
+from support.oracle import engine
 from support.random_texts import generate
 
 _SIGNS = (
@@ -65,3 +67,24 @@ def test_strings_with_signs_of_formats_are_read(name: str) -> None:
         parsed = form.parse(written_calls(form, calls), CLOSED)
         assert isinstance(parsed, ToolCalls), arguments
         assert [call.arguments for call in parsed.calls] == [arguments] * len(calls)
+
+
+@pytest.mark.parametrize("name", chat_templates())
+def test_no_text_is_read_as_a_call(name: str) -> None:
+    form = _format(name)
+    grammar = form.grammar(CLOSED, tool_choice="none")
+    call = form.render([ToolCall("zqid00000", CLOSED[0].name, {})])
+    pieces = [call, *call.split(), *re.split(r"(?<=[>\]|])|(?=[<\[])", call), form.marker]
+    pieces += ["".join(each.split()) for each in pieces]
+    rng = random.Random(name)
+    accepted = 0
+    for _ in range(60):
+        chosen = [rng.choice(pieces)[rng.choice((0, 0, 0, 1)) :] for _ in range(rng.randrange(1, 4))]
+        text = "".join(chosen)
+        framed = form.text.begin + text + form.text.end
+        if engine().match(grammar, framed).complete:
+            accepted += 1
+            found = form.parse(framed, CLOSED)
+            assert isinstance(found, FinalAnswer), text
+            assert found.content.strip() == text.strip()
+    assert accepted

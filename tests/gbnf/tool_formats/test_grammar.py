@@ -377,3 +377,13 @@ def test_a_marker_that_overlaps_itself_is_found_once() -> None:
     assert complete(grammar, "b" + call)
     assert not complete(grammar, "aX" + call)  # the first marker would begin at the first character
     assert complete(grammar, "aX")
+
+
+@pytest.mark.parametrize("name", ["auto", "required", "none"])
+def test_a_tool_may_not_be_named_as_the_choice(name: str) -> None:
+    tool = Tool(name, args=NOTE)
+    others = {"auto", "required", "none"} - {name}
+    with pytest.raises(PoolError, match="rename the tool"):
+        TAGS.form.grammar([*TOOLS, tool], tool_choice=name)
+    for choice in others:
+        TAGS.form.grammar([*TOOLS, tool], tool_choice=choice)

@@ -13,10 +13,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gbnf.calls.parsing.results import FinalAnswer, ToolCalls
+from gbnf.errors import GrammarError
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf.tool_formats.format import FormatFields, Slot
 from gbnf.tools import Tool
 from support.element_formats import CLOSED, ELEMENT_FAMILIES, VALUES, ElementFamily
+from support.oracle import engine
 from support.random_texts import generate
 from support.tool_formats import FAMILIES, RECIPIENTS, TAGS, Family
 
@@ -191,6 +193,34 @@ def test_the_texts_of_the_grammar_are_read(family: Family, seed: int, choice: st
     said = before.strip().removeprefix(form.text.begin.strip())
     said = said.removesuffix((form.text.before_calls or "").strip() if made else "").rstrip()
     assert parsed.content.strip() == said.removesuffix(form.text.end.strip()).strip()
+
+
+def pieces_of_calls(family: Any) -> Any:
+    """Texts of pieces of calls: whole literals, beginnings and ends of them, other whitespace in them."""
+    found = [*literals(family.form), *family.write([("note", {"text": "a"})]).split()]
+    found += ["".join(each.split()) for each in found] + [" ".join(each.split()) for each in found]
+    found += [each[at:] for each in found for at in (1, len(each) // 2)]
+    found += [each[: len(each) // 2] for each in found]
+    pieces = st.sampled_from([each for each in dict.fromkeys(found) if each])
+    return st.lists(pieces | st.sampled_from(["note", " ", "\n", "a", '"', ">", "{"]), max_size=6).map("".join)
+
+
+@given(
+    st.sampled_from(ALL_FAMILIES).flatmap(
+        lambda family: st.tuples(st.just(family), pieces_of_calls(family))
+    )
+)
+def test_no_text_of_the_grammar_is_read_as_a_call(made: tuple[Any, str]) -> None:
+    family, text = made
+    form = family.form
+    try:
+        grammar = form.grammar(TOOLS, tool_choice="none")
+    except GrammarError:
+        return
+    assume(engine().match(grammar, form.text.begin + text + form.text.end).complete)
+    found = form.parse(form.text.begin + text + form.text.end, TOOLS)
+    assert isinstance(found, FinalAnswer)
+    assert found.content.strip() == text.strip()
 
 
 _words = st.lists(
