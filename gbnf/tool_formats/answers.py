@@ -43,8 +43,8 @@ from gbnf.tool_formats.cursor import SPACE
 from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.format import FormatFields, Reasoning
 
-#: What an answer consists of: text or calls or both, calls only, or text only.
-Content: TypeAlias = OneOf["auto", "required", "none"]
+#: What an answer consists of: text or calls or both, calls only, any text only, or text of another grammar.
+Content: TypeAlias = OneOf["auto", "required", "none", "given"]
 
 CALLS = "calls"
 
@@ -91,6 +91,8 @@ def calls_rule(number: int) -> str:
 def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> CompiledRules:
     """Return the rules of an answer. The first is `root`; they refer to `calls_rule` of each opening.
 
+    The content "given" refers to `calls_rule(0)`, which is the text there.
+
     Raises GrammarError for a format in which text and calls cannot be told apart, TooManyStates.
     """
     table = RuleTable(RESERVED - {"root"} | {calls_rule(number) for number in range(len(_PLACEHOLDERS))})
@@ -102,7 +104,8 @@ def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> Compi
             before = optional(before)
     body = words_expr(_body(form, content), Scope(table, ("text",)))
     rules = {char: Ref(calls_rule(number)) for number, char in enumerate(_PLACEHOLDERS)}
-    table.define(root, seq(before, body))
+    after = literal(form.text.end.strip()) if content == "given" else EPSILON
+    table.define(root, seq(before, body, after))
     productions = {name: _with_calls(expr, rules) for name, expr in table.productions.items()}
     return CompiledRules(run_passes(Rules(productions, root.name)))
 
@@ -123,6 +126,9 @@ def _body(form: FormatFields, content: Content) -> Dfa:
     """Return an answer after its reasoning."""
     marks = list(zip((opening.text for opening in openings(form)), _PLACEHOLDERS, strict=False))
     before = ("", *((form.reasoning.end,) if form.reasoning else ()))
+    if content == "given":
+        begin = form.text.begin
+        return _whole(_lead(begin, before) + re.escape(begin.lstrip()) + _PLACEHOLDERS[0])
     if content == "required":
         return _whole(_any(_lead(text, before) + re.escape(text.lstrip()) + char for text, char in marks))
     begin, end = form.text.begin.lstrip(), form.text.end.strip()

@@ -20,6 +20,7 @@ from gbnf.compiler.quoting import quoted
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
 from gbnf.grammar.ir import Expr, Ref, Rules, literal, optional, repeat, seq
+from gbnf.grammar.passes import renamed
 from gbnf.tool_formats.answers import CALLS, Content, answer_rules, calls_rule, openings
 from gbnf.tool_formats.calls import NUMBERED_CALLS, call_expr, call_shapes, id_rules
 from gbnf.tool_formats.format import FormatFields, JsonArguments
@@ -58,6 +59,14 @@ def answer_grammar(
 @lru_cache(maxsize=256)
 def _text_grammar(form: FormatFields, reasoning: bool) -> Grammar:
     return link([answer_rules(form, "none", reasoning)], (), "default")
+
+
+def text_grammar(form: FormatFields, text: Grammar) -> Grammar:
+    """Compile the grammar of an answer with a text of another grammar; see `ToolFormat.text_grammar`."""
+    answer = answer_rules(form, "given", reasoning=True).productions
+    names = {name: Ref(CALLS if name == "root" else f"given-{name}") for name in text.rules.productions}
+    given = {names[name].name: renamed(expr, names) for name, expr in text.rules.productions.items()}
+    return Grammar(Rules({**answer, **given}), text.report)
 
 
 @lru_cache(maxsize=512)

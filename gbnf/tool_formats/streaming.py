@@ -27,10 +27,17 @@ class CallDeltas:
     """Reads an answer chunk by chunk.
 
     `reasoning`: the template was asked for reasoning, so that an answer may begin inside it (see
-    `Reasoning.prompt`).
+    `Reasoning.prompt`). `text_only`: there are no calls, whatever the text contains.
     """
 
-    def __init__(self, format: FormatFields, tools: Iterable[Tool], *, reasoning: bool = False) -> None:  # noqa: A002
+    def __init__(
+        self,
+        format: FormatFields,  # noqa: A002
+        tools: Iterable[Tool],
+        *,
+        reasoning: bool = False,
+        text_only: bool = False,
+    ) -> None:
         self._delimiters = format_delimiters(format)
         self._cursor = Cursor()
         self._deltas: list[Delta] = []
@@ -40,7 +47,8 @@ class CallDeltas:
         self._said = False  # whether there is text, after the reasoning and the last call
         self._had_calls = self._had_reasoning = False
         begins_inside = reasoning and format.reasoning is not None and format.reasoning.prompt == "open"
-        self._run = self._answer(begins_inside=begins_inside)
+        answer = self._reasoned_text if text_only else self._answer
+        self._run = answer(begins_inside=begins_inside)
         next(self._run)
 
     @property
@@ -84,6 +92,22 @@ class CallDeltas:
                 self._text(text[0])
         if not self._had_calls:
             self._flush()
+
+    def _reasoned_text(self, *, begins_inside: bool) -> Steps[None]:
+        yield
+        yield from self._cursor.skip_space()
+        inside = begins_inside
+        if not inside:
+            inside = (yield from self._cursor.match(self._delimiters.reasoning_begin)) is not None
+        if inside:
+            yield from self._reasoning(opened=begins_inside)
+            yield from self._cursor.skip_space()
+        yield from self._cursor.match(self._delimiters.text_begin)
+        while (yield from self._cursor.until(self._delimiters.soft, self._text)) is not None:
+            control = yield from self._cursor.match(self._delimiters.soft)
+            assert control is not None
+            self._dropped += control.group()
+        self._flush()
 
     def _begin(self) -> Steps[None]:
         """Read what stands before a text, or calls of tools that nothing announces here."""

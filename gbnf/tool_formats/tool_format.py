@@ -9,7 +9,7 @@ from typing import Any
 from gbnf.calls.parsing.results import ParseResult, ToolCall
 from gbnf.compiler.grammar import Grammar
 from gbnf.tool_formats.format import FormatFields
-from gbnf.tool_formats.grammar import answer_grammar
+from gbnf.tool_formats.grammar import answer_grammar, text_grammar
 from gbnf.tool_formats.parsing import parse_answer
 from gbnf.tool_formats.rendering import render_calls, render_prompt
 from gbnf.tool_formats.streaming import CallDeltas
@@ -53,6 +53,13 @@ class ToolFormat(FormatFields):
             strict=strict,
         )
 
+    def text_grammar(self, text: Grammar) -> Grammar:
+        """Return the grammar of an answer that reasons, and whose text is in the language of `text`.
+
+        No text may begin with whitespace, or the grammar is ambiguous. Read it with `stream_text`.
+        """
+        return text_grammar(self, text)
+
     def prompt(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -84,6 +91,10 @@ class ToolFormat(FormatFields):
         `truncated`: the token limit ended it. `reasoning`: as for `grammar`.
         """
         return parse_answer(self, text, tools, truncated=truncated, reasoning=reasoning)
+
+    def stream_text(self) -> CallDeltas:
+        """Return a parser of an answer of `text_grammar`: what looks like a call in its text is text."""
+        return CallDeltas(self, (), reasoning=True, text_only=True)
 
     def stream(self, tools: Iterable[Tool], *, reasoning: bool = False) -> CallDeltas:
         """Return a parser of an answer that arrives chunk by chunk; `reasoning` as for `grammar`."""

@@ -35,6 +35,8 @@ PATH = "/v1/chat/completions"
 class PlainReply:
     """Writes each text as one line."""
 
+    keep_alive = "…\n"
+
     def __init__(self, request: ChatRequest) -> None:
         self.request, self.texts = request, list[str]()
 

@@ -106,9 +106,7 @@ class Request:
 
     @property
     def is_native(self) -> bool:
-        """Whether the whole answer is in the model's tool-call format: one with calls, or with reasoning
-        that a grammar covers.
-        """
+        """Whether the answer is in the model's tool-call format: with calls, or reasoning in a grammar."""
         return bool(self.tools) or (self.reasoning and isinstance(self.grammar, Grammar))
 
     @property

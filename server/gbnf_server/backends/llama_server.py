@@ -260,9 +260,10 @@ class LlamaServer(HttpBackend):
         self, tool_format: ToolFormat, messages: Sequence[Message], tools: Sequence[Any], *, thinking: bool
     ) -> Flow[str]:
         adapted = adapt_conversation(tool_format, messages)
+        declared: dict[str, Any] = {"tools": list(tools)} if tools else {}
         prompt = yield from self._render(
             adapted,
-            **({"tools": list(tools)} if tools else {}),
+            **declared,
             chat_template_kwargs=switches(tool_format.template, reasoning=thinking),
         )
         return close_prompt(tool_format, prompt, reasoning=thinking)

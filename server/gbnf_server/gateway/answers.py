@@ -75,11 +75,15 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens. `cached_tokens`: how many of the prompt's were in the KV cache."""
+    """Tokens. `cached_tokens`: how many of the prompt's were in the KV cache.
+
+    `reasoning_tokens`: about how many of the answer's are reasoning: its pieces are counted.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

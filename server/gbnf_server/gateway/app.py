@@ -12,7 +12,7 @@ import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
@@ -28,11 +28,12 @@ from gbnf_server.errors import BackendUnreachable, GatewayError
 from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.bodies import ClientLeft, read_body, while_connected
 from gbnf_server.gateway.edge import Edge, Reply, StoredAnswers, TokenCounts
+from gbnf_server.gateway.event_streams import EventStream
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.logs import log, log_error
 from gbnf_server.gateway.models import list_models, model_card
 from gbnf_server.gateway.proxying import PASSED, PassThrough
-from gbnf_server.gateway.responses import ABORT, EVENT_STREAM, Response
+from gbnf_server.gateway.responses import ABORT, Response
 
 _WATCHED = frozenset({"/health", "/metrics"})
 """Answered while the server drains, and not logged."""
@@ -201,14 +202,17 @@ class _Handlers:
 
     async def _send_answer(self, reply: Reply, exchange: Exchange) -> None:
         response = exchange.response
+        stream = EventStream(response, reply.headers)
         try:
-            async with aclosing(self._gateway.answer(reply.request, exchange.endpoint)) as events:
-                async for event in events:
+            async with AsyncExitStack() as stack:
+                if reply.request.stream:
+                    alive = stream.kept_alive(reply.keep_alive, self._gateway.pause)
+                    await stack.enter_async_context(alive)
+                answer = self._gateway.answer(reply.request, exchange.endpoint)
+                async for event in await stack.enter_async_context(aclosing(answer)):
                     if text := reply.feed(event):
-                        if response.status is None:
-                            await response.begin(200, {**EVENT_STREAM, **reply.headers()})
                         self._gateway.log_content(exchange.request_id, "answer", text)
-                        await response.write(text)
+                        await stream.write(text)
         except ClientLeft:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the answer ends as the API ends one

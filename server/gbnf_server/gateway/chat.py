@@ -96,8 +96,9 @@ class ChatRequest:
     """What a client asks for. `model`: the name that it gave, which the answer repeats.
 
     `parallel`: an answer may have several calls. `stop`: strings that end an answer's text, and are no part
-    of it. `reasoning`: the model may reason before it answers. `count`: how many answers to generate, one
-    after another; 0 counts the prompt's tokens. `stream`: events are sent as they come. Raises GatewayError.
+    of it. `reasoning`: whether the model reasons before it answers, None if its template can. `count`: how
+    many answers to generate, one after another; 0 counts the prompt's tokens. `stream`: events are sent as
+    they come. Raises GatewayError.
     """
 
     model: str
@@ -108,7 +109,7 @@ class ChatRequest:
     output: OutputFormat = FreeText()
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
-    reasoning: bool = False
+    reasoning: bool | None = False
     count: int = 1
     stream: bool = False
 

@@ -48,6 +48,11 @@ class Target:
     tool_format: ToolFormat | None
     takes_images: bool
 
+    def reasons(self, request: ChatRequest) -> bool:
+        """Return whether the model may reason before an answer that a grammar covers."""
+        has_tags = self.tool_format is not None and self.tool_format.reasoning is not None
+        return has_tags and request.reasoning is not False
+
     @classmethod
     def of(cls, backend: Backend) -> Target:
         """Return that of a backend. May send a request."""
@@ -144,18 +149,27 @@ def compile_request(request: ChatRequest, target: Target) -> Compiled:
         return _compile_schema_only(request, target, tools)
     if not tools:
         return _compile_output(request, target)
-    text = _output_grammar(request.output) if request.tool_choice.mode == "auto" else None
-    # an answer in one of two formats has no place for reasoning
-    reasoning = request.reasoning and text is None
+    reasoning = target.reasons(request)
     tools, constraint, stream, native = _compile_calls(request, target, tools, reasoning=reasoning)
+    reasoning = reasoning and native is not None
+    text = _output_grammar(request.output) if request.tool_choice.mode == "auto" else None
     if text is not None:
+        text, stream_text = _text(text, native if reasoning else None)
         calls, constraint = constraint, union(constraint, text)
-        stream = partial(EitherStream, ((calls, stream), (text, PlainText)))
+        stream = partial(EitherStream, ((calls, stream), (text, stream_text)))
     if error := strict_problem(request.tools, constraint.report):
         raise error
     receipt = _receipt(constraint, "native" if native else "json")
     prompt = "" if native else tools_prompt(tools, target.prompt_style)
-    return Compiled(constraint, tools, stream, receipt, native, prompt, reasoning and native is not None)
+    return Compiled(constraint, tools, stream, receipt, native, prompt, reasoning)
+
+
+def _text(grammar: Grammar, native: ToolFormat | None) -> tuple[Grammar, Callable[[], DeltaStream]]:
+    """Return the grammar of an answer that is a text of `grammar`, and how to read it.
+
+    `native`: the format in which the model reasons before it, None if it does not.
+    """
+    return (grammar, PlainText) if native is None else (native.text_grammar(grammar), native.stream_text)
 
 
 def _compile_calls(
@@ -194,17 +208,23 @@ def _compile_output(request: ChatRequest, target: Target) -> Compiled:
     """Compile the format of an answer without calls."""
     grammar = _output_grammar(request.output)
     native = target.tool_format
+    reasoning = target.reasons(request)
+    stream: Callable[[], DeltaStream] = PlainText
     if grammar is None and request.tools and native is not None:
         tools = client_tools(request.tools)
-        grammar = native.grammar(tools, tool_choice="none", reasoning=request.reasoning)
-        stream = partial(native.stream, tools, reasoning=request.reasoning)
-        return Compiled(grammar, (), stream, _receipt(grammar), native, reasoning=request.reasoning)
+        grammar = native.grammar(tools, tool_choice="none", reasoning=reasoning)
+        stream = partial(native.stream, tools, reasoning=reasoning)
+        return Compiled(grammar, (), stream, _receipt(grammar), native, reasoning=reasoning)
+    if grammar is None:
+        reasoning = request.reasoning is not False  # the backend separates it, also without a format
+    elif isinstance(request.output, GbnfText):
+        reasoning = False  # a client's own grammar covers the whole answer
+    elif reasoning:
+        grammar, stream = _text(grammar, native)
     given = request.output.schema if isinstance(request.output, JsonSchema) else None
     schema = given if isinstance(given, Mapping) else None
     # the template writes the earlier calls, whether or not there are tools now
-    return Compiled(
-        grammar, (), PlainText, _receipt(grammar), native, "", request.reasoning and grammar is None, schema
-    )
+    return Compiled(grammar, (), stream, _receipt(grammar), native, "", reasoning, schema)
 
 
 def _output_grammar(output: OutputFormat) -> Grammar | None:
@@ -235,7 +255,8 @@ def _compile_schema_only(request: ChatRequest, target: Target, tools: tuple[Tool
     """Compile for a backend that takes JSON Schemas, or nothing at all. Raises GatewayError (400)."""
     output = request.output
     if not tools and isinstance(output, FreeText):
-        return Compiled(None, (), PlainText, Receipt(), reasoning=request.reasoning)
+        # Ollama refuses to have a model reason that does not
+        return Compiled(None, (), PlainText, Receipt(), reasoning=request.reasoning is True)
     if target.dialect == "none" or isinstance(output, GbnfText):
         what = "a grammar" if isinstance(output, GbnfText) else "a format of answers"
         problem = f"the backend takes no {what.removeprefix('a ')}, so {what} cannot be enforced."

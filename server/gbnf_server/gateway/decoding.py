@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import string
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 
 from gbnf.errors import AmbiguousGrammarError
@@ -55,6 +55,7 @@ class Decoding:
         self._stop = StopStrings(stop)
         self._pieces: list[str] = []
         self._held = ""  # replacement characters at the end, which a server may write for half a character
+        self.reasoning_pieces = 0
         self.calls: list[WrittenCall] = []
         self.stop_string: str | None = None
 
@@ -86,8 +87,18 @@ class Decoding:
         self._held = piece[len(kept) :]
         return self._read(kept)
 
+    def reason(self, piece: str) -> list[Delta]:
+        """Add characters of reasoning, which the backend itself separates from the text."""
+        self.reasoning_pieces += 1
+        return [ReasoningDelta(piece)]
+
     def close(self, completion: Completion) -> list[Delta]:
         """End the answer. Raises GrammarIgnored."""
+        if completion.reasoning and not self.reasoning_pieces:  # it comes only now
+            return [ReasoningDelta(completion.reasoning), *self._close(completion)]
+        return self._close(completion)
+
+    def _close(self, completion: Completion) -> list[Delta]:
         rest = completion.text[len(self.text) :] if completion.text.startswith(self.text) else ""
         deltas = self.feed(rest) if rest else []
         truncated = completion.finish == "length" or completion.stop_string is not None
@@ -131,7 +142,10 @@ class Decoding:
             else:
                 if self._state is None:
                     raise self._ignored(truncated=True)
-        return self._passed(self._stream.feed(text))
+        deltas = self._stream.feed(text)
+        if deltas and all(isinstance(delta, ReasoningDelta) for delta in deltas):
+            self.reasoning_pieces += 1
+        return self._passed(deltas)
 
     def _ignored(self, *, truncated: bool) -> GrammarIgnored:
         grammar = self._compiled.grammar
@@ -178,24 +192,30 @@ class Decoding:
 
 
 async def generate(
-    backend: Backend, request: Callable[[Callable[[str], None]], Request], decoding: Decoding
+    backend: Backend, request: Request, decoding: Decoding
 ) -> AsyncGenerator[list[Delta] | Completion, None]:
     """Yield the deltas of an answer as they are decoded, and last its completion.
 
-    Without a completion, a stop string has ended the generation here. `request`: makes the request, given the
-    function that takes the pieces of text. Closing ends the generation. Raises GrammarIgnored, and the errors
-    of the backend.
+    Without a completion, a stop string has ended the generation here. Closing ends the generation. Raises
+    GrammarIgnored, and the errors of the backend.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[list[Delta] | None] = asyncio.Queue()
 
-    def on_text(piece: str) -> None:  # perhaps in another thread
-        if deltas := decoding.feed(piece):
+    def put(deltas: list[Delta]) -> None:  # perhaps in another thread
+        if deltas:
             loop.call_soon_threadsafe(queue.put_nowait, deltas)
+
+    def on_text(piece: str) -> None:
+        put(decoding.feed(piece))
         if decoding.stop_string is not None:
             raise _Stopped
 
-    task = asyncio.ensure_future(backend.agenerate(request(on_text)))
+    def on_reasoning(piece: str) -> None:
+        put(decoding.reason(piece))
+
+    watched = replace(request, on_text=on_text, on_reasoning=on_reasoning)
+    task = asyncio.ensure_future(backend.agenerate(watched))
     task.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while (deltas := await queue.get()) is not None:

@@ -18,9 +18,11 @@ class Reply(Protocol):
     """A request, and its answer while it is made: collects the events, and writes them as the API does.
 
     If the request is streamed, `feed` returns server-sent events; otherwise `body` returns the answer.
+    `keep_alive`: the event that says nothing, for a stream in which nothing happens.
     """
 
     request: ChatRequest
+    keep_alive: str
 
     def feed(self, event: AnswerEvent) -> str:
         """Add an event. Return the text to send now: server-sent events, "" for none or if not streamed."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from typing import Literal
 
 from gbnf.calls.validation import validate_call
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf.tool_formats import Delta, ReasoningDelta
+from gbnf.tool_formats import Delta
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.errors import (
     BackendError,
@@ -121,19 +120,18 @@ async def _attempt(
     # a stop string inside of a call would truncate it, so the gateway looks for them in the text alone
     stops_here = compiled.constraint is not None
     decoding = Decoding(compiled, request.stop if stops_here else ())
-    make = partial(_backend_request, request, compiled, limit, seed, () if stops_here else request.stop)
+    asked = _backend_request(request, compiled, limit, seed, () if stops_here else request.stop)
     completion: Completion | None = None
-    async with aclosing(generate(backend, make, decoding)) as steps:
+    async with aclosing(generate(backend, asked, decoding)) as steps:
         async for step in steps:
             if isinstance(step, Completion):
                 completion = step
                 continue
             for delta in step:
                 yield delta
-    if completion is not None and completion.reasoning:
-        yield ReasoningDelta(completion.reasoning)
-    invalid = await asyncio.to_thread(_invalid, compiled, decoding)
-    yield _finished(compiled, decoding, completion, invalid, attempt)
+    invalid = () if compiled.receipt.exact else await asyncio.to_thread(_invalid, compiled, decoding)
+    usage = await _usage(asked, decoding, completion, backend)
+    yield _finished(compiled, decoding, completion, usage, invalid, attempt)
 
 
 def _backend_request(
@@ -142,7 +140,6 @@ def _backend_request(
     limit: int,
     seed: int,
     stop: tuple[str, ...],
-    on_text: Callable[[str], None],
 ) -> Request:
     """Return the request for the backend. Raises GatewayError for a value out of range."""
     sampling = request.sampling
@@ -161,7 +158,6 @@ def _backend_request(
             stop=stop,
             reasoning=compiled.reasoning,
             logprobs=sampling.logprobs,
-            on_text=on_text,
         )
     except ValueError as error:
         problem = str(error)
@@ -170,11 +166,26 @@ def _backend_request(
 
 async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Backend) -> int:
     """Return the tokens of the prompt. A backend that cannot count evaluates it, and has it in its cache."""
-    made = _backend_request(request, compiled, 1, 0, (), lambda _: None)
+    asked = _backend_request(request, compiled, 1, 0, ())
     try:
-        return await asyncio.to_thread(backend.count_tokens, made)
+        return await asyncio.to_thread(backend.count_tokens, asked)
     except RequestNotSupported:
-        return (await backend.agenerate(made)).prompt_tokens
+        return (await backend.agenerate(asked)).prompt_tokens
+
+
+async def _usage(
+    asked: Request, decoding: Decoding, completion: Completion | None, backend: Backend
+) -> Usage:
+    """Return the tokens of an answer; of one that a stop string ended here, as far as they are known."""
+    if completion is not None:
+        tokens = completion.completion_tokens
+        reasoning = min(decoding.reasoning_pieces, tokens)
+        return Usage(completion.prompt_tokens, tokens, completion.cached_tokens, reasoning)
+    try:
+        prompt = await asyncio.to_thread(backend.count_tokens, asked)
+    except BackendError:
+        prompt = 0
+    return Usage(prompt, decoding.piece_count, reasoning_tokens=decoding.reasoning_pieces)
 
 
 def _conversation(request: ChatRequest, compiled: Compiled) -> tuple[Message, ...]:
@@ -185,8 +196,6 @@ def _conversation(request: ChatRequest, compiled: Compiled) -> tuple[Message, ..
 
 def _invalid(compiled: Compiled, decoding: Decoding) -> tuple[str, ...]:
     """Return what is wrong with the arguments, or with the text, that the grammar could not enforce."""
-    if compiled.receipt.exact:
-        return ()
     if compiled.schema is not None:
         wrong = schema_violation(compiled.schema, decoding.text)
         return () if wrong is None else (wrong,)
@@ -207,13 +216,10 @@ def _finished(
     compiled: Compiled,
     decoding: Decoding,
     completion: Completion | None,
+    usage: Usage,
     invalid: tuple[str, ...],
     attempt: int,
 ) -> Finished:
-    if completion is None:  # a stop string ended it here, before the backend counted
-        usage = Usage(0, decoding.piece_count)
-    else:
-        usage = Usage(completion.prompt_tokens, completion.completion_tokens, completion.cached_tokens)
     forced = 0 if completion is None else completion.forced_tokens
     receipt = replace(
         compiled.receipt,

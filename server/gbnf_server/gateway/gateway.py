@@ -15,6 +15,7 @@ from gbnf_server.backends.base import Backend
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.edge import Edge
+from gbnf_server.gateway.event_streams import Pause
 from gbnf_server.gateway.limits import (
     Limits,
     MemoryBudget,
@@ -46,7 +47,8 @@ class Answers(Protocol):
 class Gateway:
     """Answers requests with `engine` on `upstreams`; those to a model of `agents` with that.
 
-    `model`: the name of the model. `edges`: the APIs. `log_contents`: log requests and answers.
+    `model`: the name of the model. `edges`: the APIs. `log_contents`: log requests and answers. `pause`:
+    waits so many seconds before a silent stream is kept alive.
     """
 
     def __init__(
@@ -59,11 +61,12 @@ class Gateway:
         agents: Mapping[str, Answers] | None = None,
         limits: Limits | None = None,
         log_contents: bool = False,
+        pause: Pause = asyncio.sleep,
     ) -> None:
         self.engine, self.upstreams, self.edges = engine, upstreams, tuple(edges)
         self.model, self.agents = model, dict(agents or {})
         self.limits = limits or Limits()
-        self.log_contents = log_contents
+        self.log_contents, self.pause = log_contents, pause
         self.metrics = Metrics()
         self.queue = AnswerQueue(upstreams.places, self.limits.waiting)
         self.budget = MemoryBudget(self.limits.memory_bytes)

@@ -19,6 +19,9 @@ from gbnf_server.errors import GatewayError
 
 _Model = TypeVar("_Model", bound="Part")
 
+NO_REASONING = frozenset({"none", "minimal"})
+"""The efforts at which a model does not reason."""
+
 _SHOWN = 120  # characters of a value in an error
 
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,", re.IGNORECASE)

@@ -187,17 +187,23 @@ class Upstreams(RequestBackend):
 
 
 class _Watched:
-    """A request that notes whether text of its answer has arrived."""
+    """A request that notes whether text or reasoning of its answer has arrived."""
 
     def __init__(self, request: Request) -> None:
         self.has_begun = False
-        self._on_text = request.on_text
-        self.request = request if request.on_text is None else replace(request, on_text=self._pass_on)
+        self.request = replace(
+            request, on_text=self._noting(request.on_text), on_reasoning=self._noting(request.on_reasoning)
+        )
 
-    def _pass_on(self, piece: str) -> None:
-        self.has_begun = True
-        assert self._on_text is not None
-        self._on_text(piece)
+    def _noting(self, on_piece: Callable[[str], None] | None) -> Callable[[str], None] | None:
+        if on_piece is None:
+            return None
+
+        def note(piece: str) -> None:
+            self.has_begun = True
+            on_piece(piece)
+
+        return note
 
 
 @contextmanager

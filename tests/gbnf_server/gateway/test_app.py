@@ -273,3 +273,56 @@ def test_a_draining_server_refuses_new_requests_and_ends_the_running() -> None:
     engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
     gateway = make_gateway(engine)
     use(gateway, ask)
+
+
+@pytest.mark.parametrize("error", [None, GatewayError(502, "it left", "upstream_error")])
+def test_a_silent_stream_is_kept_alive_also_in_the_queue(error: Exception | None) -> None:
+    pauses: list[asyncio.Event] = []
+
+    async def pause(_seconds: float) -> None:
+        pauses.append(asyncio.Event())
+        await pauses[-1].wait()
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        tasks = [asyncio.create_task(client.post(PATH, json=request(stream=True))) for _ in range(2)]
+        await until(lambda: len(pauses) == 2 and gateway.queue.waiting == 1)
+        for index in range(4):  # two for each of them
+            pauses[index].set()
+            await until(lambda index=index: len(pauses) == 3 + index)  # type: ignore[misc]  # mypy infers no type of it
+        assert (engine.running, gateway.queue.waiting) == (1, 1)
+        for _ in range(4):
+            engine.allowed.release()  # type: ignore[union-attr]
+        end = "Finished\n" if error is None else "error 502 upstream_error\n"
+        for task in tasks:
+            response = await task
+            assert response.status_code == 200
+            assert response.text == f"…\n…\nStarted\none\ntwo\n{end}"
+        # one that is not streamed gets nothing but its answer
+        engine.allowed = None
+        assert (await client.post(PATH, json=request())).status_code == (200 if error is None else 502)
+        assert len(pauses) == 6
+
+    engine = ScriptedEngine(allowed=asyncio.Semaphore(0), error=error)
+    gateway = make_gateway(engine, pause=pause)
+    use(gateway, ask)
+
+
+def test_an_answer_that_flows_gets_no_sign_of_life() -> None:
+    pauses: list[asyncio.Event] = []
+
+    async def pause(_seconds: float) -> None:
+        pauses.append(asyncio.Event())
+        await pauses[-1].wait()
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        task = asyncio.create_task(client.post(PATH, json=request(stream=True)))
+        await until(lambda: len(pauses) == 1 and engine.running == 1)
+        engine.allowed.release()  # type: ignore[union-attr]
+        await until(lambda: len(engine.seen) == 1 and engine.allowed.locked())  # type: ignore[union-attr]
+        pauses[0].set()
+        await until(lambda: len(pauses) == 2)
+        engine.allowed.release()  # type: ignore[union-attr]
+        assert (await task).text == "Started\none\ntwo\nFinished\n"
+
+    engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
+    use(make_gateway(engine, pause=pause), ask)

@@ -304,7 +304,7 @@ def test_parameters() -> None:
 
 @pytest.mark.parametrize(
     ("effort", "expected"),
-    [(None, False), ("none", False), ("minimal", True), ("low", True), ("xhigh", True)],
+    [(None, None), ("none", False), ("minimal", False), ("low", True), ("xhigh", True)],
 )
 def test_effort_turns_reasoning_on(effort: str | None, expected: bool) -> None:
     assert parsed(reasoning={"effort": effort, "summary": "auto"}).reasoning is expected

@@ -46,6 +46,8 @@ _ERROR_TYPES = {
 class MessagesReply:
     """A message while it is made."""
 
+    keep_alive = 'event: ping\ndata: {"type": "ping"}\n\n'
+
     def __init__(self, request: ChatRequest, ignored: Sequence[str], message_id: str) -> None:
         self.request = request
         self._ignored, self._id = ignored, message_id

@@ -38,7 +38,7 @@ from gbnf_server.gateway.openai_chat.models import (
     UserMessage,
     UserPart,
 )
-from gbnf_server.gateway.reading import read_arguments, read_data_url, validation_error
+from gbnf_server.gateway.reading import NO_REASONING, read_arguments, read_data_url, validation_error
 
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(
@@ -168,11 +168,11 @@ def _output(body: ChatBody) -> OutputFormat:
             return FreeText()
 
 
-def _reasoning(body: ChatBody) -> bool:
+def _reasoning(body: ChatBody) -> bool | None:
     options = body.chat_template_kwargs
     if options is not None and options.enable_thinking is not None:
         return options.enable_thinking
-    return body.reasoning_effort not in {None, "none"}
+    return None if body.reasoning_effort is None else body.reasoning_effort not in NO_REASONING
 
 
 def _message(message: ChatMessage, index: int) -> Message:

@@ -25,6 +25,7 @@ from gbnf_server.gateway.answers import (
     Started,
     TextDelta,
 )
+from gbnf_server.gateway.event_streams import COMMENT
 from gbnf_server.gateway.openai_chat.conversion import ParsedBody, parse_body
 from gbnf_server.gateway.reply_headers import reply_headers
 from gbnf_server.inference.logprobs import TokenLogprob
@@ -71,6 +72,8 @@ class _Call:
 
 class ChatReply:
     """A request, and its answer while it is made."""
+
+    keep_alive = COMMENT
 
     def __init__(self, parsed: ParsedBody) -> None:
         self.request = parsed.request
@@ -198,6 +201,9 @@ def _usage(finished: list[Finished]) -> dict[str, Any]:
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": finished[0].usage.cached_tokens},
+        "completion_tokens_details": {
+            "reasoning_tokens": sum(each.usage.reasoning_tokens for each in finished)
+        },
     }
 
 

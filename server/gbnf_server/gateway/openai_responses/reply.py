@@ -22,6 +22,7 @@ from gbnf_server.gateway.answers import (
     Started,
     TextDelta,
 )
+from gbnf_server.gateway.event_streams import COMMENT
 from gbnf_server.gateway.openai_responses.output import (
     CallItem,
     Event,
@@ -38,6 +39,8 @@ from gbnf_server.inference.logprobs import TokenLogprob
 
 class ResponsesReply:
     """A response while it is made. `new_id(prefix)` returns an id; `clock()` the seconds since 1970."""
+
+    keep_alive = COMMENT
 
     def __init__(
         self,
@@ -207,7 +210,7 @@ def _end(finished: Finished, output: Iterable[OutputItem], status: Status, now: 
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
             "output_tokens": usage.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         },
         "x_gbnf": finished.receipt.as_json(),

@@ -16,7 +16,7 @@ from gbnf_server.gateway.chat import ChatRequest, FreeText, JsonObject, JsonSche
 from gbnf_server.gateway.openai_responses.items import add_items
 from gbnf_server.gateway.openai_responses.store import ResponseStore
 from gbnf_server.gateway.openai_responses.tools import ToolTable, read_tools
-from gbnf_server.gateway.reading import Part, read_kind, read_part, refused
+from gbnf_server.gateway.reading import NO_REASONING, Part, read_kind, read_part, refused
 from gbnf_server.gateway.turns import Turns
 
 
@@ -123,6 +123,10 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
     return _request(read_part(ResponsesBody, value), store)
 
 
+def _reasoning(given: ReasoningConfig | None) -> bool | None:
+    return None if given is None or given.effort is None else given.effort not in NO_REASONING
+
+
 def _request(body: ResponsesBody, store: ResponseStore) -> ResponsesRequest:
     tools = read_tools(body.tools or ())
     items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
@@ -145,7 +149,7 @@ def _request(body: ResponsesBody, store: ResponseStore) -> ResponsesRequest:
         parallel=body.parallel_tool_calls is not False,
         output=_output(body.text),
         sampling=_sampling(body),
-        reasoning=body.reasoning is not None and body.reasoning.effort not in {None, "none"},
+        reasoning=_reasoning(body.reasoning),
         stream=body.stream is True,
     )
     ignored = (*tools.left_out, *_ignored(body))

@@ -165,14 +165,15 @@ def test_limits_and_sampling() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, False),
+        ({}, None),
         ({"reasoning_effort": "high"}, True),
         ({"reasoning_effort": "none"}, False),
+        ({"reasoning_effort": "minimal"}, False),
         ({"chat_template_kwargs": {"enable_thinking": True}}, True),
         ({"reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": False}}, False),
     ],
 )
-def test_reasoning(fields: Any, expected: bool) -> None:
+def test_reasoning(fields: Any, expected: bool | None) -> None:
     assert parse(**fields).request.reasoning is expected
 
 
