@@ -40,9 +40,7 @@ def answer_grammar(
 ) -> Grammar:
     """Compile the grammar of an answer; see `ToolFormat.grammar`."""
     if tool_choice in _CHOICES and any(tool.name == tool_choice for tool in tools):
-        raise PoolError(
-            f"tool_choice={tool_choice!r} could mean the tool of this name: rename the tool"
-        )
+        raise PoolError(f"tool_choice={tool_choice!r} could mean the tool of this name: rename the tool")
     if tool_choice == "none":
         return _text_grammar(form, reasoning)
     tools = pool_tools(tools, final_answer, ask_user=False)

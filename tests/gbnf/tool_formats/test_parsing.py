@@ -202,13 +202,13 @@ def pieces_of_calls(family: Any) -> Any:
     found += [each[at:] for each in found for at in (1, len(each) // 2)]
     found += [each[: len(each) // 2] for each in found]
     pieces = st.sampled_from([each for each in dict.fromkeys(found) if each])
-    return st.lists(pieces | st.sampled_from(["note", " ", "\n", "a", '"', ">", "{"]), max_size=6).map("".join)
+    return st.lists(pieces | st.sampled_from(["note", " ", "\n", "a", '"', ">", "{"]), max_size=6).map(
+        "".join
+    )
 
 
 @given(
-    st.sampled_from(ALL_FAMILIES).flatmap(
-        lambda family: st.tuples(st.just(family), pieces_of_calls(family))
-    )
+    st.sampled_from(ALL_FAMILIES).flatmap(lambda family: st.tuples(st.just(family), pieces_of_calls(family)))
 )
 def test_no_text_of_the_grammar_is_read_as_a_call(made: tuple[Any, str]) -> None:
     family, text = made
