@@ -140,7 +140,7 @@ class Lowering:
         is_json = self._root is self._json
         if values.is_everything:
             self.report.free_form("", "type", "the schema allows every JSON value")
-            return self.table.define(ref, self._anything(None if is_json else "object", self._root))
+            return self.table.define(ref, self._anything(None if is_json else "object", self._root, ""))
         if not is_json:  # arguments are an object
             values = values_by_type(values).get("object", ValueSet(reason="they are no object"))
         self.table.define(ref, self._union(values, scope, "", 0, self._root))
@@ -162,11 +162,11 @@ class Lowering:
         pointer = self._expander.pointer(subschemas[0]) if subschemas else pointer
         if self._is_spent() and subschemas:
             self.report.unenforced(pointer, "type", _TOO_LARGE)
-            return self._known.setdefault(key, self._anything(None, place))
+            return self._known.setdefault(key, self._anything(None, place, pointer))
         values = self._expander.expand(subschemas)
         if values.is_everything:
             self.report.free_form(pointer, "type", "nothing is declared here, so any JSON value is allowed")
-            return self._known.setdefault(key, self._anything(None, place))
+            return self._known.setdefault(key, self._anything(None, place, pointer))
         if values.is_empty:
             self.reason = values.reason
             return self._known.setdefault(key, EMPTY_LANGUAGE)
@@ -221,7 +221,7 @@ class Lowering:
                 alternatives.append(self._shape(shape, inner, pointer, depth, place))
             except EffortSpent:
                 self.report.unenforced(pointer, "type", _LEFT_OPEN)
-                alternatives.append(self._anything(shape_type(shape), place))
+                alternatives.append(self._anything(shape_type(shape), place, pointer))
         if not alternatives:
             self.reason = values.reason
         return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
@@ -241,6 +241,8 @@ class Lowering:
             if not place.forms(kind):
                 self._report_inexpressible(pointer, f"the format cannot write values of the type {kind}")
             alternatives += place.written(kind, write, raw)
+        if place.has_same_empties and parts.keys() >= {"array", "object"}:
+            self._report_inexpressible(pointer, "the format writes an empty object as an empty array")
         written = factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
         if written == EMPTY_LANGUAGE:
             self.reason = self.reason or values.reason or "the format cannot write its values"
@@ -287,8 +289,13 @@ class Lowering:
     def _report_inexpressible(self, pointer: str, reason: str) -> None:
         self.report.add_finding(pointer, "type", "inexpressible", reason)
 
-    def _anything(self, kind: JsonType | None, place: AnyPlace) -> Expr:
-        """Return every value of a JSON type (None: of any type), as it is written at a place."""
+    def _anything(self, kind: JsonType | None, place: AnyPlace, pointer: str | None = None) -> Expr:
+        """Return every value of a JSON type (None: of any type), as it is written at a place.
+
+        Reports what cannot be written at `pointer`.
+        """
+        if pointer is not None and place.loses_values:
+            self._report_inexpressible(pointer, "the format cannot write some values")
         if place is self._json:
             return _ANY_OF_TYPE[kind]
         if (kind, place) not in self._any:
@@ -341,7 +348,7 @@ class Lowering:
         except EffortSpent:
             self.report.unenforced(pointer, "enum", _LEFT_OPEN)
             kinds = {json_type(value) for value in values}
-            return alt(*(self._anything(kind, place) for kind in JSON_TYPES if kind in kinds))
+            return alt(*(self._anything(kind, place, pointer) for kind in JSON_TYPES if kind in kinds))
         texts = [value_expr(value, place, self._pairs(scope, pointer)) for value in values]
         if EMPTY_LANGUAGE in texts:
             lost = values[texts.index(EMPTY_LANGUAGE)]
@@ -426,9 +433,9 @@ class Lowering:
             self.report.free_form(
                 pointer, "items", "no items are declared, so the array may contain anything"
             )
-            return self._anything("array", place)
+            return self._anything("array", place, pointer)
         if self._too_deep(depth, pointer, "items"):
-            return self._anything("array", place)
+            return self._anything("array", place, pointer)
         spend(_PART_WORK * (1 + len(shape.prefix)))
         items = self._items(shape, scope, pointer, depth, place.item())
         if items is None:
@@ -517,13 +524,13 @@ class Lowering:
             self.report.free_form(
                 pointer, "properties", "no properties are declared, so the object may contain anything"
             )
-            return self._anything("object", place)
+            return self._anything("object", place, pointer)
         if self._too_deep(depth, pointer, "properties"):
-            return self._anything("object", place)
+            return self._anything("object", place, pointer)
         if len(shape.properties) > MAX_PROPERTIES:
             reason = f"it declares more than {MAX_PROPERTIES} properties, so any object is allowed"
             self.report.unenforced(pointer, "type", reason)
-            return self._anything("object", place)
+            return self._anything("object", place, pointer)
         spend(_PART_WORK * (1 + len(shape.properties)))
         values = {
             name: self._property(name, subschemas, scope, pointer, depth, place)
@@ -532,6 +539,9 @@ class Lowering:
         others = [
             (other.keys, self._other(other.value, scope, pointer, depth, place)) for other in shape.others
         ]
+        if not all(place.objects.can_write_all(other.keys) for other in shape.others):
+            reason = "the format cannot write some keys"
+            self._report_inexpressible(f"{pointer}/additionalProperties", reason)
         before = len(self.table.productions)
         built = object_expr(shape, values, others, place.objects, scope, self._order_budget)
         if self._order_budget.any_order:
@@ -569,7 +579,7 @@ class Lowering:
                 self._report_inexpressible(f"{pointer}/additionalProperties", reason)
             return EMPTY_LANGUAGE
         if subschemas == UNCONSTRAINED:
-            return self._anything(None, inner)
+            return self._anything(None, inner, pointer)
         return self.value(
             subschemas, scope.inside("Value"), f"{pointer}/additionalProperties", depth + 1, inner
         )

@@ -2,7 +2,9 @@
 
 How a value in an element is read back, by a parser as by the grammar:
 
-1. A key ends where the text first occurs that all forms of values begin with (`ElementArguments.key_end`).
+1. A key ends where the first character of what all forms of values begin with (`ElementArguments.key_end`)
+   occurs, whitespace aside. It begins with no `/` where `before_key` ends with `<`, and with no closing
+   bracket where `before_key` is empty.
 2. Of the forms whose `before` follows, the one with the longest `before` applies.
 3. A raw text ends where the form's `after` first occurs. Values of other encodings end by themselves.
 4. Where forms of several JSON types have the same `before` and `after`, the text is a value of any type but

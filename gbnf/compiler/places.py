@@ -52,6 +52,8 @@ class Place:
     true: Expr = Literal("true")
     false: Expr = Literal("false")
     null: Expr = Literal("null")
+    loses_values = False
+    """Whether some values are not read back as they were written."""
 
     def __init__(self, layout: Layout) -> None:
         self.objects = self.arrays = layout
@@ -129,6 +131,8 @@ def _first(one: Expr, _other: Expr) -> Expr:
 class ElementsPlace(Place):
     """Where objects and arrays are written as elements: the arguments themselves, or values inside them."""
 
+    loses_values = True
+
     def __init__(self, places: _Places, objects: Layout, arrays: Layout) -> None:
         self.objects, self.arrays = objects, arrays
         self._places = places
@@ -148,7 +152,7 @@ class ElementsPlace(Place):
 
 @dataclass(frozen=True, slots=True)
 class ElementLayout(Layout):
-    """The punctuation of elements. A key is written without quotes, and ends with `key_end`."""
+    """The punctuation of elements. A key is written without quotes, and ends where `key_end` begins."""
 
     before_key: str
     key_end: str
@@ -170,11 +174,17 @@ class ElementLayout(Layout):
         except TooManyStates:
             return EMPTY_LANGUAGE
 
+    def can_write_all(self, keys: Dfa | None) -> bool:
+        """Return whether each key of a class (None: every key) is read back as it was written."""
+        return ((Dfa.all_words() if keys is None else keys) - self._readable()).is_empty
+
     def _readable(self) -> Dfa:
-        readable = readable_texts(self.key_end)
-        end = self.end_object
-        if not self.before_key and isinstance(end, Literal):  # an object ends where a key could begin
-            readable = readable - beginning_with(end.text, self.key_end)
+        readable = readable_texts(self.key_end.lstrip()[:1] or self.key_end)
+        if self.before_key.endswith("<"):  # the end of an element begins so
+            readable = readable - beginning_with("/", self.key_end)
+        if not self.before_key:  # elements end where a key could begin
+            for bracket in ")]}":
+                readable = readable - beginning_with(bracket, self.key_end)
         return readable
 
 
@@ -220,6 +230,20 @@ class FormsPlace:
         }
         self._nested = places.nested_texts()
         self._unmistakable: dict[tuple[Form, frozenset[JsonType]], Dfa] = {}
+
+    @property
+    def loses_values(self) -> bool:
+        """Whether some values are not read back as they were written."""
+        return any(
+            not forms or any(form.encoding in ("raw", "nested") for form in forms)
+            for forms in self._forms.values()
+        )
+
+    @property
+    def has_same_empties(self) -> bool:
+        """Whether an empty array and an empty object are the same text."""
+        empties = [empty for _, empty in self._nested.values()]
+        return len(empties) > 1 and empties[0] == empties[1]
 
     def forms(self, kind: JsonType) -> tuple[Form, ...]:
         """Return the forms of a type; the first is preferred."""

@@ -265,10 +265,24 @@ def _arguments_schema(args: Mapping[str, Any], tool: Tool, *, closed: bool) -> M
 
 
 def _with_sorted_properties(schema: Any) -> Any:
-    """Return the schema with all properties sorted by their names, without regard to case."""
+    """Return the schema with all properties, and those of listed objects, sorted by their names."""
     if not isinstance(schema, Mapping):
         return schema
     changed = map_subschemas(schema, lambda _, member: _with_sorted_properties(member))
     if isinstance(properties := changed.get("properties"), Mapping):
-        changed["properties"] = dict(sorted(properties.items(), key=lambda pair: pair[0].lower()))
-    return changed
+        changed["properties"] = _sorted_by_name(properties)
+    return changed | {key: _with_sorted_members(changed[key]) for key in ("const", "enum") if key in changed}
+
+
+def _with_sorted_members(value: Any) -> Any:
+    """Return a value in which the members of all objects are sorted by their names."""
+    if isinstance(value, list):
+        return [_with_sorted_members(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    return _sorted_by_name({key: _with_sorted_members(member) for key, member in value.items()})
+
+
+def _sorted_by_name(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return members sorted by their names, without regard to case."""
+    return dict(sorted(members.items(), key=lambda pair: pair[0].lower()))

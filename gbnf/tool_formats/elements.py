@@ -29,6 +29,7 @@ from gbnf.tool_formats.schema_types import TypedSchema
 from gbnf.tool_formats.value_reading import EndOfTextError, UnreadableError, read_literal
 
 _TYPES: Final[tuple[JsonType, ...]] = ("string", "number", "boolean", "null", "array", "object")
+_EMPTY: Final[tuple[tuple[JsonType, str], ...]] = (("array", "[]"), ("object", "{}"))
 _DEPTH = 32
 _KEY_LENGTH = 1024
 
@@ -198,7 +199,14 @@ class ElementReader:
                 )
             given = "".join(text)
             given = given.strip() if raw is not None and raw.trimmed else given
-            take(json_of_raw(given, schema.types, quoted=raw is None))
+            without_items = [
+                empty for kind, empty in _EMPTY if kind in forms and forms[kind].encoding == "nested"
+            ]
+            take(
+                without_items[0]
+                if not given and without_items
+                else json_of_raw(given, schema.types, quoted=raw is None)
+            )
         yield from self._cursor.skip_space()
         yield from self._cursor.match(_literals(afters, key))
 
@@ -264,8 +272,9 @@ def _members(
     arguments: ElementArguments, begin: str, separator: str, end: str, ends: Iterable[str]
 ) -> Members:
     groups = _groups(arguments.forms)
+    no_end = "(?!/)" if arguments.before_key.endswith("<") else ""
     firsts = "".join({before.replace("\\", "")[:1] for before in groups})
-    key = rf"(?!/)(?P<key>[^{_in_class(firsts)}]{{0,{_KEY_LENGTH}}})"
+    key = rf"{no_end}(?P<key>[^{_in_class(firsts)}]{{0,{_KEY_LENGTH}}})"
     before_key = lenient(arguments.before_key.strip())
     heads = {f"{before_key}{key}{before}": group for before, group in groups.items()}
     follow = [lenient(separator.strip()), before_key, lenient(end.strip()), *ends]

@@ -1,8 +1,8 @@
 """The law of tool-call formats, for every template of llama.cpp's sources that has tools.
 
-What the template itself renders for valid calls is accepted by llama.cpp's engine under the format's grammar, and
-parses back to the same calls; what it renders for others is refused. jsonschema decides what is valid. Where a format
-cannot write a value so that it is read back, the grammar refuses the call and its report says so.
+What the template itself renders for valid calls is accepted by llama.cpp's engine under the format's grammar,
+and parses back to the same calls; what it renders for others is refused. jsonschema decides what is valid.
+Where a format cannot write a value so that it is read back, the grammar refuses it and its report says so.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from gbnf.calls.parsing.results import ToolCall, ToolCalls
 from gbnf.compiler.grammar import Grammar
 from gbnf.errors import PoolError, SchemaError, ToolFormatError
 from gbnf.tool_formats import ElementArguments, ToolFormat, detect
+from gbnf.tool_formats.probing import Call, find_shape, without_reasoning
+from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.tools import Tool
 from support.argument_schemas import ARGUMENTS, near
 from support.oracle import engine
@@ -186,6 +188,71 @@ def test_what_is_not_valid_is_refused(template: str) -> None:
                 assert is_another(form, case, text, call), (text, arguments, form.parse(text, case.tools))
 
     law()
+
+
+NOTE = Tool(
+    NAMES[0],
+    args={
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "days": {"type": "integer"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+)
+CALL = ToolCall("abcdefgh0", NAMES[0], {"text": "5 < 6\nand é", "days": -3})
+SAID = "Let me look.\n\nIt is 5 < 6, [sic] {1}."
+THOUGHT = "Which tool?\nThe first <one>."
+
+
+def rendered_answer(form: ToolFormat, text: str, thought: str) -> str:
+    """What the template writes for an answer with text, a call and reasoning; "" where it leaves one of them out."""
+    prober = find_shape(TemplateRenderer(form.template, bos_token=BOS, eos_token=EOS))
+    calls = [Call(CALL.name, CALL.arguments, CALL.id)]
+    message = prober.assistant(calls, text or None, thought=thought or None)
+    try:
+        answer = prober.answer(
+            message, [part for part in (thought, text, CALL.name) if part], reasoning=bool(thought)
+        )
+    except ToolFormatError:
+        return ""
+    answer = answer if thought else without_reasoning(answer, form.reasoning)
+    places = [answer.find(part) for part in (thought, text, CALL.name)]
+    is_whole = places == sorted(places) and answer.endswith(form.turn_end)
+    return answer.removesuffix(form.turn_end) if is_whole else ""
+
+
+@templates
+def test_text_and_reasoning_come_before_calls(template: str) -> None:
+    form = formats()[template]
+    written = form.render([CALL])
+    between = form.text.before_calls
+    answers = [("", "", written)]
+    if between is not None:
+        answers.append((SAID, "", form.text.begin + SAID + between + written))
+        answers.append((SAID, "", rendered_answer(form, SAID, "")))
+    tags = form.reasoning
+    if tags is not None:
+        begin = "" if tags.prompt == "open" else tags.begin
+        answers += [
+            (text, THOUGHT, begin + "\n" + THOUGHT + tags.closing + answer)
+            for text, _, answer in answers
+            if answer
+        ]
+        answers += [
+            ("", THOUGHT, rendered_answer(form, "", THOUGHT)),
+            (SAID, THOUGHT, rendered_answer(form, SAID, THOUGHT)),
+        ]
+    for text, thought, answer in answers:
+        if not answer:
+            continue
+        grammar = form.grammar([NOTE], reasoning=bool(thought))
+        assert complete(grammar, answer), answer
+        assert complete(form.grammar([NOTE], tool_choice="required", reasoning=bool(thought)), answer) == (
+            not text
+        )
+        found = form.parse(answer, [NOTE], reasoning=bool(thought))
+        assert same(found, [CALL]), (answer, found)
+        assert (found.content.strip(), found.reasoning.strip()) == (text, thought), (answer, found)
 
 
 def _examples() -> int:

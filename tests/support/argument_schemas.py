@@ -203,6 +203,15 @@ def member_schema(schema: Any, key: str) -> Any:
     return schema.get("properties", {}).get(key, other if isinstance(other, dict) else None)
 
 
+def declares(schema: Any, key: str) -> bool:
+    """Return whether a schema names a key."""
+    if not isinstance(schema, dict):
+        return False
+    if "anyOf" in schema:
+        return any(declares(one, key) for one in schema["anyOf"])
+    return "const" in schema or "enum" in schema or key in schema.get("properties", {})
+
+
 def item_schema(schema: Any) -> Any:
     """Return what a schema says of the items of arrays; None for nothing."""
     if not isinstance(schema, dict):

@@ -1,7 +1,7 @@
 """Which arguments a tool-call format cannot write so that they are read back: an independent judgement.
 
-It follows the reading rules of `gbnf.compiler.notations` value by value, without automata. The schemas are those of
-`support.argument_schemas`.
+It follows the reading rules of `gbnf.compiler.notations` value by value, without automata. The schemas are
+those of `support.argument_schemas`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gbnf.tool_formats import ElementArguments, NestedElements, Part, ToolFormat, ValueForm, ValueForms
-from support.argument_schemas import item_schema, member_schema, type_of, types_of
+from support.argument_schemas import declares, item_schema, member_schema, type_of, types_of
 
 _TYPES = ("string", "number", "boolean", "null", "array", "object")
 _CONSTANTS = {"null": "null", "true": "boolean", "false": "boolean"}
@@ -25,27 +25,20 @@ def unreadable(form: ToolFormat, schema: Any, arguments: Any) -> list[str]:
     elements = form.arguments
     if not isinstance(elements, ElementArguments):
         return []
-    return [
-        json.dumps(lost)
-        for lost in _members(elements, schema, arguments, elements.end, "".join(map(str, form.tail)))
-    ]
+    return [json.dumps(lost) for lost in _members(elements, schema, arguments)]
 
 
-def _members(
-    elements: ElementArguments, schema: Any, members: dict[str, Any], end: str, after: str
-) -> Iterator[Any]:
-    declared = schema.get("properties", {}) if isinstance(schema, dict) else {}
+def _members(elements: ElementArguments, schema: Any, members: dict[str, Any]) -> Iterator[Any]:
     for key, value in members.items():
-        if not _can_be_key(elements, key, end or after) or (_is_keyed(elements) and key not in declared):
+        if not _can_be_key(elements, key) or (_is_keyed(elements) and not declares(schema, key)):
             yield key
-        yield from _value(elements, elements.forms, key, member_schema(schema, key), value, elements.key_end)
+        yield from _value(elements, elements.forms, key, member_schema(schema, key), value)
 
 
-def _can_be_key(elements: ElementArguments, key: str, end: str) -> bool:
-    written = key + elements.key_end
-    return written.find(elements.key_end) == len(key) and (
-        bool(elements.before_key) or not written.startswith(end or "\0")
-    )
+def _can_be_key(elements: ElementArguments, key: str) -> bool:
+    if elements.key_end.lstrip()[:1] in key or (elements.before_key.endswith("<") and key.startswith("/")):
+        return False
+    return bool(elements.before_key) or key[:1] not in set(")]}")
 
 
 def _is_keyed(elements: ElementArguments) -> bool:
@@ -57,9 +50,7 @@ def _is_keyed(elements: ElementArguments) -> bool:
     )
 
 
-def _value(
-    elements: ElementArguments, forms: ValueForms, key: str, schema: Any, value: Any, key_end: str = ""
-) -> Iterator[Any]:
+def _value(elements: ElementArguments, forms: ValueForms, key: str, schema: Any, value: Any) -> Iterator[Any]:
     kind = type_of(value)
     own = getattr(forms, kind)
     if not own:
@@ -72,13 +63,13 @@ def _value(
     elif own[0].encoding == "nested":
         nested = elements.nested
         assert nested is not None
-        if not value and kind == "array" and "object" in allowed and _empties_are_the_same(nested):
+        if not value and kind == "object" and "array" in allowed and _empties_are_the_same(nested):
             yield value
         if kind == "array":
             for item in value:
                 yield from _value(elements, nested.items, "", item_schema(schema), item)
         else:
-            yield from _members(elements, schema, value, nested.object_end, _text(own[0].after, key))
+            yield from _members(elements, schema, value)
 
 
 def _is_read(
