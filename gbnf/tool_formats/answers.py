@@ -125,10 +125,7 @@ def _reasoning(form: FormatFields, reasoning: Reasoning) -> Dfa:
 def _body(form: FormatFields, content: Content) -> Dfa:
     """Return an answer after its reasoning."""
     marks = list(zip((opening.text for opening in openings(form)), _PLACEHOLDERS, strict=False))
-    before = ("", *((form.reasoning.end,) if form.reasoning else ()))
-    if content == "given":
-        begin = form.text.begin
-        return _whole(_lead(begin, before) + re.escape(begin.lstrip()) + _PLACEHOLDERS[0])
+    before = ("", *((form.reasoning.end, form.reasoning.closing) if form.reasoning else ()))
     if content == "required":
         return _whole(_any(_lead(text, before) + re.escape(text.lstrip()) + char for text, char in marks))
     begin, end = form.text.begin.lstrip(), form.text.end.strip()

@@ -217,8 +217,10 @@ def rendered_answer(form: ToolFormat, text: str, thought: str) -> str:
         return ""
     answer = answer if thought else without_reasoning(answer, form.reasoning)
     places = [answer.find(part) for part in (thought, text, CALL.name)]
-    is_whole = places == sorted(places) and answer.endswith(form.turn_end)
-    return answer.removesuffix(form.turn_end) if is_whole else ""
+    if min(places) < 0 or places != sorted(places) or not answer.endswith(form.turn_end):
+        return ""
+    answer = answer.removesuffix(form.turn_end)
+    return "" if any(end in answer for end in form.end_of_turn) else answer
 
 
 @templates
@@ -226,10 +228,12 @@ def test_text_and_reasoning_come_before_calls(template: str) -> None:
     form = formats()[template]
     written = form.render([CALL])
     between = form.text.before_calls
+    begun = written.removesuffix(rendered_answer(form, "", ""))  # what the template's own prompts end with
     answers = [("", "", written)]
     if between is not None:
         answers.append((SAID, "", form.text.begin + SAID + between + written))
-        answers.append((SAID, "", rendered_answer(form, SAID, "")))
+        if answer := rendered_answer(form, SAID, ""):
+            answers.append((SAID, "", begun + answer))
     tags = form.reasoning
     if tags is not None:
         begin = "" if tags.prompt == "open" else tags.begin
