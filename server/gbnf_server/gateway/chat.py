@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from gbnf.prompts.messages import Message
 from gbnf_server.errors import GatewayError
@@ -77,18 +77,24 @@ OutputFormat: TypeAlias = FreeText | JsonObject | JsonSchema | GbnfText
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are chosen. None: the gateway's default; without a `seed`, each answer has another one.
+    """How tokens are chosen; the defaults are those of llama.cpp. Without a `seed`, each answer has another.
 
-    `logprobs`: return the log-probabilities of the tokens, and of this many alternatives to each.
+    `max_tokens` None: as many as fit the context. `logprobs`: return the log-probabilities of the tokens, and
+    of this many alternatives to each.
     """
 
     max_tokens: int | None = None
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
+    temperature: float = 0.8
+    top_p: float = 0.95
+    top_k: int = 40
+    min_p: float = 0.05
     seed: int | None = None
     logprobs: int | None = None
+
+    @classmethod
+    def given(cls, **parameters: float | None) -> Self:
+        """Return the sampling that a client asks for; None stands for the default."""
+        return cls(**{name: value for name, value in parameters.items() if value is not None})  # type: ignore[arg-type]  # by name
 
 
 @dataclass(frozen=True, slots=True)

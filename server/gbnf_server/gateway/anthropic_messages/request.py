@@ -101,11 +101,8 @@ def read_request(value: Mapping[str, Any]) -> tuple[ChatRequest, list[str]]:
         if value.get(name):
             raise refused(f"{name} is not supported. {hint}", name)
     body = read_part(MessagesBody, value)
-    sampling = Sampling(
-        max_tokens=body.max_tokens,
-        temperature=1.0 if body.temperature is None else body.temperature,
-        top_p=1.0 if body.top_p is None else body.top_p,
-        top_k=body.top_k or 0,
+    sampling = Sampling.given(
+        max_tokens=body.max_tokens, temperature=body.temperature, top_p=body.top_p, top_k=body.top_k
     )
     stop, stream = tuple(body.stop_sequences or ()), body.stream is True
     return replace(_chat(body), sampling=sampling, stop=stop, stream=stream), _ignored(body)

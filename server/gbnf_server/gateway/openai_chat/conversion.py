@@ -96,12 +96,12 @@ def parse_body(body: Mapping[str, Any]) -> ParsedBody:
 def _request(body: ChatBody) -> ChatRequest:
     if body.top_logprobs is not None and not body.logprobs:
         raise _refused("top_logprobs needs logprobs: true.", "top_logprobs")
-    sampling = Sampling(
+    sampling = Sampling.given(
         max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
-        temperature=1.0 if body.temperature is None else body.temperature,
-        top_p=1.0 if body.top_p is None else body.top_p,
-        top_k=max(body.top_k or 0, 0),
-        min_p=body.min_p or 0.0,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=None if body.top_k is None else max(body.top_k, 0),
+        min_p=body.min_p,
         seed=None if body.seed is None else body.seed & 0xFFFFFFFF,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
     )

@@ -172,10 +172,10 @@ def _sampling(body: ResponsesBody) -> Sampling:
     logprobs = body.top_logprobs
     if logprobs is None and _LOGPROBS in (body.include or ()):
         logprobs = 0
-    return Sampling(
+    return Sampling.given(
         max_tokens=body.max_output_tokens,
-        temperature=1.0 if body.temperature is None else body.temperature,
-        top_p=1.0 if body.top_p is None else body.top_p,
+        temperature=body.temperature,
+        top_p=body.top_p,
         logprobs=logprobs,
     )
 
