@@ -549,7 +549,7 @@ def _listed(value: Any) -> list[Any]:
     """Return the items of what a filter such as `map` gives: llama.cpp's templates write those as JSON."""
     if isinstance(value, Iterator):
         return list(value)
-    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    raise ToolFormatError(f"the template writes a value of type {type(value).__name__} as JSON")
 
 
 class _GenerationTag(Extension):

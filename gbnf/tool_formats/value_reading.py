@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from gbnf.errors import GbnfError
 from gbnf.tool_formats.cursor import Cursor, Delimiters, Steps, Take
 
 _PAIRS: Final = {"}": "{", "]": "[", ")": "("}
@@ -13,11 +14,11 @@ _OUTSIDE = Delimiters(['"', *_BRACKETS])
 _IN_STRING: Final = {quote: Delimiters([quote, r"\\."]) for quote in "\"'"}
 
 
-class EndOfTextError(Exception):
+class EndOfTextError(GbnfError):
     """The text ends inside a value."""
 
 
-class UnreadableError(Exception):
+class UnreadableError(GbnfError):
     """The text is not in the format. The message is for the model."""
 
 

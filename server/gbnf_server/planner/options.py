@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Literal, Self, TypeAlias
 
@@ -10,7 +11,7 @@ from gbnf.tool_formats import ToolFormat
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect
 from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.errors import RequestNotSupported
+from gbnf_server.errors import BackendError, RequestNotSupported
 from gbnf_server.planner.reasoning import ReasoningMode
 
 CallFormat: TypeAlias = Literal["native", "json", "text", "lines"]
@@ -169,6 +170,7 @@ class ResolvedOptions(PlannerOptions):
 def _default_format(options: PlannerOptions, backend: Backend, *, constrained: bool) -> CallFormat:
     if backend.dialect == "none":
         return "text"
-    if constrained and options.reasoning != "field" and backend.capabilities.tool_format is not None:
-        return "native"
+    if constrained and options.reasoning != "field":
+        with suppress(BackendError):  # the run will report it
+            return "json" if backend.capabilities.tool_format is None else "native"
     return "json"
