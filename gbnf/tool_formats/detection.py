@@ -186,6 +186,8 @@ class _Detection:
         written = json.loads(text) if quoted else text
         frame = self._frame(lambda text, count: _json_of(text, [given] * count), given)
         self._check_empty(quoted=quoted)
+        if not quoted:
+            self._check_escapes()
         return JsonArguments(_whitespace(written, given), quoted), frame
 
     def _answer(self, calls: Sequence[Call]) -> str:
@@ -254,6 +256,10 @@ class _Detection:
             return
         if (json.dumps("{}") if quoted else "{}") not in answer:
             self.notes.append("The template does not write the arguments of a call that has none.")
+
+    def _check_escapes(self) -> None:
+        if "é" not in self._answer([Call(NAMES[0], {KEYS[0]: "é"})]):
+            self.notes.append("The template escapes characters beyond ASCII, which are expected as they are.")
 
     # The end of an answer
 

@@ -32,6 +32,8 @@ from support.values import is_valid
 
 BOS, EOS = "<BOS>", "<EOS>"
 NAMES = ("get_note", "get_notes")
+#: Templates that write characters beyond ASCII as `\\u` escapes, which the grammar refuses: a note says so.
+ESCAPING = {"Reka-Edge"}
 UNKNOWN = ("get_not", "get_notes_", "put")
 THOUGHT = "Which tool?\nThe first <one>."
 
@@ -132,6 +134,7 @@ def test_what_the_template_writes_is_accepted_and_read(template: str) -> None:
     @settings(max_examples=_examples())
     @given(cases)
     def law(case: Case) -> None:
+        assume(template not in ESCAPING or json.dumps(case.arguments, ensure_ascii=False).isascii())
         required = compiled(form, case, tool_choice="required")
         for at, name in enumerate(NAMES):
             call = case.call(at)
@@ -190,6 +193,15 @@ def test_what_is_not_valid_is_refused(template: str) -> None:
     law()
 
 
+@templates
+def test_notes_name_what_the_template_writes_otherwise(template: str) -> None:
+    form = formats()[template]
+    escapes = any("escapes" in note for note in form.notes)
+    assert escapes == (template in ESCAPING)
+    nulls = any("null" in note for note in form.notes)
+    assert nulls == (template == "MiniMax-M3")
+
+
 NOTE = Tool(
     NAMES[0],
     args={
@@ -199,13 +211,13 @@ NOTE = Tool(
         "additionalProperties": False,
     },
 )
-CALL = ToolCall("abcdefgh0", NAMES[0], {"text": "5 < 6\nand é", "days": -3})
+CALL = ToolCall("abcdefgh0", NAMES[0], {"text": "5 < 6\nand 7", "days": -3})
 SAID = "Let me look.\n\nIt is 5 < 6, [sic] {1}."
 THOUGHT = "Which tool?\nThe first <one>."
 
 
 def rendered_answer(form: ToolFormat, text: str, thought: str) -> str:
-    """What the template writes for an answer with text, a call and reasoning; "" where it leaves one of them out."""
+    """What the template writes for an answer with text, a call and reasoning; "" where it leaves one out."""
     prober = find_shape(TemplateRenderer(form.template, bos_token=BOS, eos_token=EOS))
     calls = [Call(CALL.name, CALL.arguments, CALL.id)]
     message = prober.assistant(calls, text or None, thought=thought or None)
@@ -217,6 +229,9 @@ def rendered_answer(form: ToolFormat, text: str, thought: str) -> str:
         return ""
     answer = answer if thought else without_reasoning(answer, form.reasoning)
     places = [answer.find(part) for part in (thought, text, CALL.name)]
+    tags = form.reasoning
+    if not thought and tags is not None and tags.begin and tags.begin in answer:
+        return ""  # gpt-oss: a text before a call is reasoning
     if min(places) < 0 or places != sorted(places) or not answer.endswith(form.turn_end):
         return ""
     answer = answer.removesuffix(form.turn_end)
