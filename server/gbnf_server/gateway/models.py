@@ -19,5 +19,6 @@ def list_models(names: Sequence[str], headers: Mapping[str, str]) -> dict[str, A
 def model_card(name: str, headers: Mapping[str, str]) -> dict[str, Any]:
     """Return one model."""
     if "anthropic-version" in headers:
-        return {"type": "model", "id": name, "display_name": name, "created_at": _CREATED}
+        about = {"display_name": name, "created_at": _CREATED, "lifecycle": "active"}
+        return {"type": "model", "id": name, **about}
     return {"id": name, "object": "model", "created": 0, "owned_by": "gbnf"}

@@ -365,6 +365,7 @@ def _user(block: Any) -> dict[str, Any]:
         ({"stop_sequences": [""]}, "stop_sequences[0]"),
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
         ({"container": "c"}, "container"),
+        ({"thread": {"type": "create"}}, "thread"),
     ],
 )
 def test_errors_name_the_path(body: dict[str, Any], param: str) -> None:
@@ -379,6 +380,15 @@ def test_clients_raise_their_own_errors() -> None:
             **{**OPTIONS, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}
         )
     assert raised.value.type == "invalid_request_error"
+
+
+def test_clients_that_are_refused_a_thread_send_the_whole_conversation() -> None:
+    with pytest.raises(anthropic.BadRequestError) as raised:
+        client_of().beta.messages.create(**OPTIONS, thread={"type": "create"})
+    details: Any = raised.value.body
+    assert details["error"]["details"]["error_code"] == "thread_unsupported_request"
+    with pytest.raises(GatewayError):
+        Messages().parse_count({"model": "m", "messages": HI, "thread": {"type": "create"}})
 
 
 def test_what_has_no_effect_is_in_a_header() -> None:

@@ -22,6 +22,7 @@ from gbnf_server.gateway.answers import (
     TextDelta,
     Usage,
 )
+from gbnf_server.gateway.anthropic_messages.request import THREAD_REFUSED
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.reply_headers import reply_headers
 
@@ -205,7 +206,10 @@ def error_body(error: GatewayError) -> dict[str, Any]:
     kind = _ERROR_TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     too_long = error.code == "context_length_exceeded"
     message = f"prompt is too long: {error.message}" if too_long else error.message
-    return {"type": "error", "error": {"type": kind, "message": message}}
+    details: dict[str, Any] = {}
+    if error.code == THREAD_REFUSED:
+        details = {"details": {"error_code": THREAD_REFUSED, "unsupported": [error.param]}}
+    return {"type": "error", "error": {"type": kind, "message": message, **details}}
 
 
 def _usage(usage: Usage) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.anthropic_messages.blocks import MessageParam, add_content, add_messages
 from gbnf_server.gateway.chat import ChatRequest, FreeText, FunctionTool, JsonSchema, Sampling, ToolChoice
 from gbnf_server.gateway.reading import Part, read_kind, read_part, refused
@@ -94,12 +95,13 @@ _CHANGES_MEANING = {
     "container": "There are no containers. Leave it out.",
 }
 
+THREAD_REFUSED = "thread_unsupported_request"
+"""The code of a request whose conversation the server would have to hold. Clients then send it whole."""
+
 
 def read_request(value: Mapping[str, Any]) -> tuple[ChatRequest, list[str]]:
     """Read the JSON of a request, and list the paths of what has no effect. Raises GatewayError."""
-    for name, hint in _CHANGES_MEANING.items():
-        if value.get(name):
-            raise refused(f"{name} is not supported. {hint}", name)
+    _check_supported(value)
     body = read_part(MessagesBody, value)
     sampling = Sampling.given(
         max_tokens=body.max_tokens, temperature=body.temperature, top_p=body.top_p, top_k=body.top_k
@@ -110,7 +112,17 @@ def read_request(value: Mapping[str, Any]) -> tuple[ChatRequest, list[str]]:
 
 def read_count_request(value: Mapping[str, Any]) -> ChatRequest:
     """Read the JSON of a request whose prompt's tokens are counted. Raises GatewayError."""
+    _check_supported(value)
     return _chat(read_part(CountBody, value))
+
+
+def _check_supported(value: Mapping[str, Any]) -> None:
+    for name, hint in _CHANGES_MEANING.items():
+        if value.get(name):
+            raise refused(f"{name} is not supported. {hint}", name)
+    if value.get("thread"):
+        problem = "thread is not supported. Send the whole conversation in messages."
+        raise GatewayError(400, problem, THREAD_REFUSED, "thread")
 
 
 def _chat(body: CountBody) -> ChatRequest:
