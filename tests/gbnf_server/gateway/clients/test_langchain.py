@@ -1,0 +1,72 @@
+"""LangChain: `langchain-openai` over both of OpenAI's APIs, and agents of `langchain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from support.clients import QUESTION, Weather, folder_tool
+
+langchain_openai = pytest.importorskip("langchain_openai")
+
+
+@pytest.fixture(params=[False, True], ids=["chat", "responses"])
+def model(request: pytest.FixtureRequest, gateway_url: str) -> Iterator[Any]:
+    with httpx2.Client() as client:
+        yield langchain_openai.ChatOpenAI(
+            model="demo",
+            base_url=f"{gateway_url}/v1",
+            api_key="any",
+            temperature=0,
+            max_retries=0,
+            http_client=client,
+            use_responses_api=request.param,
+        )
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_agent(model: Any, stream: bool) -> None:
+    agents = pytest.importorskip("langchain.agents")
+    create_dirs, called = folder_tool()
+    agent = agents.create_agent(model, [create_dirs])
+    asked = {"messages": [("user", QUESTION)]}
+    if stream:
+        pieces = [piece for piece, _ in agent.stream(asked, stream_mode="messages")]
+        result = [piece.type for piece in pieces].index("tool")
+        assert result > 2
+        text = "".join(piece.text for piece in pieces[result + 1 :])
+    else:
+        text = agent.invoke(asked)["messages"][-1].text
+    assert called == [["trips"]]
+    assert "trips" in text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_bound_tools(model: Any, stream: bool) -> None:
+    create_dirs, called = folder_tool()
+    bound = model.bind_tools([create_dirs], tool_choice="create_dirs", strict=True)
+    if stream:
+        message: Any = None
+        for chunk in bound.stream(QUESTION):
+            message = chunk if message is None else message + chunk
+    else:
+        message = bound.invoke(QUESTION)
+    (call,) = message.tool_calls
+    assert create_dirs(**call["args"]) == {"entries": ["trips"]}
+    result = {"role": "tool", "tool_call_id": call["id"], "content": str(called)}
+    last = model.bind_tools([create_dirs]).invoke([("user", QUESTION), message, result])
+    assert "trips" in last.text
+    assert last.usage_metadata["output_tokens"] > 0
+
+
+@pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
+def test_structured_output(model: Any, method: str) -> None:
+    if method == "json_mode":  # any object, which the package then validates
+        read = model.with_structured_output(None, method=method, include_raw=True).invoke(QUESTION)
+        assert isinstance(read["parsed"], dict) or read["parsing_error"]
+        return
+    read = model.with_structured_output(Weather, method=method).invoke(QUESTION)
+    assert isinstance(read, Weather)

@@ -1,0 +1,168 @@
+"""The package openai with gateways that run as processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from support.clients import CREATED, PATHS, QUESTION, RECEIPT, Weather, declared
+
+ASK: Any = {"role": "user", "content": QUESTION}
+TOOL: Any = {"type": "function", "function": {"name": "create_dirs", "parameters": PATHS, "strict": True}}
+FUNCTION: Any = {"type": "function", "name": "create_dirs", "parameters": PATHS, "strict": True}
+WEATHER: Any = {
+    "type": "function",
+    "function": {"name": "weather", "parameters": Weather.model_json_schema(), "strict": True},
+}
+COLD: Any = {"model": "demo", "temperature": 0}
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with client_of(url) as opened:
+        yield opened
+
+
+def client_of(url: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
+
+
+def chat(client: openai.OpenAI, way: str, **body: Any) -> Any:
+    """Return the completion: whole, joined from its chunks, or as the client's helper joins them."""
+    if way == "whole":
+        return client.chat.completions.create(**body)
+    if way == "helper":
+        with client.chat.completions.stream(**body) as stream:
+            kinds = [event.type for event in stream]
+            assert kinds.count("tool_calls.function.arguments.done") == len(
+                stream.get_final_completion().choices[0].message.tool_calls or ()
+            )
+            return stream.get_final_completion()
+    chunks = [declared(chunk) for chunk in client.chat.completions.create(stream=True, **body)]
+    assert getattr(chunks[-1], RECEIPT)["verified"]
+    return joined(chunks)
+
+
+def joined(chunks: list[Any]) -> Any:
+    """Return the completion whose chunks these are, as OpenAI documents them."""
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    calls: list[dict[str, Any]] = []
+    for chunk in chunks:
+        delta = chunk.choices[0].delta
+        if delta.content:
+            message["content"] = (message["content"] or "") + delta.content
+        for call in delta.tool_calls or ():
+            if call.index == len(calls):
+                assert call.id
+                calls.append(call.to_dict(exclude_none=True))
+            else:
+                assert (call.id, call.function.name) == (None, None)
+                calls[call.index]["function"]["arguments"] += call.function.arguments
+    for call in calls:
+        del call["index"]
+    if calls:
+        message["tool_calls"] = calls
+    choice = {"index": 0, "message": message, "finish_reason": chunks[-1].choices[0].finish_reason}
+    head = {"id": chunks[0].id, "created": chunks[0].created, "model": chunks[0].model}
+    return openai.types.chat.ChatCompletion.model_validate(
+        {**head, "object": "chat.completion", "choices": [choice]}
+    )
+
+
+@pytest.mark.parametrize("way", ["whole", "chunks", "helper"])
+def test_a_tool_round_trip_of_chat(client: openai.OpenAI, way: str) -> None:
+    first = chat(client, way, messages=[ASK], tools=[TOOL], **COLD)
+    if way == "whole":
+        declared(first)
+    choice = first.choices[0]
+    assert choice.finish_reason == "tool_calls"
+    (call,) = choice.message.tool_calls
+    assert (call.function.name, json.loads(call.function.arguments)) == ("create_dirs", {"paths": ["trips"]})
+    result = {"role": "tool", "tool_call_id": call.id, "content": CREATED}
+    history = [ASK, choice.message.to_dict(exclude_none=True), result]
+    last = chat(client, way, messages=history, tools=[TOOL], **COLD).choices[0]
+    assert last.finish_reason == "stop"
+    assert "trips" in last.message.content
+
+
+@pytest.mark.parametrize("way", ["whole", "events", "helper"])
+def test_a_tool_round_trip_of_responses(client: openai.OpenAI, way: str) -> None:
+    first = respond(client, way, input=QUESTION, tools=[FUNCTION], **COLD)
+    (call,) = first.output
+    assert (call.type, call.name, json.loads(call.arguments)) == (
+        "function_call",
+        "create_dirs",
+        {"paths": ["trips"]},
+    )
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": CREATED}
+    more: dict[str, Any] = {"tools": [FUNCTION], **COLD}
+    stored = respond(client, way, input=[result], previous_response_id=first.id, **more)
+    said = {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
+    repeated = respond(client, way, input=[ASK, said, result], store=False, **more)
+    assert "trips" in stored.output_text
+    assert repeated.output_text == stored.output_text
+
+
+def respond(client: openai.OpenAI, way: str, **body: Any) -> Any:
+    """Return the response: whole, from its last event, or from the client's helper."""
+    if way == "whole":
+        return declared(client.responses.create(**body))
+    if way == "helper":
+        with client.responses.stream(**body) as stream:
+            return stream.get_final_response()
+    events = [declared(event) for event in client.responses.create(stream=True, **body)]
+    assert events[-1].type == "response.completed"
+    return events[-1].response
+
+
+def test_structured_output(client: openai.OpenAI) -> None:
+    ask: Any = {"messages": [ASK], "response_format": Weather, **COLD}
+    assert isinstance(client.chat.completions.parse(**ask).choices[0].message.parsed, Weather)
+    with client.chat.completions.stream(**ask) as stream:
+        stream.until_done()
+        assert isinstance(stream.get_final_completion().choices[0].message.parsed, Weather)
+    respond: Any = {"input": QUESTION, "text_format": Weather, **COLD}
+    assert isinstance(client.responses.parse(**respond).output_parsed, Weather)
+    with client.responses.stream(**respond) as events:
+        assert isinstance(events.get_final_response().output_parsed, Weather)
+
+
+def test_tools_of_pydantic_models(client: openai.OpenAI) -> None:
+    tool: Any = openai.pydantic_function_tool(Weather)
+    parsed = client.chat.completions.parse(messages=[ASK], tools=[tool], tool_choice="required", **COLD)
+    assert parsed.choices[0].message.tool_calls
+    for call in parsed.choices[0].message.tool_calls:
+        assert isinstance(call.function.parsed_arguments, Weather)
+
+
+@pytest.mark.parametrize("way", ["whole", "chunks", "helper"])
+def test_a_native_tool_round_trip(native_url: str, way: str) -> None:
+    with client_of(native_url) as client:
+        body: dict[str, Any] = {**COLD, "tools": [WEATHER], "temperature": 2, "parallel_tool_calls": False}
+        first = chat(client, way, messages=[ASK], tool_choice="required", **body)
+        (call,) = first.choices[0].message.tool_calls
+        Weather.model_validate_json(call.function.arguments)
+        result = {"role": "tool", "tool_call_id": call.id, "content": "Rain."}
+        history = [ASK, first.choices[0].message.to_dict(exclude_none=True), result]
+        # a truncated text is an error of the helper
+        way = "chunks" if way == "helper" else way
+        last = chat(client, way, messages=history, tool_choice="none", max_completion_tokens=20, **body)
+        assert last.choices[0].message.tool_calls is None
+        assert last.choices[0].finish_reason in {"stop", "length"}
+
+
+def test_an_error_is_one_of_the_package(client: openai.OpenAI) -> None:
+    long: Any = {"role": "user", "content": QUESTION * 4000}
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(messages=[long], **COLD)
+    assert caught.value.code == "context_length_exceeded"
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(input=[long], stream=True, **COLD)
+    assert caught.value.code == "context_length_exceeded"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("no-such-model")
+    assert [declared(model).id for model in client.models.list()]
