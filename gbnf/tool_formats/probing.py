@@ -17,6 +17,7 @@ from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.format import Reasoning
 from gbnf.tool_formats.pieces import common_prefix, split_pieces
 from gbnf.tool_formats.template import TemplateLimitError, TemplateRenderer
+from gbnf.tool_formats.unwritten_calls import UnwrittenCalls, unwritten_calls
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -36,11 +37,16 @@ _SWITCHES: tuple[tuple[str, Any, Any], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a template is given. `functions`: it takes the declared tools as JSON text in that variable."""
+    """What a template is given.
+
+    `functions`: it takes the declared tools as JSON text in that variable. `unwritten`: how calls are written
+    into the content of an answer, for a template that shows none.
+    """
 
     arguments: Literal["object", "text"] = "object"
     content: str | None = ""
     functions: bool = False
+    unwritten: UnwrittenCalls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,16 @@ def openai_call(shape: Shape, call: Call, index: int) -> dict[str, Any]:
         "type": "function",
         "function": {"name": call.name, "arguments": arguments},
     }
+
+
+def message_of_calls(shape: Shape, message: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer's message with calls in OpenAI's form as the template takes it."""
+    if shape.unwritten is None:
+        return message
+    functions = [call["function"] for call in message["tool_calls"]]
+    written = shape.unwritten.text([(each["name"], each["arguments"]) for each in functions])
+    others = {key: value for key, value in message.items() if key != "tool_calls"}
+    return {**others, "content": (message.get("content") or "") + written}
 
 
 def switches(source: str, *, reasoning: bool) -> dict[str, Any]:
@@ -111,6 +127,7 @@ class Prober:
         }
         if calls:
             message["tool_calls"] = [openai_call(self.shape, call, index) for index, call in enumerate(calls)]
+            message = message_of_calls(self.shape, message)
         if thought is not None:
             message |= dict.fromkeys(_REASONING_FIELDS, thought)
         return message
@@ -167,7 +184,8 @@ def without_reasoning(answer: str, reasoning: Reasoning | None) -> str:
 def find_shape(renderer: TemplateRenderer) -> Prober:
     """Return a prober with what the template accepts.
 
-    Raises `ToolFormatError` if it refuses every conversation with a call, or writes none of them.
+    Raises `ToolFormatError` if it refuses every conversation with a call, or writes none of them and nothing
+    says how its model writes them.
     """
     refusal: ToolFormatError | None = None
     call = Call(NAMES[0], {KEYS[0]: TEXT})
@@ -177,7 +195,9 @@ def find_shape(renderer: TemplateRenderer) -> Prober:
         for arguments in ("object", "text")
         for content in ("", None)
     ]
-    for shape in shapes:
+    for shape in (*shapes, _shape_of_unwritten(renderer)):
+        if shape is None:
+            continue
         prober = Prober(renderer, shape)
         try:
             answer = prober.answer(prober.assistant([call]), [NAMES[0], TEXT])
@@ -192,6 +212,18 @@ def find_shape(renderer: TemplateRenderer) -> Prober:
     if refusal is not None and not _renders_anything(renderer):
         raise refusal
     raise ToolFormatError("the template renders no tool call")
+
+
+def _shape_of_unwritten(renderer: TemplateRenderer) -> Shape | None:
+    """Return the shape of a template that shows tools, but no calls, if something says how they are written."""
+    try:
+        prompt = Prober(renderer).prompt()
+    except TemplateLimitError:
+        raise
+    except ToolFormatError:
+        return None
+    calls = unwritten_calls(prompt) if all(name in prompt for name in NAMES) else None
+    return None if calls is None else Shape(unwritten=calls)
 
 
 def _renders_anything(renderer: TemplateRenderer) -> bool:

@@ -15,6 +15,7 @@ from gbnf.tool_formats.probing import (
     Prober,
     call_id,
     find_shape,
+    message_of_calls,
     openai_call,
     switches,
     without_reasoning,
@@ -134,6 +135,7 @@ def _adapted(
                 _adapted_call(form, prober, call, ids, names, len(ids)) for call in given["tool_calls"]
             ]
             given["content"] = given.get("content") or prober.shape.content
+            given = message_of_calls(prober.shape, given)
         elif given["role"] == "tool":
             answered = given.get("tool_call_id") or next(reversed(ids), "")
             given = {

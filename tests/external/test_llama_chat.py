@@ -1,7 +1,8 @@
 """llama.cpp's own test of chat templates as a judge: what models wrote, and what it reads in it.
 
 Every case is compared: calls, text and reasoning. `DIFFERENCES` lists the cases that are read otherwise, with
-the reason; the test fails when a case joins them or leaves them.
+the reason; the test fails when a case joins them or leaves them. Of the sources of llama-cpp-python 0.3.36, 386
+of 389 cases have a format, and 374 of them are read as there: of those with calls, 271 of 274.
 """
 
 from __future__ import annotations
@@ -23,12 +24,9 @@ from support.llama_chat_tests import ChatCase, read_cases, same_json
 #: The share of cases with calls on which both agree.
 AGREEMENT = 0.9
 
-#: Templates that render no call; llama.cpp has a format for some of them in its source.
+#: Templates that neither render a call nor say how to write one.
 WITHOUT_CALLS = {
-    "LFM2-8B-A1B": "the template has no calls; llama.cpp knows its format",
-    "LFM2.5-Instruct": "the template has no calls; llama.cpp knows its format",
     "google-gemma-2-2b-it": "the template has no calls",
-    "ibm-granite-granite-3.3-2B-Instruct": "the template has no calls",
 }
 
 # Who is right, and why.

@@ -20,10 +20,7 @@ from support.native_formats import written_calls
 
 WITHOUT_CALLS = {
     "HuggingFaceTB-SmolLM3-3B",
-    "LFM2-8B-A1B",
-    "LFM2.5-Instruct",
     "google-gemma-2-2b-it",
-    "ibm-granite-granite-3.3-2B-Instruct",
     "llama-cpp-rwkv-world",
     "microsoft-Phi-3.5-mini-instruct",
 }
@@ -156,8 +153,8 @@ def test_templates_without_calls(name: str) -> None:
 def test_families() -> None:
     kinds = Counter(_family(form) for form in formats().values())
     # JSON in tags 20, bare 5, [TOOL_CALLS] 4, Kimi-K2 3, DeepSeek 4, Harmony, functionary, Solar;
-    # XML parameters 8, key-value tags 8, DSML 3, Kimi-K3, Python-like; Gemma 2, MiniMax-M3
-    assert kinds == {"json": 39, "elements": 21, "nested": 3}
+    # XML parameters 8, key-value tags 8, DSML 3, Kimi-K3, Python-like 3; Gemma 2, MiniMax-M3; Granite 3.3
+    assert kinds == {"json": 40, "elements": 23, "nested": 3}
 
 
 def _family(form: ToolFormat) -> str:
