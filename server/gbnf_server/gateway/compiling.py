@@ -32,7 +32,14 @@ from gbnf_server.gateway.chat import ChatRequest, FreeText, GbnfText, JsonObject
 from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tools, opened, strict_error, strict_problem
 from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
 from gbnf_server.gateway.prompting import tools_prompt
-from gbnf_server.gateway.streams import DeltaStream, EitherStream, PlainText, WholeJsonCall, union
+from gbnf_server.gateway.streams import (
+    DeltaStream,
+    EitherStream,
+    PlainText,
+    TextCalls,
+    WholeJsonCall,
+    union,
+)
 
 _WORKERS = 2
 _KEPT = 256
@@ -257,10 +264,14 @@ def _compile_schema_only(request: ChatRequest, target: Target, tools: tuple[Tool
     if not tools and isinstance(output, FreeText):
         # Ollama refuses to have a model reason that does not
         return Compiled(None, (), PlainText, Receipt(), reasoning=request.reasoning is True)
-    if target.dialect == "none" or isinstance(output, GbnfText):
-        what = "a grammar" if isinstance(output, GbnfText) else "a format of answers"
-        problem = f"the backend takes no {what.removeprefix('a ')}, so {what} cannot be enforced."
-        raise GatewayError(400, problem, "unsupported_by_backend", "tools" if tools else "response_format")
+    if not isinstance(output, FreeText) and (target.dialect == "none" or isinstance(output, GbnfText)):
+        param = "grammar" if isinstance(output, GbnfText) else "response_format"
+        problem = (
+            f"the backend takes no grammar, so '{param}' cannot be enforced. Use a llama-server or vLLM."
+        )
+        raise GatewayError(400, problem, "unsupported_by_backend", param)
+    if target.dialect == "none":
+        return _read_only(request, target, tools)
     schema: Mapping[str, Any]
     if not tools:
         given = output.schema if isinstance(output, JsonSchema) else {"type": "object"}
@@ -276,6 +287,20 @@ def _compile_schema_only(request: ChatRequest, target: Target, tools: tuple[Tool
         raise GatewayError(400, str(error), "invalid_schema", "tools") from None
     prompt = tools_prompt(tools, target.prompt_style)
     return Compiled(schema, tools, WholeJsonCall, _schema_receipt(schema), prompt=prompt)
+
+
+def _read_only(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> Compiled:
+    """Return how to read the calls of a backend that nothing constrains. Raises GatewayError (400)."""
+    strict = next((tool for tool in request.tools if tool.strict), None)
+    if strict is not None:
+        problem = (
+            f"strict: the backend takes no grammar, so that the schema of {strict.name!r} is not enforced."
+        )
+        raise GatewayError(400, f"{problem} Do not ask for strict.", "unsupported_by_backend", strict.param)
+    required = request.tool_choice.mode == "required"
+    stream = partial(TextCalls, tools, required=required, parallel=request.parallel)
+    prompt = tools_prompt(tools, target.prompt_style, required=required)
+    return Compiled(None, tools, stream, Receipt(exact=False, format="json"), prompt=prompt)
 
 
 def _receipt(grammar: Grammar | None, written: Literal["native", "json"] | None = None) -> Receipt:

@@ -18,6 +18,7 @@ from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, Rea
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.verification import grammar_violation
 from gbnf_server.gateway.compiling import Compiled
+from gbnf_server.gateway.streams import GrammarIgnored
 from gbnf_server.inference.stop_strings import StopStrings
 
 _LETTERS = string.ascii_letters + string.digits
@@ -26,10 +27,6 @@ _ID_LENGTH = 9
 
 _REPLACEMENT = "\ufffd"
 """What servers send for the first half of a character that was truncated."""
-
-
-class GrammarIgnored(Exception):  # noqa: N818  # the gateway handles it
-    """The backend's answer is not in the grammar's language."""
 
 
 class _Stopped(Exception):  # noqa: N818  # a signal to the backend
@@ -94,7 +91,8 @@ class Decoding:
 
     def close(self, completion: Completion) -> list[Delta]:
         """End the answer. Raises GrammarIgnored."""
-        if completion.reasoning and not self.reasoning_pieces:  # it comes only now
+        is_late = completion.reasoning and not self.reasoning_pieces
+        if is_late and completion.text.startswith(self.text):  # otherwise it has left as text
             return [ReasoningDelta(completion.reasoning), *self._close(completion)]
         return self._close(completion)
 

@@ -27,8 +27,9 @@ from gbnf_server.errors import (
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiling import Compiled, Compiler, Target
-from gbnf_server.gateway.decoding import Decoding, GrammarIgnored, generate
+from gbnf_server.gateway.decoding import Decoding, generate
 from gbnf_server.gateway.prompting import for_template, with_json_calls
+from gbnf_server.gateway.streams import GrammarIgnored
 
 DEFAULT_MAX_TOKENS = 4096
 """The limit of an answer's tokens if the client gives none, and the context has twice as many."""
@@ -118,7 +119,7 @@ async def _attempt(
 ) -> AsyncGenerator[Delta | Finished, None]:
     """Yield the deltas of one generation, and its end. Raises GrammarIgnored, and errors of the backend."""
     # a stop string inside of a call would truncate it, so the gateway looks for them in the text alone
-    stops_here = compiled.constraint is not None
+    stops_here = compiled.constraint is not None or bool(compiled.tools)
     decoding = Decoding(compiled, request.stop if stops_here else ())
     asked = _backend_request(request, compiled, limit, seed, () if stops_here else request.stop)
     completion: Completion | None = None
@@ -242,7 +243,10 @@ def _reason(decoding: Decoding, completion: Completion | None) -> Literal["stop"
 
 
 def _default_limit(backend: Backend) -> int:
-    return max(min(DEFAULT_MAX_TOKENS, backend.context_length // 2), 1)
+    try:
+        return max(min(DEFAULT_MAX_TOKENS, backend.context_length // 2), 1)
+    except BackendError:  # many servers do not tell; whether this one answers is seen soon
+        return DEFAULT_MAX_TOKENS
 
 
 def _gateway_error(error: BackendError, request: ChatRequest) -> GatewayError:

@@ -23,12 +23,13 @@ _INSTRUCTIONS = (
 )
 
 
-def tools_prompt(tools: Sequence[Tool], style: PromptStyle) -> str:
-    """Return the part of the system prompt that describes the tools."""
+def tools_prompt(tools: Sequence[Tool], style: PromptStyle, *, required: bool = False) -> str:
+    """Return the part of the system prompt that describes the tools; `required`: and demands a call."""
     shown = [describe_tool(tool, style, "en") for tool in tools]
     if style == "minimal":
         return "\n".join(["Tools:", *shown])
-    return "\n\n".join([_INSTRUCTIONS, "Tools:", *shown])
+    demand = ["Your next answer must be a call."] if required else []
+    return "\n\n".join([_INSTRUCTIONS, "Tools:", *shown, *demand])
 
 
 def with_json_calls(messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gbnf import Grammar
+from gbnf.calls import CallStream, ToolCall, ToolCalls
 from gbnf.grammar.ir import Ref, Rules, alt
 from gbnf.grammar.match import MatchState
 from gbnf.grammar.passes import renamed
 from gbnf.prompts.messages import call_text
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
-from gbnf.tools import FINAL_ANSWER
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
+from gbnf.tools import FINAL_ANSWER, Tool
 
 
 class DeltaStream(Protocol):
@@ -39,6 +41,48 @@ class PlainText:
         return []
 
 
+class GrammarIgnored(Exception):  # noqa: N818  # the engine handles it
+    """The answer of a backend is not one that the request allows."""
+
+
+class TextCalls:
+    """Calls in the text of a model that nothing constrains, in any syntax, and text.
+
+    `required`: the answer must have a call. `parallel`: it may have several.
+    """
+
+    def __init__(self, tools: Sequence[Tool], *, required: bool, parallel: bool) -> None:
+        self._stream = CallStream(tools)
+        self._required, self._parallel = required, parallel
+
+    def feed(self, chunk: str) -> list[Delta]:
+        """Add the next characters; return those that are no call whatever follows."""
+        return self._texts(self._stream.feed(chunk))
+
+    def close(self, *, truncated: bool = False) -> list[Delta]:
+        """Return the rest. Raises GrammarIgnored for a call of another tool, or without a call."""
+        result = self._stream.close()
+        deltas = self._texts(result.content[len(self._stream.shown) :])
+        calls: tuple[ToolCall, ...] = ()
+        if isinstance(result, ToolCalls):
+            if result.invalid and not truncated:
+                raise GrammarIgnored(result.invalid[0].error)
+            calls = tuple(call for call in result.calls if not call.truncated)
+        if self._required and not (calls or truncated):
+            raise GrammarIgnored("it takes none, and its answer has no call of the tools")
+        for index, call in enumerate(calls if self._parallel else calls[:1]):
+            deltas += [
+                CallStarted(index, call.id, call.name),
+                ArgumentsDelta(index, call_text(call.arguments)),
+                CallEnded(index),
+            ]
+        return deltas
+
+    @staticmethod
+    def _texts(text: str) -> list[Delta]:
+        return [TextDelta(text)] if text else []
+
+
 class WholeJsonCall:
     """One call as JSON in any layout, from servers that take a schema instead of a grammar."""
 
@@ -62,41 +106,56 @@ class WholeJsonCall:
         return [CallStarted(0, "call_1", name), ArgumentsDelta(0, call_text(arguments)), CallEnded(0)]
 
 
+@dataclass(slots=True)
+class _Way:
+    """One of the formats in which an answer may be, and what its reader has found so far."""
+
+    state: MatchState
+    stream: DeltaStream
+    deltas: list[Delta] = field(default_factory=list)
+
+
 class EitherStream:
     """An answer in the language of one of several grammars, each with its reader.
 
-    The answer is read when only one of them is left, or at its end: then by the first whose language has it.
+    What the readers find counts when only one of them is left, or at the end: then that of the first whose
+    language has the answer. Only reasoning, which all find alike, comes at once.
     """
 
     def __init__(self, ways: Iterable[tuple[Grammar, Callable[[], DeltaStream]]]) -> None:
-        self._open: list[tuple[MatchState, Callable[[], DeltaStream]]] = [
-            (grammar.matcher.start(), stream) for grammar, stream in ways
-        ]
-        self._pending: list[str] = []
-        self._chosen: DeltaStream | None = None
+        self._open = [_Way(grammar.matcher.start(), stream()) for grammar, stream in ways]
 
     def feed(self, chunk: str) -> list[Delta]:
         """Add the next characters; return what they tell."""
-        if self._chosen is not None:
-            return self._chosen.feed(chunk)
-        self._pending.append(chunk)
-        advanced = ((state.advance(chunk), stream) for state, stream in self._open)
-        left = [(state, stream) for state, stream in advanced if state is not None]
-        self._open = left or self._open
-        return self._choose(self._open[0][1]) if len(self._open) == 1 else []
+        if len(self._open) == 1:
+            return self._open[0].stream.feed(chunk)
+        left = []
+        for way in self._open:
+            if (state := way.state.advance(chunk)) is not None:
+                way.state = state
+                left.append(way)
+        self._open = left or self._open[:1]
+        for way in self._open:
+            way.deltas += way.stream.feed(chunk)
+        return self._open[0].deltas if len(self._open) == 1 else self._shared()
 
     def close(self, *, truncated: bool = False) -> list[Delta]:
         """End the answer; return the rest."""
-        if self._chosen is not None:
-            return self._chosen.close(truncated=truncated)
-        ended = [stream for state, stream in self._open if state.can_end]
-        found = self._choose((ended or [stream for _, stream in self._open])[0])
-        assert self._chosen is not None
-        return found + self._chosen.close(truncated=truncated)
+        if len(self._open) == 1:
+            return self._open[0].stream.close(truncated=truncated)
+        chosen = next((way for way in self._open if way.state.can_end), self._open[0])
+        return chosen.deltas + chosen.stream.close(truncated=truncated)
 
-    def _choose(self, stream: Callable[[], DeltaStream]) -> list[Delta]:
-        self._chosen = stream()
-        return self._chosen.feed("".join(self._pending))
+    def _shared(self) -> list[Delta]:
+        """Return the reasoning at the beginning of what all readers have found."""
+        shared: list[Delta] = []
+        for same in zip(*(way.deltas for way in self._open), strict=False):
+            if not isinstance(same[0], ReasoningDelta) or any(other != same[0] for other in same):
+                break
+            shared.append(same[0])
+        for way in self._open:
+            del way.deltas[: len(shared)]
+        return shared
 
 
 def union(first: Grammar, second: Grammar) -> Grammar:

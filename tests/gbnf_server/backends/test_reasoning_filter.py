@@ -48,12 +48,17 @@ def given_on(
     text: str, sizes: list[int], opened: ReasoningTags | None = None, *, constrained: bool = False
 ) -> list[str]:
     pieces: list[str] = []
-    reasoning_filter = ReasoningFilter(pieces.append, constrained=constrained, open_tags=opened)
+    thoughts: list[str] = []
+    reasoning_filter = ReasoningFilter(
+        pieces.append, constrained=constrained, open_tags=opened, on_reasoning=thoughts.append
+    )
     for piece in cut(text, sizes):
         reasoning_filter.feed(piece)
     reasoning, said = ("", text) if constrained else split_reasoning(text, opened)
     read = Completion(said, "stop", 1, 1, 0, 0.0, 0.0, reasoning=reasoning)
     assert reasoning_filter.end(read) == read
+    if constrained or is_announced(text, opened):
+        assert "".join(thoughts) == reasoning
     return pieces
 
 
