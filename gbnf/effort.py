@@ -165,6 +165,7 @@ def effort_cache(
                 raise found.error.with_traceback(None)
             return found.value  # type: ignore[no-any-return]  # it is what the function returned
 
+        vars(call).update(cache_clear=outcome.cache_clear, cache_parameters=outcome.cache_parameters)
         return call
 
     return decorate

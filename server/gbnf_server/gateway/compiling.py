@@ -31,6 +31,7 @@ from gbnf_server.gateway.answers import Receipt
 from gbnf_server.gateway.chat import ChatRequest, FreeText, GbnfText, JsonObject, JsonSchema, OutputFormat
 from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tools, opened, strict_error, strict_problem
 from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
+from gbnf_server.gateway.process_caches import clear_process_caches
 from gbnf_server.gateway.prompting import tools_prompt
 from gbnf_server.gateway.streams import (
     DeltaStream,
@@ -44,6 +45,9 @@ from gbnf_server.gateway.streams import (
 _WORKERS = 2
 _KEPT = 256
 """Compiled formats of answers that are cached: clients repeat their tools in each request."""
+_MOST_CHARACTERS = 8 * 1024 * 1024
+"""Of the schemas and grammars of those, and of what is compiled between two times that all caches of the
+process are cleared. A character takes about 25 bytes in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,8 @@ class Compiler:
         self._timeout_s = timeout_s
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="gbnf-compile")
         self._cache: OrderedDict[Any, asyncio.Future[Compiled]] = OrderedDict()
+        self._sizes: dict[Any, int] = {}  # in characters
+        self._compiled = 0  # characters since the caches were cleared
 
     async def compiled(self, request: ChatRequest, target: Target) -> Compiled:
         """Return what constrains a request's answers on a backend.
@@ -107,16 +113,17 @@ class Compiler:
         Raises GatewayError: 400 for what the client has to correct, 503 when the time is up. The compilation
         then goes on, so that the same request may succeed later.
         """
-        key = (await asyncio.to_thread(_content, request), target)
+        content, size = _content(request)
+        key = (content, target)
         found = self._cache.get(key)
         if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
             loop = asyncio.get_running_loop()
             work = partial(contextvars.copy_context().run, compile_request, request, target)
             found = self._cache[key] = loop.run_in_executor(self._pool, work)
-            found.add_done_callback(_retrieve)
-            while len(self._cache) > _KEPT:
-                self._cache.popitem(last=False)
-        self._cache.move_to_end(key)
+            self._grow(key, size)
+            found.add_done_callback(partial(self._done, key))
+        if key in self._cache:  # it may be too large to be kept
+            self._cache.move_to_end(key)
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await asyncio.shield(found)
@@ -131,22 +138,36 @@ class Compiler:
         """Start no further compilations."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def _done(self, key: Any, found: asyncio.Future[Compiled]) -> None:
+        """Add the size of a grammar. Perhaps nobody waits for it, or for its error, any more."""
+        if not found.cancelled() and found.exception() is None and (grammar := found.result().grammar):
+            self._grow(key, len(str(grammar)))
 
-def _retrieve(found: asyncio.Future[Compiled]) -> None:
-    """Mark the exception of a compilation as seen: perhaps nobody waits for it any more."""
-    if not found.cancelled():
-        found.exception()
+    def _grow(self, key: Any, size: int) -> None:
+        """Count characters that were compiled, and forget the oldest formats if there are too many."""
+        if key in self._cache:
+            self._sizes[key] = self._sizes.get(key, 0) + size
+        while self._cache and (len(self._cache) > _KEPT or sum(self._sizes.values()) > _MOST_CHARACTERS):
+            oldest, _ = self._cache.popitem(last=False)
+            del self._sizes[oldest]
+        self._compiled += size
+        if self._compiled > _MOST_CHARACTERS:
+            self._compiled = 0
+            clear_process_caches()
 
 
-def _content(request: ChatRequest) -> tuple[Any, ...]:
-    """Return what of a request decides its grammar, as a hashable value."""
+def _content(request: ChatRequest) -> tuple[tuple[Any, ...], int]:
+    """Return what of a request decides its grammar, as a hashable value, and its size in characters."""
     tools = [[tool.name, tool.description, tool.parameters, tool.strict] for tool in request.tools]
     output = request.output
     schema = output.schema if isinstance(output, JsonSchema) else None
     if isinstance(output, JsonSchema):
         output = replace(output, schema=True)
-    digest = hashlib.sha256(json.dumps([tools, schema]).encode()).digest()
-    return (digest, request.tool_choice, request.parallel, request.reasoning, output)
+    text = json.dumps([tools, schema, output.grammar if isinstance(output, GbnfText) else None])
+    digest = hashlib.sha256(text.encode()).digest()
+    if isinstance(output, GbnfText):
+        output = replace(output, grammar="")
+    return (digest, request.tool_choice, request.parallel, request.reasoning, output), len(text)
 
 
 def compile_request(request: ChatRequest, target: Target) -> Compiled:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import string
+import threading
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 
@@ -197,11 +198,13 @@ async def generate(
     Without a completion, a stop string has ended the generation here. Closing ends the generation. Raises
     GrammarIgnored, and the errors of the backend.
     """
-    loop = asyncio.get_running_loop()
+    loop, thread = asyncio.get_running_loop(), threading.get_ident()
     queue: asyncio.Queue[list[Delta] | None] = asyncio.Queue()
 
     def put(deltas: list[Delta]) -> None:  # perhaps in another thread
-        if deltas:
+        if deltas and threading.get_ident() == thread:
+            queue.put_nowait(deltas)
+        elif deltas:
             loop.call_soon_threadsafe(queue.put_nowait, deltas)
 
     def on_text(piece: str) -> None:

@@ -59,14 +59,12 @@ class Engine:
         the generation. Raises GatewayError.
         """
         try:
-            target = await asyncio.to_thread(Target.of, backend)
+            target, default_limit = await asyncio.to_thread(_facts, backend)
             compiled = await self._compiler.compiled(request, target)
             if not target.takes_images and any(message.get("images") for message in request.messages):
                 problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
                 raise GatewayError(400, problem, "unsupported_by_backend", "messages")
-            limit = request.sampling.max_tokens
-            if limit is None:
-                limit = await asyncio.to_thread(_default_limit, backend)
+            limit = request.sampling.max_tokens or default_limit
             if not request.count:
                 tokens = await _prompt_tokens(request, compiled, backend)
                 yield Finished("stop", Usage(tokens, 0), compiled.receipt)
@@ -242,11 +240,13 @@ def _reason(decoding: Decoding, completion: Completion | None) -> Literal["stop"
     return "tool_calls" if decoding.calls else "stop"
 
 
-def _default_limit(backend: Backend) -> int:
+def _facts(backend: Backend) -> tuple[Target, int]:
+    """Return how the backend is asked, and the limit of an answer's tokens. May send a request."""
+    target = Target.of(backend)
     try:
-        return max(min(DEFAULT_MAX_TOKENS, backend.context_length // 2), 1)
+        return target, max(min(DEFAULT_MAX_TOKENS, backend.context_length // 2), 1)
     except BackendError:  # many servers do not tell; whether this one answers is seen soon
-        return DEFAULT_MAX_TOKENS
+        return target, DEFAULT_MAX_TOKENS
 
 
 def _gateway_error(error: BackendError, request: ChatRequest) -> GatewayError:

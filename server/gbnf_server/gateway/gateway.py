@@ -30,6 +30,7 @@ from gbnf_server.gateway.metrics import Metrics
 from gbnf_server.gateway.queue import AnswerQueue
 from gbnf_server.gateway.upstreams import Upstreams
 
+_SMALL_BODY = 32 * 1024  # bytes: read in about a millisecond
 _READERS = 2  # threads that read JSON: what they build is bounded, and so is how many do
 
 _OTHER_THREADS = 16
@@ -91,6 +92,9 @@ class Gateway:
         self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, share: MemoryShare
     ) -> _Parsed:
         """Return what `parse` makes of the JSON object of a body. Raises GatewayError."""
+        if len(body) <= _SMALL_BODY:  # sooner read than handed to a thread and back
+            share.add(memory_of(body, count_values(body, self.limits)))
+            return self._parse(parse, body)
         loop = asyncio.get_running_loop()
         values = await loop.run_in_executor(self._readers, count_values, body, self.limits)
         share.add(memory_of(body, values))

@@ -140,7 +140,8 @@ def test_ollama_is_not_asked_for_reasoning_unless_the_client_does() -> None:
         {"message": {"content": ""}, "done": True, "done_reason": "stop", "prompt_eval_count": 3},
     ]
     reply = Reply(200, "\n".join(map(json.dumps, lines)))
-    with scripted(**{"api/chat": [reply]}) as server, Ollama("m", server.url) as backend:
+    answers: dict[str, Any] = {"api/chat": [reply]}
+    with scripted(**answers) as server, Ollama("m", server.url) as backend:
         for wanted in (None, True):
             events = answer(ask(reasoning=wanted, stream=True), backend)
             assert (kinds(events), reasoning(events)) == (["reasoning", "text"], "so it is")
