@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from typing import Literal as OneOf
 
 from gbnf.compiler.any_order import OrderBudget, permuted_expr
+from gbnf.compiler.anything import DECLARED_ONLY, AnyPlace, Anything
 from gbnf.compiler.arrays import (
     MAX_UNIQUE,
     ArrayItems,
@@ -25,21 +26,19 @@ from gbnf.compiler.arrays import (
 from gbnf.compiler.decimals import BOUNDED_DIGITS, UNBOUNDED_DIGITS, DigitLimits
 from gbnf.compiler.layout import Layout, Whitespace
 from gbnf.compiler.literals import factor_prefixes, join_expressions
-from gbnf.compiler.multiples import multiples_expr
 from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
-from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
 from gbnf.compiler.places import Form, FormsPlace, Place, place_of
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.compiler.strings import StringExpr, quoted_string, raw_string
-from gbnf.compiler.values import SHAPES, JoinPairs, json_type, shape_type, value_expr, values_by_type
-from gbnf.effort import EffortSpent, TooManyStates, is_spent, spend
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Seq, alt, literal, repeat, seq
+from gbnf.compiler.scalars import LEFT_OPEN, VALUE_WORK, Scalars, report_keyword
+from gbnf.compiler.values import JoinPairs, json_type, shape_type, value_expr, values_by_type
+from gbnf.effort import EffortSpent, is_spent, spend
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
-from gbnf.schema.keywords import HAS_ITEM, KEYWORDS, REFERENCES
+from gbnf.schema.keywords import KEYWORDS, REFERENCES
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     UNSATISFIABLE,
@@ -56,7 +55,6 @@ from gbnf.schema.value_sets import (
     distinct,
 )
 
-AnyPlace: TypeAlias = Place | FormsPlace
 PropertyOrder = OneOf["declared", "any"]
 
 
@@ -127,9 +125,9 @@ class Lowering:
         self._known: dict[tuple[Conjunction, int, AnyPlace], Expr] = {}
         self._nesting = 0
         self._postponed: deque[_Postponed] = deque()
-        self._numbers: dict[Number, tuple[Expr, str]] = {}
-        self._strings: dict[tuple[Any, ...], StringExpr] = {}
-        self._any: dict[tuple[JsonType | None, AnyPlace], Expr] = {}
+        self._scalars = Scalars(self.report, self.options.digits, self._json)
+        scope = Scope(self.table, (self.tool,) if self.tool else ())
+        self._anything = Anything(self._scalars, scope)
 
     def root(self, ref: Ref, scope: Scope) -> Ref:
         """Compile the document's root as the production of `ref`."""
@@ -140,7 +138,7 @@ class Lowering:
         is_json = self._root is self._json
         if values.is_everything:
             self.report.free_form("", "type", "the schema allows every JSON value")
-            return self.table.define(ref, self._anything(None if is_json else "object", self._root, ""))
+            return self.table.define(ref, self._anything.values(None if is_json else "object", self._root))
         if not is_json:  # arguments are an object
             values = values_by_type(values).get("object", ValueSet(reason="they are no object"))
         self.table.define(ref, self._union(values, scope, "", 0, self._root))
@@ -162,11 +160,11 @@ class Lowering:
         pointer = self._expander.pointer(subschemas[0]) if subschemas else pointer
         if self._is_spent() and subschemas:
             self.report.unenforced(pointer, "type", _TOO_LARGE)
-            return self._known.setdefault(key, self._anything(None, place, pointer))
+            return self._known.setdefault(key, self._anything.values(None, place))
         values = self._expander.expand(subschemas)
         if values.is_everything:
             self.report.free_form(pointer, "type", "nothing is declared here, so any JSON value is allowed")
-            return self._known.setdefault(key, self._anything(None, place, pointer))
+            return self._known.setdefault(key, self._anything.values(None, place))
         if values.is_empty:
             self.reason = values.reason
             return self._known.setdefault(key, EMPTY_LANGUAGE)
@@ -220,8 +218,8 @@ class Lowering:
             try:
                 alternatives.append(self._shape(shape, inner, pointer, depth, place))
             except EffortSpent:
-                self.report.unenforced(pointer, "type", _LEFT_OPEN)
-                alternatives.append(self._anything(shape_type(shape), place, pointer))
+                self.report.unenforced(pointer, "type", LEFT_OPEN)
+                alternatives.append(self._anything.values(shape_type(shape), place))
         if not alternatives:
             self.reason = values.reason
         return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
@@ -231,7 +229,7 @@ class Lowering:
         parts = values_by_type(values)
 
         def raw(form: Form) -> Expr:
-            return self._raw(parts["string"], form, frozenset(parts), scope, pointer, place)
+            return self._scalars.raw(parts["string"], form, frozenset(parts), scope, pointer, place)
 
         def write(kind: JsonType, inner: Place) -> Expr:
             return self._union(parts[kind], scope, pointer, depth, inner)
@@ -239,120 +237,32 @@ class Lowering:
         alternatives = []
         for kind in parts:
             if not place.forms(kind):
-                self._report_inexpressible(pointer, f"the format cannot write values of the type {kind}")
-            alternatives += place.written(kind, write, raw)
+                self.report.inexpressible(
+                    pointer, "type", f"the format cannot write values of the type {kind}"
+                )
+            alternatives += place.written(kind, frozenset(parts), write, raw)
         if place.has_same_empties and parts.keys() >= {"array", "object"}:
-            self._report_inexpressible(pointer, "the format writes an empty object as an empty array")
+            reason = "the format writes an empty object as an empty array"
+            self.report.inexpressible(pointer, "type", reason)
+        if "string" in parts:
+            self._scalars.report_lost(parts["string"].values, frozenset(parts), pointer, place)
         written = factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
         if written == EMPTY_LANGUAGE:
             self.reason = self.reason or values.reason or "the format cannot write its values"
         return written
 
-    def _raw(
-        self, strings: ValueSet, form: Form, kinds: frozenset[JsonType], scope: Scope, pointer: str,
-        place: FormsPlace,
-    ) -> Expr:  # fmt: skip
-        """Return strings without quotes, with what comes after them."""
-        spend(sum(_VALUE_WORK + len(value) // 4 for value in strings.values))
-        readable = place.readable(form, kinds)
-        texts, lost = [], None
-        for value in strings.values:
-            if readable.accepts(value):
-                texts.append(literal(value + form.after))
-            else:
-                lost = value
-        for shape in strings.shapes:
-            assert isinstance(shape, String)
-            try:
-                built = self._raw_shape(shape, form, kinds, scope, place)
-            except EffortSpent:
-                self.report.unenforced(pointer, "type", _LEFT_OPEN)
-                built = self._raw_shape(String(), form, kinds, scope, place)
-            for keyword, reason in built.loosened:
-                self._report_unenforced(shape, pointer, keyword, reason)
-            texts.append(built.expr)
-            lost = built.lost if lost is None else lost
-        if lost is not None:
-            self._report_inexpressible(pointer, f"the format cannot write some strings, such as {lost!r}")
-        return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
-
-    def _raw_shape(
-        self, shape: String, form: Form, kinds: frozenset[JsonType], scope: Scope, place: FormsPlace
-    ) -> StringExpr:
-        key = (shape, place.unmistakable(form, kinds), form.after)
-        known = self._strings.get(key)
-        if known is None:
-            built = raw_string(shape, place, form, kinds, scope)
-            known = self._strings[key] = built._replace(expr=self._named(built.expr, scope))
-        return known
-
-    def _report_inexpressible(self, pointer: str, reason: str) -> None:
-        self.report.add_finding(pointer, "type", "inexpressible", reason)
-
-    def _anything(self, kind: JsonType | None, place: AnyPlace, pointer: str | None = None) -> Expr:
-        """Return every value of a JSON type (None: of any type), as it is written at a place.
-
-        Reports what cannot be written at `pointer`.
-        """
-        if pointer is not None and place.loses_values:
-            self._report_inexpressible(pointer, "the format cannot write some values")
-        if place is self._json:
-            return _ANY_OF_TYPE[kind]
-        if (kind, place) not in self._any:
-            scope = Scope(self.table, (self.tool,) if self.tool else ())
-            ref = self._any[kind, place] = scope.reserve("Any", kind or "value")
-            self._any[kind, place] = self.table.define(ref, self._new_anything(kind, place, scope))
-        return self._any[kind, place]
-
-    def _new_anything(self, kind: JsonType | None, place: AnyPlace, scope: Scope) -> Expr:
-        if isinstance(place, FormsPlace):
-            kinds = JSON_TYPES if kind is None else (kind,)
-            texts = [
-                text
-                for one in kinds
-                for text in place.written(
-                    one,
-                    self._anything,
-                    lambda form: self._raw_shape(String(), form, frozenset(kinds), scope, place).expr,
-                )
-            ]
-            return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
-        match kind:
-            case None:
-                return alt(*[self._anything(one, place) for one in JSON_TYPES])
-            case "array":
-                return self._any_array(place)
-            case "object":
-                return self._any_object(place, scope)
-            case _:
-                return self._shape(SHAPES[kind], scope, "", 0, place)
-
-    def _any_array(self, place: Place) -> Expr:
-        layout, item = place.arrays, self._anything(None, place.item())
-        more = repeat(seq(layout.comma, item))
-        return factor_prefixes([seq(layout.begin_array, item, more, layout.end_array), layout.empty_array])
-
-    def _any_object(self, place: Place, scope: Scope) -> Expr:
-        layout, other = place.objects, place.other()
-        if other is None:
-            return layout.empty_object
-        key = scope.add("AnyKey", layout.other_keys(None, (), scope))
-        pair = seq(key, layout.colon, self._anything(None, other))
-        more = repeat(seq(layout.comma, pair))
-        return factor_prefixes([seq(layout.begin_object, pair, more, layout.end_object), layout.empty_object])
-
     def _enumerated(self, values: Sequence[Any], scope: Scope, pointer: str, place: Place) -> Expr:
         """Return any of the values; small objects in them in any order, if that is wanted."""
         try:
-            spend(sum(_VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
+            spend(sum(VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
         except EffortSpent:
-            self.report.unenforced(pointer, "enum", _LEFT_OPEN)
+            self.report.unenforced(pointer, "enum", LEFT_OPEN)
             kinds = {json_type(value) for value in values}
-            return alt(*(self._anything(kind, place, pointer) for kind in JSON_TYPES if kind in kinds))
+            return alt(*(self._anything.values(kind, place) for kind in JSON_TYPES if kind in kinds))
         texts = [value_expr(value, place, self._pairs(scope, pointer)) for value in values]
         if EMPTY_LANGUAGE in texts:
-            lost = values[texts.index(EMPTY_LANGUAGE)]
-            self._report_inexpressible(pointer, f"the format cannot write some values, such as {lost!r}")
+            lost = [value for value, text in zip(values, texts, strict=True) if text == EMPTY_LANGUAGE]
+            self.report.unwritten(lost, pointer)
             texts = [text for text in texts if text != EMPTY_LANGUAGE]
         return factor_prefixes(texts)
 
@@ -379,63 +289,21 @@ class Lowering:
 
     def _shape(self, shape: Shape, scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
         match shape:
-            case Null():
-                return Ref("null") if place is self._json else place.null
-            case Boolean():
-                return Ref("boolean") if place is self._json else alt(place.true, place.false)
-            case Number():
-                return self._number(shape, scope, pointer)
-            case String():
-                return self._string(shape, scope, pointer, place)
             case Array():
                 return self._array(shape, scope, pointer, depth, place)
             case Object():
                 return self._object(shape, scope, pointer, depth, place)
-
-    def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
-        """Return the expression of a number; equal shapes share one."""
-        known = self._numbers.get(shape)
-        if known is None:
-            expr, reason = None, ""
-            if shape.divisors:
-                try:
-                    expr, reason = multiples_expr(shape, self.options.digits, scope)
-                except TooManyStates:
-                    reason = "its automaton is too large"
-            if expr is None:
-                expr = range_expr(shape, self.options.digits)
-            expr = self._named(expr, scope, "Number")
-            known = self._numbers[shape] = (expr, reason)
-        expr, reason = known
-        if reason:
-            self._report_unenforced(shape, pointer, "multipleOf", reason)
-        return expr
-
-    def _string(self, shape: String, scope: Scope, pointer: str, place: Place) -> Expr:
-        """Return the expression of a string; equal shapes share one."""
-        if place is self._json and shape == String():
-            return Ref("string")
-        known = self._strings.get((shape, place))
-        if known is None:
-            built = quoted_string(shape, place, scope)
-            known = self._strings[shape, place] = built._replace(expr=self._named(built.expr, scope))
-        for keyword, reason in known.loosened:
-            self._report_unenforced(shape, pointer, keyword, reason)
-        return known.expr
-
-    @staticmethod
-    def _named(expr: Expr, scope: Scope, hint: str = "Text") -> Expr:
-        """Return the expression, as a rule if it is heavy."""
-        return scope.add(hint, expr) if _weight(expr) > _LIGHT else expr
+            case _:
+                return self._scalars.scalar(shape, scope, pointer, place)
 
     def _array(self, shape: Array, scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
         if shape == Array():
             self.report.free_form(
                 pointer, "items", "no items are declared, so the array may contain anything"
             )
-            return self._anything("array", place, pointer)
+            return self._anything.values("array", place)
         if self._too_deep(depth, pointer, "items"):
-            return self._anything("array", place, pointer)
+            return self._anything.values("array", place)
         spend(_PART_WORK * (1 + len(shape.prefix)))
         items = self._items(shape, scope, pointer, depth, place.item())
         if items is None:
@@ -446,7 +314,7 @@ class Lowering:
         expr, exact = array_expr(items, place.arrays, scope)
         if not exact:
             beyond = "minItems" if items.minimum > MAX_BOUND else "maxItems"
-            self._report_unenforced(shape, pointer, beyond, BEYOND)
+            report_keyword(self.report, shape, pointer, beyond, BEYOND)
         return expr
 
     def _items(
@@ -481,7 +349,7 @@ class Lowering:
                 texts = [value_expr(value, place.item(), pairs) for value in values]
                 written = [text for text in texts if text != EMPTY_LANGUAGE]
                 return unique_expr(written, items.minimum, items.maximum, place.arrays, scope)
-            self._report_unenforced(shape, pointer, "uniqueItems", "the items are not a small finite set")
+            report_keyword(self.report, shape, pointer, "uniqueItems", "the items are not a small finite set")
         if not shape.contains:
             return None
         if len(shape.contains) == 1:
@@ -498,8 +366,8 @@ class Lowering:
             expr = containing_expr(items, matching, place.arrays, scope)
             if expr is not None:
                 return expr
-        self._report_unenforced(
-            shape, pointer, "contains", "it takes too many states beside the other bounds"
+        report_keyword(
+            self.report, shape, pointer, "contains", "it takes too many states beside the other bounds"
         )
         return None
 
@@ -524,13 +392,13 @@ class Lowering:
             self.report.free_form(
                 pointer, "properties", "no properties are declared, so the object may contain anything"
             )
-            return self._anything("object", place, pointer)
+            return self._anything.values("object", place)
         if self._too_deep(depth, pointer, "properties"):
-            return self._anything("object", place, pointer)
+            return self._anything.values("object", place)
         if len(shape.properties) > MAX_PROPERTIES:
             reason = f"it declares more than {MAX_PROPERTIES} properties, so any object is allowed"
             self.report.unenforced(pointer, "type", reason)
-            return self._anything("object", place, pointer)
+            return self._anything.values("object", place)
         spend(_PART_WORK * (1 + len(shape.properties)))
         values = {
             name: self._property(name, subschemas, scope, pointer, depth, place)
@@ -539,9 +407,12 @@ class Lowering:
         others = [
             (other.keys, self._other(other.value, scope, pointer, depth, place)) for other in shape.others
         ]
-        if not all(place.objects.can_write_all(other.keys) for other in shape.others):
+        if place is not self._json and any(
+            other.value != UNCONSTRAINED and not place.objects.can_write_all(other.keys)
+            for other in shape.others
+        ):
             reason = "the format cannot write some keys"
-            self._report_inexpressible(f"{pointer}/additionalProperties", reason)
+            self.report.inexpressible(f"{pointer}/additionalProperties", "type", reason)
         before = len(self.table.productions)
         built = object_expr(shape, values, others, place.objects, scope, self._order_budget)
         if self._order_budget.any_order:
@@ -550,7 +421,7 @@ class Lowering:
         if built.rejected_orders:
             self.report.add_finding(pointer, "properties", "declared_order", built.rejected_orders)
         for keyword, reason in built.loosened:
-            self._report_unenforced(shape, pointer, keyword, reason)
+            report_keyword(self.report, shape, pointer, keyword, reason)
         return built.expr
 
     def _property(
@@ -560,14 +431,14 @@ class Lowering:
         pointer = f"{pointer}/properties/{name}"
         if not place.objects.can_write(name):
             self.reason = f"the format cannot write the key {name!r}"
-            self._report_inexpressible(pointer, self.reason)
+            self.report.inexpressible(pointer, "type", self.reason)
             return EMPTY_LANGUAGE
         inner = place.child(name)
         if depth == 0 and name in self.overrides:
             number = self.overrides[name]
             if isinstance(inner, Place):
                 return number
-            return factor_prefixes(inner.written("number", lambda *_: number))
+            return factor_prefixes(inner.written("number", _NUMBER_ONLY, lambda *_: number))
         return self.value(subschemas, scope.inside(name), pointer, depth + 1, inner)
 
     def _other(self, subschemas: Conjunction, scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
@@ -575,11 +446,11 @@ class Lowering:
         inner = place.other()
         if inner is None:
             if subschemas != UNSATISFIABLE:
-                reason = "the format can write declared properties only"
-                self._report_inexpressible(f"{pointer}/additionalProperties", reason)
+                where = "" if subschemas == UNCONSTRAINED else f"{pointer}/additionalProperties"
+                self.report.inexpressible(where, "additionalProperties", DECLARED_ONLY)
             return EMPTY_LANGUAGE
         if subschemas == UNCONSTRAINED:
-            return self._anything(None, inner, pointer)
+            return self._anything.values(None, inner)
         return self.value(
             subschemas, scope.inside("Value"), f"{pointer}/additionalProperties", depth + 1, inner
         )
@@ -591,44 +462,11 @@ class Lowering:
         self.report.unenforced(f"{pointer}/{keyword}", keyword, f"nested deeper than max_depth={limit}")
         return True
 
-    def _report_unenforced(
-        self, shape: Number | String | Array | Object, pointer: str, keyword: str, reason: str
-    ) -> None:
-        """Report a keyword at every schema that the shape has it from."""
-        found = [(facet.pointer, keyword) for facet in shape.facets if keyword in facet.raw]
-        if keyword == "contains":  # or the complement of `items`
-            found += [(facet.pointer, "items") for facet in shape.facets if HAS_ITEM in facet.raw]
-        for base, name in found or [(pointer, keyword)]:
-            self.report.unenforced(f"{base}/{name}", name, reason)
-
 
 _TOO_LARGE = "the schema is too large, so any JSON value is allowed"
-_LEFT_OPEN = "the schema is too large, so any value of the same JSON type is allowed"
-#: The work of emitting a value, or a property or an item, in the units of `gbnf.effort`.
-_VALUE_WORK = 6
+_NUMBER_ONLY: frozenset[JsonType] = frozenset({"number"})
+#: The work of emitting a property or an item, in the units of `gbnf.effort`.
 _PART_WORK = 40
-_ANY_OF_TYPE: Mapping[JsonType | None, Expr] = {
-    None: Ref("jsonValue"),
-    "null": Ref("null"),
-    "boolean": Ref("boolean"),
-    "number": Ref("number"),
-    "string": Ref("string"),
-    "array": Ref("jsonArray"),
-    "object": Ref("jsonObject"),
-}
-
-#: The greatest weight of an expression that is repeated inline: about the engine's rules for it.
-_LIGHT = 24
-
-
-def _weight(expr: Expr) -> int:
-    match expr:
-        case Repeat(item, minimum, maximum):
-            return _weight(item) * max(minimum, maximum or 1, 1)
-        case Seq(items) | Alt(items):
-            return sum(map(_weight, items))
-        case _:
-            return 1
 
 
 def _needs_rule(values: ValueSet) -> bool:

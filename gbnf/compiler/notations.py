@@ -11,11 +11,14 @@ How a value in an element is read back, by a parser as by the grammar:
    string that the schema allows there, if it reads as one, whitespace around it aside: `null` (also `None`,
    where the encoding is "python"), `true` and `false` (also `True` and `False`), a JSON number, or an array
    or object, if it begins with `[` or `{`; where they are nested elements, if it begins as these do, or is
-   the text of one without items. Otherwise it is a string, unchanged.
+   the text of one without items. Otherwise it is a string, unchanged. Where nested arrays and objects begin
+   with the same text, and the schema allows both, an empty one is an array, and so is one whose first element
+   begins as an item does.
 5. A `trimmed` text has no whitespace around it.
 
 So some strings, and some keys, cannot be written: those that would be read back as something else. Grammars
-refuse them, and reports name them as "inexpressible".
+refuse them, and reports name them as "inexpressible". Strings that contain their form's delimiter are
+reported only where they are listed.
 """
 
 from __future__ import annotations

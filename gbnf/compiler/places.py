@@ -7,7 +7,7 @@ the content of a JSON text are written differently. Lowering asks a place for ev
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
@@ -34,6 +34,7 @@ from gbnf.compiler.python_literals import (
 from gbnf.compiler.raw_texts import (
     beginning_with,
     delimited_expr,
+    plain_texts,
     readable_texts,
     trimmed_texts,
 )
@@ -52,8 +53,6 @@ class Place:
     true: Expr = Literal("true")
     false: Expr = Literal("false")
     null: Expr = Literal("null")
-    loses_values = False
-    """Whether some values are not read back as they were written."""
 
     def __init__(self, layout: Layout) -> None:
         self.objects = self.arrays = layout
@@ -131,10 +130,9 @@ def _first(one: Expr, _other: Expr) -> Expr:
 class ElementsPlace(Place):
     """Where objects and arrays are written as elements: the arguments themselves, or values inside them."""
 
-    loses_values = True
-
-    def __init__(self, places: _Places, objects: Layout, arrays: Layout) -> None:
-        self.objects, self.arrays = objects, arrays
+    def __init__(self, places: _Places, objects: ElementLayout, arrays: ElementLayout) -> None:
+        self.objects: ElementLayout = objects
+        self.arrays: ElementLayout = arrays
         self._places = places
 
     def child(self, name: str) -> FormsPlace:
@@ -156,6 +154,7 @@ class ElementLayout(Layout):
 
     before_key: str
     key_end: str
+    not_first: str = ""  # what no element may begin with
 
     def key(self, name: str) -> str:
         """Return a key as it is written."""
@@ -179,18 +178,20 @@ class ElementLayout(Layout):
         return ((Dfa.all_words() if keys is None else keys) - self._readable()).is_empty
 
     def _readable(self) -> Dfa:
-        readable = readable_texts(self.key_end.lstrip()[:1] or self.key_end)
+        readable = plain_texts() & readable_texts(self.key_end.lstrip()[:1] or self.key_end)
         if self.before_key.endswith("<"):  # the end of an element begins so
             readable = readable - beginning_with("/", self.key_end)
         if not self.before_key:  # elements end where a key could begin
             for bracket in ")]}":
                 readable = readable - beginning_with(bracket, self.key_end)
+        if self.not_first.startswith(self.before_key) and self.not_first:
+            readable = readable - beginning_with(self.not_first[len(self.before_key) :], self.key_end)
         return readable
 
 
 def _element_layout(
     begin: str, separator: str, end: str, before_key: str, key_end: str, empty: str
-) -> Layout:
+) -> ElementLayout:
     whole = literal(empty)
     return ElementLayout(
         comma=literal(separator),
@@ -228,20 +229,13 @@ class FormsPlace:
         self._forms = {
             kind: tuple(places.form(form, key, key_end) for form in forms.of(kind)) for kind in _KINDS
         }
+        self._places = places
         self._nested = places.nested_texts()
         self._unmistakable: dict[tuple[Form, frozenset[JsonType]], Dfa] = {}
 
     @property
-    def loses_values(self) -> bool:
-        """Whether some values are not read back as they were written."""
-        return any(
-            not forms or any(form.encoding in ("raw", "nested") for form in forms)
-            for forms in self._forms.values()
-        )
-
-    @property
     def has_same_empties(self) -> bool:
-        """Whether an empty array and an empty object are the same text."""
+        """Return whether an empty array and an empty object are the same text."""
         empties = [empty for _, empty in self._nested.values()]
         return len(empties) > 1 and empties[0] == empties[1]
 
@@ -252,17 +246,26 @@ class FormsPlace:
     def written(
         self,
         kind: JsonType,
+        kinds: frozenset[JsonType],
         write: Callable[[JsonType, Place], Expr],
         raw: Callable[[Form], Expr] = lambda _: EMPTY_LANGUAGE,
     ) -> list[Expr]:
-        """Return the texts of a type's values: `write` what a notation writes, `raw` with what follows it."""
-        return [
-            seq(
-                literal(form.before),
-                raw(form) if form.place is None else seq(write(kind, form.place), literal(form.after)),
-            )
-            for form in self._forms[kind]
-        ]
+        """Return the texts of a type's values, where the schema allows `kinds`.
+
+        `write` returns what a notation writes, `raw` what is raw, with what follows it.
+        """
+        texts = []
+        for form in self._forms[kind]:
+            place = self.place(form, kind, kinds)
+            inside = raw(form) if place is None else seq(write(kind, place), literal(form.after))
+            texts.append(seq(literal(form.before), inside))
+        return texts
+
+    def place(self, form: Form, kind: JsonType, kinds: frozenset[JsonType]) -> Place | None:
+        """Return the place of a value in a form, where the schema allows `kinds`; None if it is raw."""
+        if form.encoding == "nested" and kind == "object" and "array" in kinds:
+            return self._places.nested_beside_arrays
+        return form.place
 
     def readable(self, form: Form, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read back in this form, where the schema allows these types."""
@@ -276,17 +279,22 @@ class FormsPlace:
         return known
 
     def _new_unmistakable(self, form: Form, kinds: frozenset[JsonType]) -> Dfa:
-        texts = trimmed_texts() if form.trimmed else Dfa.all_words()
+        texts = plain_texts() & trimmed_texts() if form.trimmed else plain_texts()
         everything = {other for forms in self._forms.values() for other in forms}
         for before in sorted({other.before for other in everything}):
             if before.startswith(form.before) and before != form.before:
                 texts = texts - beginning_with(before[len(form.before) :], form.after)
+        return texts - self.mistaken(form, kinds)
+
+    def mistaken(self, form: Form, kinds: frozenset[JsonType]) -> Dfa:
+        """Return the raw strings that are read as values of other types that the schema allows."""
+        texts = Dfa.of_words(())
         for kind in _KINDS:
             if kind == "string" or kind not in kinds:
                 continue
             for other in self._forms[kind]:
                 if (other.before, other.after) == (form.before, form.after):
-                    texts = texts - self._read_as(kind, other, form.after)
+                    texts = texts | self._read_as(kind, other, form.after)
         return texts
 
     def _read_as(self, kind: JsonType, form: Form, after: str) -> Dfa:
@@ -339,6 +347,20 @@ class _Places:
             elements.begin, elements.separator, elements.end, elements.before_key, self._key_end, empty
         )
         return ElementsPlace(self, layout, layout)
+
+    @cached_property
+    def nested_beside_arrays(self) -> ElementsPlace:
+        """Where objects are written that must not be read as arrays."""
+        nested, place = self._nested_elements, self.nested
+        if nested.object_begin != nested.array_begin:
+            return place
+        is_same = nested.object_end == nested.array_end
+        objects = replace(
+            place.objects,
+            empty_object=EMPTY_LANGUAGE if is_same else place.objects.empty_object,
+            not_first=self.nested_texts()["array"][0][len(nested.array_begin) :],
+        )
+        return ElementsPlace(self, objects, place.arrays)
 
     @cached_property
     def nested(self) -> ElementsPlace:

@@ -47,7 +47,7 @@ class PythonLayout(Layout):
 
     def key(self, name: str) -> str:
         """Return a key as it is written."""
-        return _quoted(name, _repr_quote(name), escaped=True)
+        return _repr(name)
 
     def other_keys(self, keys: Dfa | None, names: Collection[str], scope: Scope) -> Expr:
         """Return the keys of a class (None: every key) but `names`; EMPTY_LANGUAGE if there is none."""
@@ -65,26 +65,23 @@ def python_string_expr(language: Dfa, scope: Scope) -> Expr:
 
 def python_string(text: str) -> Expr:
     """Return one Python string, in each spelling that `python_string_expr` has for it."""
-    spelled = [_quoted(text, quote, escaped=escaped) for quote in "'\"" for escaped in (True, False)]
-    return factor_prefixes([Literal(one) for one in dict.fromkeys(spelled)])
+    chars = [CharSet.single(ord(char)) for char in text]
+    one = seq(Literal("'"), *map(single_quoted, chars), Literal("'"))
+    return alt(one, seq(Literal('"'), *map(double_quoted, chars), Literal('"')))
 
 
-def _repr_quote(text: str) -> str:
-    return '"' if "'" in text and '"' not in text else "'"
+def _repr(text: str) -> str:
+    quote = '"' if "'" in text and '"' not in text else "'"
+    return quote + "".join([_spelled(char, quote) for char in text]) + quote
 
 
-def _quoted(text: str, quote: str, *, escaped: bool) -> str:
-    """Return a string between quotes; characters beyond ASCII that are not printable escaped if `escaped`."""
-    return quote + "".join([_spelled(char, quote, escaped=escaped) for char in text]) + quote
-
-
-def _spelled(char: str, quote: str, *, escaped: bool) -> str:
+def _spelled(char: str, quote: str) -> str:
     code = ord(char)
     if char in _LETTERS:
         return "\\" + _LETTERS[char]
     if char == quote:
         return "\\" + quote
-    if char not in _CONTROLS and not (escaped and char in _NOT_PRINTABLE):
+    if char not in _CONTROLS and char not in _NOT_PRINTABLE:
         return char
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 

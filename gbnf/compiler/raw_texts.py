@@ -107,6 +107,12 @@ def _alphabet(text: str) -> Alphabet:
 
 
 @effort_cache(maxsize=1)
+def plain_texts() -> Dfa:
+    """Return the texts without U+0000, which llama.cpp's grammars take for the end of a text."""
+    return Dfa.from_transitions([[(CharSet.of((1, sys.maxunicode)), 0)]], (0,))
+
+
+@effort_cache(maxsize=1)
 def trimmed_texts() -> Dfa:
     """Return the texts without whitespace around them, as `str.strip` leaves them."""
     spaces = CharSet.of("".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1)))))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gbnf.findings import Finding, Kind
 
 
 class Report:
-    """The findings of one compilation: for each JSON Pointer and keyword the first one."""
+    """The findings of one compilation: for each JSON Pointer and keyword the first one.
+
+    Values that a format cannot write are apart: one more for each.
+    """
 
     def __init__(self, tool: str = "") -> None:
         self._tool = tool
-        self._findings: dict[tuple[str, str], Finding] = {}
+        self._findings: dict[tuple[str, str, bool], Finding] = {}
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self._findings.values())
@@ -25,7 +29,23 @@ class Report:
         """Add a finding of a schema that allows anything."""
         self.add_finding(pointer, keyword, "free_form", reason)
 
+    def inexpressible(self, pointer: str, keyword: str, reason: str) -> None:
+        """Add a finding of values that a tool-call format cannot write."""
+        self.add_finding(pointer, keyword, "inexpressible", reason)
+
+    def excludes_delimiters(self) -> None:
+        """Add a finding for the whole tool, once, that its format's delimiters are excluded from texts."""
+        reason = "the format cannot write some strings and keys, such as those that contain its delimiters"
+        self.inexpressible("", "type", reason)
+
+    def unwritten(self, values: Sequence[Any], pointer: str) -> None:
+        """Add a finding of listed values that a tool-call format cannot write, if there are any."""
+        if values:
+            count = "the value" if len(values) == 1 else f"{len(values)} of the values, such as"
+            self.inexpressible(pointer, "type", f"the format cannot write {count} {values[0]!r}")
+
     def add_finding(self, pointer: str, keyword: str, kind: Kind, reason: str) -> None:
         """Add a finding, unless there is one for this pointer and keyword."""
-        if (pointer, keyword) not in self._findings:
-            self._findings[pointer, keyword] = Finding(self._tool, pointer, keyword, kind, reason)
+        key = (pointer, keyword, kind == "inexpressible")
+        if key not in self._findings:
+            self._findings[key] = Finding(self._tool, pointer, keyword, kind, reason)

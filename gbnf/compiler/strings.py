@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gbnf.compiler.notations import JsonType
 from gbnf.compiler.places import Form, FormsPlace, Place
-from gbnf.compiler.raw_texts import MAX_STATES, delimited_expr, readable_texts
+from gbnf.compiler.raw_texts import MAX_STATES, delimited_expr, plain_texts, readable_texts
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND, bounded_repetition
 from gbnf.compiler.rules import Scope
 from gbnf.effort import EffortSpent, TooManyStates
@@ -22,13 +22,14 @@ _LEAST_PREFIX = 2
 class StringExpr(NamedTuple):
     """The expression of a string, and each keyword that it doesn't enforce, with the reason.
 
-    `lost`: a shortest string of the shape that it does not contain, since it cannot be written; None if there
-    is none.
+    `lost`: a shortest string of the shape that it does not contain, although it contains no delimiter; None
+    if there is none. `excludes`: whether there are others, such as those with the delimiter.
     """
 
     expr: Expr
     loosened: tuple[tuple[str, str], ...] = ()
     lost: str | None = None
+    excludes: bool = False
 
 
 def quoted_string(shape: String, place: Place, scope: Scope) -> StringExpr:
@@ -64,6 +65,7 @@ def raw_string(
     """
     whole = Dfa.all_words() if shape.language is None else shape.language
     language = whole & place.unmistakable(form, kinds)
+    excludes = _shortest(whole - (language & readable_texts(form.after)), shape) is not None
     try:
         bounded = _bounded(shape, language)
     except EffortSpent:
@@ -79,11 +81,15 @@ def raw_string(
             except TooManyStates:
                 continue
             after = seq(expr, literal(form.after[len(delimiter) :]))
-            written = language & readable_texts(delimiter)
-            return StringExpr(after, (), _shortest(whole - written, shape))
+            unwritten = whole & place.mistaken(form, kinds)
+            if delimiter != form.after:
+                unwritten = unwritten | (language & (readable_texts(form.after) - readable_texts(delimiter)))
+            return StringExpr(after, (), _shortest(unwritten, shape), excludes)
     reason = "with the delimiter of the text, it makes too large an automaton"
-    lost = _shortest(whole - (language & readable_texts(form.after)), shape)
-    return StringExpr(delimited_expr(language, form.after, scope), _without_bounds(shape, reason), lost)
+    lost = _shortest(whole & place.mistaken(form, kinds), shape)
+    return StringExpr(
+        delimited_expr(language, form.after, scope), _without_bounds(shape, reason), lost, excludes
+    )
 
 
 def _bounded(shape: String, language: Dfa) -> Dfa:
@@ -100,7 +106,7 @@ def _delimiters(after: str, states: int) -> list[str]:
 
 
 def _shortest(lost: Dfa, shape: String) -> str | None:
-    example = lost.shortest()
+    example = (lost & plain_texts()).shortest()
     too_long = example is not None and shape.max_length is not None and len(example) > shape.max_length
     return None if too_long else example
 

@@ -69,8 +69,9 @@ def _in_forms(value: Any, place: FormsPlace, pairs: JoinPairs | None) -> Expr:
     """Return a value inside a listed one, where nothing says which JSON types the schema allows."""
     texts: list[Expr] = []
     for form in place.forms(json_type(value)):
-        if form.place is not None:
-            inside = value_expr(value, form.place, pairs)
+        inner = place.place(form, json_type(value), _ALL_TYPES)
+        if inner is not None:
+            inside = value_expr(value, inner, pairs)
         else:
             is_readable = place.readable(form, _ALL_TYPES).accepts(value)
             inside = literal(value) if is_readable else EMPTY_LANGUAGE

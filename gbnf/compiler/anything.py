@@ -1,0 +1,91 @@
+"""Every value of a JSON type, as it is written at a place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.notations import JSON_TYPES, JsonType
+from gbnf.compiler.places import ElementsPlace, FormsPlace, Place
+from gbnf.compiler.rules import Scope
+from gbnf.compiler.scalars import Scalars
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt, repeat, seq
+from gbnf.schema.value_sets import Boolean, Null, Number, String
+
+AnyPlace: TypeAlias = Place | FormsPlace
+DECLARED_ONLY = "the format can write declared properties only"
+_ANY_OF_TYPE: Mapping[JsonType | None, Expr] = {
+    None: Ref("jsonValue"),
+    "null": Ref("null"),
+    "boolean": Ref("boolean"),
+    "number": Ref("number"),
+    "string": Ref("string"),
+    "array": Ref("jsonArray"),
+    "object": Ref("jsonObject"),
+}
+_SCALARS: Mapping[JsonType, Null | Boolean | Number | String] = {
+    "null": Null(),
+    "boolean": Boolean(),
+    "number": Number(),
+    "string": String(),
+}
+
+
+class Anything:
+    """The expressions of one compilation, whose rules are added to `scope`."""
+
+    def __init__(self, scalars: Scalars, scope: Scope) -> None:
+        self._scalars, self._scope = scalars, scope
+        self._any: dict[tuple[JsonType | None, AnyPlace], Expr] = {}
+
+    def values(self, kind: JsonType | None, place: AnyPlace) -> Expr:
+        """Return every value of a JSON type (None: of any type), as it is written at a place."""
+        if place is self._scalars.json:
+            return _ANY_OF_TYPE[kind]
+        if (kind, place) not in self._any:
+            if isinstance(place, FormsPlace | ElementsPlace):
+                self._scalars.report.excludes_delimiters()
+            ref = self._any[kind, place] = self._scope.reserve("Any", kind or "value")
+            self._any[kind, place] = self._scope.define(ref, self._new(kind, place))
+        return self._any[kind, place]
+
+    def _new(self, kind: JsonType | None, place: AnyPlace) -> Expr:
+        if isinstance(place, FormsPlace):
+            kinds = frozenset(JSON_TYPES if kind is None else (kind,))
+            texts = [
+                text
+                for one in JSON_TYPES
+                if one in kinds
+                for text in place.written(
+                    one,
+                    kinds,
+                    self.values,
+                    lambda form: self._scalars.raw_shape(String(), form, kinds, self._scope, place).expr,
+                )
+            ]
+            return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
+        match kind:
+            case None:
+                return alt(*[self.values(one, place) for one in JSON_TYPES])
+            case "array":
+                return self._any_array(place)
+            case "object":
+                return self._any_object(place)
+            case _:
+                return self._scalars.scalar(_SCALARS[kind], self._scope, "", place)
+
+    def _any_array(self, place: Place) -> Expr:
+        layout, item = place.arrays, self.values(None, place.item())
+        more = repeat(seq(layout.comma, item))
+        return factor_prefixes([seq(layout.begin_array, item, more, layout.end_array), layout.empty_array])
+
+    def _any_object(self, place: Place) -> Expr:
+        layout, other = place.objects, place.other()
+        if other is None:
+            self._scalars.report.inexpressible("", "additionalProperties", DECLARED_ONLY)
+            return layout.empty_object
+        key = self._scope.add("AnyKey", layout.other_keys(None, (), self._scope))
+        pair = seq(key, layout.colon, self.values(None, other))
+        more = repeat(seq(layout.comma, pair))
+        return factor_prefixes([seq(layout.begin_object, pair, more, layout.end_object), layout.empty_object])

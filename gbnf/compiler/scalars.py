@@ -1,0 +1,160 @@
+"""Scalars of a shape as expressions; equal shapes share one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gbnf.compiler.decimals import DigitLimits
+from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.multiples import multiples_expr
+from gbnf.compiler.notations import JsonType
+from gbnf.compiler.numbers import range_expr
+from gbnf.compiler.places import Form, FormsPlace, Place
+from gbnf.compiler.report import Report
+from gbnf.compiler.rules import Scope
+from gbnf.compiler.strings import StringExpr, quoted_string, raw_string
+from gbnf.effort import EffortSpent, TooManyStates, spend
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Seq, alt, literal
+from gbnf.schema.keywords import HAS_ITEM
+from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, String, ValueSet
+
+LEFT_OPEN = "the schema is too large, so any value of the same JSON type is allowed"
+#: The work of emitting a value, in the units of `gbnf.effort`.
+VALUE_WORK = 6
+#: The greatest weight of an expression that is repeated inline: about the engine's rules for it.
+_LIGHT = 24
+
+
+class Scalars:
+    """The expressions of one compilation, which are reported to `report`."""
+
+    def __init__(self, report: Report, digits: DigitLimits, json: Place) -> None:
+        self.report = report
+        self.json = json
+        self._digits = digits
+        self._numbers: dict[Number, tuple[Expr, str]] = {}
+        self._strings: dict[tuple[Any, ...], StringExpr] = {}
+
+    def scalar(
+        self, shape: Null | Boolean | Number | String, scope: Scope, pointer: str, place: Place
+    ) -> Expr:
+        """Return the values of a shape, as they are written at a place."""
+        match shape:
+            case Null():
+                return Ref("null") if place is self.json else place.null
+            case Boolean():
+                return Ref("boolean") if place is self.json else alt(place.true, place.false)
+            case Number():
+                return self._number(shape, scope, pointer)
+            case String():
+                return self._string(shape, scope, pointer, place)
+
+    def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
+        """Return the expression of a number; equal shapes share one."""
+        known = self._numbers.get(shape)
+        if known is None:
+            expr, reason = None, ""
+            if shape.divisors:
+                try:
+                    expr, reason = multiples_expr(shape, self._digits, scope)
+                except TooManyStates:
+                    reason = "its automaton is too large"
+            if expr is None:
+                expr = range_expr(shape, self._digits)
+            expr = _named(expr, scope, "Number")
+            known = self._numbers[shape] = (expr, reason)
+        expr, reason = known
+        if reason:
+            report_keyword(self.report, shape, pointer, "multipleOf", reason)
+        return expr
+
+    def _string(self, shape: String, scope: Scope, pointer: str, place: Place) -> Expr:
+        """Return the expression of a string; equal shapes share one."""
+        if place is self.json and shape == String():
+            return Ref("string")
+        known = self._strings.get((shape, place))
+        if known is None:
+            built = quoted_string(shape, place, scope)
+            known = self._strings[shape, place] = built._replace(expr=_named(built.expr, scope))
+        for keyword, reason in known.loosened:
+            report_keyword(self.report, shape, pointer, keyword, reason)
+        return known.expr
+
+    def raw(
+        self, strings: ValueSet, form: Form, kinds: frozenset[JsonType], scope: Scope, pointer: str,
+        place: FormsPlace,
+    ) -> Expr:  # fmt: skip
+        """Return strings without quotes, with what comes after them."""
+        spend(sum(VALUE_WORK + len(value) // 4 for value in strings.values))
+        readable = place.readable(form, kinds) if strings.values else None
+        texts = [
+            literal(value + form.after) for value in strings.values if readable and readable.accepts(value)
+        ]
+        for shape in strings.shapes:
+            assert isinstance(shape, String)
+            try:
+                built = self.raw_shape(shape, form, kinds, scope, place)
+            except EffortSpent:
+                self.report.unenforced(pointer, "type", LEFT_OPEN)
+                built = self.raw_shape(String(), form, kinds, scope, place)
+            for keyword, reason in built.loosened:
+                report_keyword(self.report, shape, pointer, keyword, reason)
+            if built.lost is not None:
+                reason = f"the format cannot write some strings, such as {built.lost!r}"
+                self.report.inexpressible(pointer, "type", reason)
+            if form.trimmed:
+                self.report.inexpressible("", "type", "the format cannot write whitespace around strings")
+            if built.excludes:
+                self.report.excludes_delimiters()
+            texts.append(built.expr)
+        return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
+
+    def raw_shape(
+        self, shape: String, form: Form, kinds: frozenset[JsonType], scope: Scope, place: FormsPlace
+    ) -> StringExpr:
+        """Return the strings of a shape without quotes, with what comes after them."""
+        key = (shape, place.unmistakable(form, kinds), form.after)
+        known = self._strings.get(key)
+        if known is None:
+            built = raw_string(shape, place, form, kinds, scope)
+            known = self._strings[key] = built._replace(expr=_named(built.expr, scope))
+        return known
+
+    def report_lost(
+        self, values: Sequence[str], kinds: frozenset[JsonType], pointer: str, place: FormsPlace
+    ) -> None:
+        """Report listed strings that cannot be written in any form."""
+        forms = place.forms("string")
+        if not values or any(form.place is not None for form in forms):
+            return
+        readable = [place.readable(form, kinds) for form in forms]
+        self.report.unwritten(
+            [value for value in values if not any(one.accepts(value) for one in readable)], pointer
+        )
+
+
+def _named(expr: Expr, scope: Scope, hint: str = "Text") -> Expr:
+    """Return the expression, as a rule if it is heavy."""
+    return scope.add(hint, expr) if _weight(expr) > _LIGHT else expr
+
+
+def _weight(expr: Expr) -> int:
+    match expr:
+        case Repeat(item, minimum, maximum):
+            return _weight(item) * max(minimum, maximum or 1, 1)
+        case Seq(items) | Alt(items):
+            return sum(map(_weight, items))
+        case _:
+            return 1
+
+
+def report_keyword(
+    report: Report, shape: Number | String | Array | Object, pointer: str, keyword: str, reason: str
+) -> None:
+    """Report a keyword at every schema that the shape has it from."""
+    found = [(facet.pointer, keyword) for facet in shape.facets if keyword in facet.raw]
+    if keyword == "contains":  # or the complement of `items`
+        found += [(facet.pointer, "items") for facet in shape.facets if HAS_ITEM in facet.raw]
+    for base, name in found or [(pointer, keyword)]:
+        report.unenforced(f"{base}/{name}", name, reason)

@@ -1,0 +1,321 @@
+"""Arguments in the notations of tool-call formats.
+
+Judges: llama.cpp's engine, jsonschema, and a naive writer and reader.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gbnf.compiler.grammar import CompiledRules, Grammar, link
+from gbnf.compiler.lowering import CompileOptions
+from gbnf.compiler.pool import CompiledTool, compile_tool
+from gbnf.errors import SchemaError
+from gbnf.grammar.ir import Rules, literal
+from gbnf.tools import Tool
+from support.notations import KINDS, NOTATIONS, CannotReadError, CannotWriteError, read, write
+from support.oracle import engine
+from support.random_texts import generate
+from support.values import NAMES, canonical, in_declared_order, is_valid, values_near
+
+OPTIONS = CompileOptions(closed=False)
+ANY_ORDER = CompileOptions(closed=False, property_order="any")
+NAMES_OF_NOTATIONS = st.sampled_from(list(NOTATIONS))
+
+
+def compiled(
+    schema: Any, notation: Any, *, steps: bool = False, options: Any = OPTIONS, **more: Any
+) -> Grammar:
+    """The grammar of the arguments; raises SchemaError if there are none."""
+    tool = compile_tool(Tool(name="t", args=schema, **more), options, steps, None, notation)
+    if isinstance(tool, SchemaError):
+        raise tool
+    assert isinstance(tool, CompiledTool)
+    head = {"root": tool.arguments, **({"fromStep": literal("7")} if steps else {})}
+    return link([CompiledRules(Rules(head)), tool.part], tool.findings, options.whitespace)
+
+
+def accepts(grammar: Grammar, text: str) -> bool:
+    return engine().match(grammar, text).complete
+
+
+def first(_: int) -> int:
+    return 0
+
+
+# Strings that come close to delimiters, to other types and to escapes
+AWKWARD = [
+    "",
+    " ",
+    "\n",
+    "a",
+    "ab",
+    "null",
+    "None",
+    "true",
+    "True",
+    "42",
+    "-0.5",
+    " 1e5\n",
+    "[",
+    "{}",
+    '["x"]',
+    "  {",
+    "it's",
+    'say "hi"',
+    "'\"",
+    "\\",
+    "\\n",
+    "\x00",
+    "\x7f",
+    "\xa0",
+    "\x85",
+    "\t",
+    "</parameter>",
+    "\n</parameter>",
+    "\n</parameter>\n",
+    "\n</para",
+    "<parameter=a>",
+    "</arg_value>",
+    "</arg_value",
+    "<![CDATA[",
+    "]]>",
+    "<|close|>",
+    "<|close|>argument<|sep|>",
+    '<|"|>',
+    '<|"',
+    "]<]minimax[>[",
+    "]<]minimax[>[</a>",
+    "]<]minimax[>[<item>",
+    "</｜DSML｜parameter>\n",
+    "😀",
+    "👩‍👩‍👧",
+    "日本",
+    "\u2028",
+    "\ufeff",
+    "</function>",
+    "', b='",
+    "}",
+    ")",
+    ":",
+]
+TEXTS = st.one_of(
+    st.sampled_from(AWKWARD),
+    st.tuples(st.sampled_from(AWKWARD), st.sampled_from(AWKWARD)).map("".join),
+    st.text(st.characters(exclude_categories=["Cs", "Cn"], min_codepoint=1), max_size=6),
+)
+NUMBERS = st.integers(-1200, 1200) | st.sampled_from([0.5, -2.25, 1e30, 1e-7])
+SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=2),
+    max_leaves=5,
+)
+LEAVES = st.one_of(
+    st.just({}),
+    st.sampled_from(KINDS).map(lambda kind: {"type": kind}),
+    st.just({"type": "string"}),
+    st.lists(
+        st.sampled_from(["null", "boolean", "integer", "number", "string"]), unique=True, min_size=1
+    ).map(lambda names: {"type": names}),
+    st.tuples(st.integers(0, 4), st.integers(0, 30)).map(
+        lambda ends: {"type": "string", "minLength": ends[0], "maxLength": ends[0] + ends[1]}
+    ),
+    st.sampled_from(["^a", "^[a-c]{1,3}$", "<", "^[^x]*$", "^(read|write)$", "^.{2,}$", r"\n"]).map(
+        lambda pattern: {"type": "string", "pattern": pattern}
+    ),
+    st.just({"type": "string", "pattern": "^<?[a-z/]*>?$", "maxLength": 12}),
+    st.just({"type": "integer", "minimum": -3, "maximum": 250}),
+    st.lists(VALUES, min_size=1, max_size=4).map(lambda values: {"enum": values}),
+    VALUES.map(lambda value: {"const": value}),
+)
+
+
+def _object(properties: Any, required: Any, others: Any) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties}
+    schema["required"] = [name for name in properties if name in required]
+    return schema if others is None else {**schema, "additionalProperties": others}
+
+
+def _objects(inner: Any) -> st.SearchStrategy[dict[str, Any]]:
+    names = st.sampled_from([*NAMES, "item", "a>\nb", "a:b", "}", ")"])
+    others = st.none() | st.booleans() | inner
+    return st.builds(
+        _object, st.dictionaries(names, inner, max_size=4), st.sets(st.sampled_from(NAMES[:6])), others
+    )
+
+
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=2).map(lambda some: {"anyOf": some}),
+        st.builds(
+            lambda items, most: {"type": "array", "items": items, "maxItems": most}, inner, st.integers(0, 3)
+        ),
+        _objects(inner),
+    ),
+    max_leaves=5,
+)
+ARGUMENTS = _objects(SCHEMAS)
+
+
+def near(schema: Any) -> st.SearchStrategy[Any]:
+    """Arguments near a schema, or with an awkward string in the place of a value."""
+
+    @st.composite
+    def arguments(draw: st.DrawFn) -> Any:
+        found = draw(values_near(schema))
+        if not isinstance(found, dict):
+            found = {}
+        for name in schema["properties"]:
+            if name in schema["required"] or name in found:
+                own = values_near(schema["properties"][name])
+                if name not in found or draw(st.booleans()):
+                    found[name] = draw(draw(st.sampled_from([own, TEXTS, VALUES])))
+        declared = [name for name in schema["properties"] if name in found]
+        return {name: found[name] for name in [*declared, *(name for name in found if name not in declared)]}
+
+    return arguments()
+
+
+def judge(name: str, schema: Any, arguments: list[Any], choose: Any = first, options: Any = OPTIONS) -> None:
+    """Assert that the engine accepts a text exactly if what is read from it is valid."""
+    notation = NOTATIONS[name]
+    written = []
+    for one in arguments:
+        with suppress(CannotWriteError):
+            written.append((write(one, notation, choose), one))
+    try:
+        grammar = compiled(schema, notation, options=options)
+        accepted = [found.complete for found in engine().match_many(grammar, [text for text, _ in written])]
+    except SchemaError:
+        grammar, accepted = None, [False] * len(written)
+    for (text, given_arguments), is_accepted in zip(written, accepted, strict=True):
+        try:
+            value = read(text, notation, schema)
+        except CannotReadError:
+            assert not is_accepted, text
+            continue
+        if not is_valid(schema, value):
+            assert not is_accepted or not (grammar and grammar.exact), (text, value)
+        elif "\0" in text:
+            assert not is_accepted  # llama.cpp takes it for the end of a text
+        elif value == given_arguments and _must_be_accepted(name, schema, value, grammar, options):
+            assert is_accepted, (text, schema, str(grammar))
+
+
+def _must_be_accepted(name: str, schema: Any, value: Any, grammar: Grammar | None, options: Any) -> bool:
+    kinds = {finding.kind for finding in grammar.report} if grammar else set()
+    if name == "MiniMax-M3" and (grammar is None or "inexpressible" in kinds):  # only declared keys
+        return False
+    any_order = options.property_order == "any" and grammar is not None and "declared_order" not in kinds
+    return any_order or in_declared_order(schema, value)
+
+
+@given(data=st.data())
+def test_a_text_is_accepted_exactly_if_its_arguments_are_valid(data: st.DataObject) -> None:
+    schema = data.draw(ARGUMENTS)
+    arguments = canonical(data.draw(near(schema)))
+    options = data.draw(st.sampled_from([OPTIONS, ANY_ORDER]))
+    if options is ANY_ORDER:
+        arguments = dict(data.draw(st.permutations(list(arguments.items()))))
+    name = data.draw(NAMES_OF_NOTATIONS)
+    judge(name, schema, [arguments], lambda count: data.draw(st.integers(0, count - 1)), options)
+
+
+@given(
+    name=NAMES_OF_NOTATIONS,
+    schema=ARGUMENTS,
+    options=st.sampled_from([OPTIONS, ANY_ORDER]),
+    seed=st.integers(0),
+)
+def test_a_derivation_reads_as_valid_arguments(name: str, schema: Any, options: Any, seed: int) -> None:
+    notation = NOTATIONS[name]
+    try:
+        grammar = compiled(schema, notation, options=options)
+    except SchemaError:
+        assume(False)
+    text = generate(grammar.rules, random.Random(seed))
+    assert accepts(grammar, text)
+    if grammar.exact:
+        value = read(text, notation, schema)
+        assert is_valid(schema, value), (text, value)
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize(
+    "schema", [{"type": "string"}, {"type": ["string", "null", "integer"]}, {}, {"enum": [*AWKWARD, 1, None]}]
+)
+def test_every_awkward_string_is_accepted_where_it_can_be_read_back(name: str, schema: Any) -> None:
+    arguments = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+    judge(name, arguments, [{"a": text} for text in AWKWARD])
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_a_call_gives_one_of_each_group(name: str) -> None:
+    text = {"type": "string"}
+    schema = {"type": "object", "properties": {"a": text, "b": text}, "additionalProperties": False}
+    grammar = compiled({**schema, "requires_one_of": [["a", "b"]]}, NOTATIONS[name])
+    for arguments in ({}, {"a": "x"}, {"b": "x"}, {"a": "x", "b": "y"}):
+        assert accepts(grammar, write(arguments, NOTATIONS[name], first)) == bool(arguments)
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_a_step_reference_is_the_number_of_a_step(name: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"from_step": {"type": "integer", "fills": "a"}, "a": {"type": "string"}},
+        "additionalProperties": False,
+    }
+    grammar = compiled(schema, NOTATIONS[name], steps=True)
+    for number in (6, 7, 77):
+        assert accepts(grammar, write({"from_step": number}, NOTATIONS[name], first)) == (number == 7)
+
+
+FINDINGS = [
+    ("Qwen3-Coder", {"type": "string"}, []),
+    ("Qwen3-Coder", {"type": "string", "maxLength": 40}, []),
+    ("MiniCPM5", {"type": "string"}, []),
+    ("Qwen3-Coder", {"type": ["string", "null"]}, ["/properties/a"]),
+    ("DeepSeek-V3.2", {"type": ["string", "null"]}, []),  # its forms name the type
+    ("Qwen3-Coder", {"enum": ["a", "b"]}, []),
+    ("Qwen3-Coder", {"enum": ["a", "\n</parameter>\n"]}, ["/properties/a"]),
+    ("MiniCPM5", {"enum": ["a", "<![CDATA[x"]}, []),
+    ("MiniMax-M3", {"type": ["string", "null"]}, ["/properties/a"]),
+    ("trimmed", {"type": "string"}, []),
+]
+
+
+@pytest.mark.parametrize(("name", "schema", "pointers"), FINDINGS)
+def test_what_cannot_be_written_is_reported_once(name: str, schema: Any, pointers: list[str]) -> None:
+    properties = {"a": schema, "b": {"type": "string"}}
+    arguments = {"type": "object", "properties": properties, "additionalProperties": False}
+    report = compiled(arguments, NOTATIONS[name]).report
+    assert [finding.pointer for finding in report if finding.pointer] == pointers
+    assert [finding.pointer for finding in report].count("") == 1  # the delimiters
+    assert all(finding.kind == "inexpressible" for finding in report)
+
+
+HOSTILE = {
+    "long text": {"type": "string", "maxLength": 100_000},
+    "long pattern": {"type": "string", "pattern": "^(a|b)*a(a|b){11}$", "maxLength": 3000},
+    "many values": {"enum": [f"value {number}" for number in range(5_000)]},
+    "many unions": {
+        "anyOf": [{"type": "string", "pattern": f"^.*{letter}.{{0,9}}$"} for letter in "abcdefgh"]
+        + [{"type": ["null", "boolean", "number", "array", "object"]}]
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["Qwen3-Coder", "MiniMax-M3"])
+@pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_schemas_give_a_grammar(name: str, schema: Any) -> None:
+    arguments = {"type": "object", "properties": {"a": schema, "b": schema}}
+    grammar = compiled(arguments, NOTATIONS[name])
+    assert accepts(grammar, generate(grammar.rules, random.Random(0), budget=0))
