@@ -275,4 +275,4 @@ def test_text_and_reasoning_come_before_calls(template: str) -> None:
 
 
 def _examples() -> int:
-    return max(3, settings.default.max_examples // 25)
+    return max(1, settings().max_examples // 33)

@@ -13,13 +13,15 @@ TYPES = frozenset({"string", "number", "boolean", "null", "array", "object"})
 
 #: Texts by which formats tell what they read, and others that are easily lost.
 SIGNS = (
-    "", " ", "\n", "\t", "\r\n", "\x07", "\x7f", "\x85", "\u2028", "\ufeff", "a", "Zürich", "日本", "😀", "👩\u200d🚀",
-    '"', "'", "\\", "\\n", "\\u0041", "&amp;", "<", ">", "[", "]", "{", "}", "(", ")", ",", ", ", ":", "=", "|",
-    "null", "None", "true", "False", "5", "-0.5e3", "1.2.3", "[1]", "{}", '{"a": 1}', "['a']", "5 ", "nul", "Infinity",
-    "</parameter>", "\n</parameter>\n", "<parameter=a>", "</function>", "</tool_call>", "<tool_call>", "</arg_value>",
-    "<arg_key>", "</arg_key>", "]]>", "<![CDATA[", "</param>", '<|"|>', "]<]minimax[>[", "</a>", "</item>", "<item>",
-    "<|close|>argument", "<|sep|>", "</｜DSML｜parameter>", "</atem:parameter>", "[TOOL_CALLS]", "[ARGS]", "<|im_end|>",
-    "<|eot_id|>", "</s>", "</think>", "<think>", "```", "<|tool_call_end|>", "to=functions.a", ">>>all\n", "%}", "{{ a }}",
+    "", " ", "\n", "\t", "\r\n", "\x07", "\x7f", "\x85", "\u2028", "\ufeff", "a", "Zürich", "日本", "😀",
+    "\U0001f469\u200d\U0001f680", '"', "'", "\\", "\\n", "\\u0041", "&amp;", "<", ">", "[", "]", "{",
+    "}", "(", ")", ",", ", ", ":", "=", "|", "null", "None", "true", "False", "5", "-0.5e3", "1.2.3",
+    "[1]", "{}", '{"a": 1}', "['a']", "5 ", "nul", "Infinity", "</parameter>", "\n</parameter>\n",
+    "<parameter=a>", "</function>", "</tool_call>", "<tool_call>", "</arg_value>", "<arg_key>",
+    "</arg_key>", "]]>", "<![CDATA[", "</param>", '<|"|>', "]<]minimax[>[", "</a>", "</item>", "<item>",
+    "<|close|>argument", "<|sep|>", "</｜DSML｜parameter>", "</atem:parameter>", "[TOOL_CALLS]", "[ARGS]",
+    "<|im_end|>", "<|eot_id|>", "</s>", "</think>", "<think>", "```", "<|tool_call_end|>",
+    "to=functions.a", ">>>all\n", "%}", "{{ a }}",
 )  # fmt: skip
 
 TEXTS = st.one_of(
@@ -30,26 +32,10 @@ TEXTS = st.one_of(
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**12), 10**12), st.sampled_from([0.5, -2.25, 1e-7, 1e30]), TEXTS
 )
-KEYS = st.sampled_from(
-    [
-        "a",
-        "b",
-        "A",
-        "ab",
-        "item",
-        "name",
-        "x_1",
-        "x-y",
-        "Zürich",
-        "日本",
-        "with space",
-        'quo"te',
-        "a>b",
-        "a=b",
-        "a:b",
-    ]
-    + ["</arg_key>", "it's", "<a", "tab\t", "null", "{", "}", "]", ""]
-)
+_ODD_KEYS = (
+    "with space", 'quo"te', "a>b", "a=b", "a:b", "</arg_key>", "it's", "<a", "tab\t", "null", "{", "}", "]", "",
+)  # fmt: skip
+KEYS = st.sampled_from(["a", "b", "A", "ab", "item", "name", "x_1", "x-y", "Zürich", "日本", *_ODD_KEYS])
 PLAIN_KEYS = st.sampled_from(["a", "b", "c", "ab", "A", "name", "x_1", "x-y", "item", "text"])
 JSON = st.recursive(
     SCALARS,
