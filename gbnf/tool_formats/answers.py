@@ -162,7 +162,7 @@ def _excluded(form: FormatFields) -> list[str]:
 
 
 def _ecma262(pattern: str) -> str:
-    """Return the pattern of a delimiter for `search`: any number of the characters that Python calls spaces."""
+    """Return the pattern of a delimiter for `search`, with any number of Python's spaces."""
     return pattern.replace(SPACE, r"[\s\x1c-\x1f\x85]*")
 
 

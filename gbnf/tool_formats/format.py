@@ -55,9 +55,8 @@ class Reasoning:
     `prompt`: what the generation prompt ends with when the template is asked for reasoning: "open" if it has
     `begin`, "none" if the model writes `begin` itself, or no reasoning. `direct_prompt`: the same when it is
     asked for none; "closed" if the prompt has an empty reasoning. `closing`: what the template itself writes
-    after a reasoning: `end` with its whitespace. `repeats`: each reasoning is a message of its own, so that an
-    answer may have several. `omitted`: what an answer begins with, although its prompt is "open", if the model
-    does not reason.
+    after a reasoning: `end` with its whitespace. `repeats`: each reasoning is a message of its own, so an
+    answer may have several. `omitted`: what an answer without reasoning begins with if its prompt is "open".
     """
 
     begin: str

@@ -215,7 +215,7 @@ def find_shape(renderer: TemplateRenderer) -> Prober:
 
 
 def _shape_of_unwritten(renderer: TemplateRenderer) -> Shape | None:
-    """Return the shape of a template that shows tools, but no calls, if something says how they are written."""
+    """Return the shape of a template that shows tools but no calls, if something says how to write them."""
     try:
         prompt = Prober(renderer).prompt()
     except TemplateLimitError:

@@ -52,7 +52,7 @@ def _python_call(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _python(value: Any) -> str:
-    """Return a literal: strings in double quotes, as these models write them, so that nested values are JSON."""
+    """Return a literal: with double quotes, as these models write them, so that nested values are JSON."""
     return str(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,8 +1,8 @@
 """llama.cpp's own test of chat templates as a judge: what models wrote, and what it reads in it.
 
 Every case is compared: calls, text and reasoning. `DIFFERENCES` lists the cases that are read otherwise, with
-the reason; the test fails when a case joins them or leaves them. Of the sources of llama-cpp-python 0.3.36, 386
-of 389 cases have a format, and 374 of them are read as there: of those with calls, 271 of 274.
+the reason; the test fails when a case joins them or leaves them. In the sources of llama-cpp-python 0.3.36,
+386 of 389 cases have a format, and 374 of them are read as there: of those with calls, 271 of 274.
 """
 
 from __future__ import annotations

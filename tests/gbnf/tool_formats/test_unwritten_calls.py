@@ -1,4 +1,4 @@
-"""Templates that show tools but no calls: past calls are written into the content, in the model's own form."""
+"""Templates that show tools but no calls: past calls are written into the content, in the model's form."""
 
 from __future__ import annotations
 
@@ -47,37 +47,35 @@ _SCHEMA: dict[str, Any] = {
 _TOOLS = (Tool("note", args=_SCHEMA), Tool("note_all", args=_SCHEMA))
 
 
+_GIVEN = [("note", {"text": "a", "on": True}), ("note_all", {"text": "b", "tags": ["c"]})]
+_PYTHON = 'note(text="a", on=True), note_all(text="b", tags=["c"])'
+_JSON = [f'{{"name": "{name}", "arguments": {json.dumps(arguments)}}}' for name, arguments in _GIVEN]
+
+
 @pytest.mark.parametrize(
     ("instructions", "text"),
     [
-        (_LIQUID, '<|tool_call_start|>[note(text="a", on=True), note_all(text="b", tags=["c"])]<|tool_call_end|>'),
-        (
-            _GRANITE,
-            '<|tool_call|>[{"name": "note", "arguments": {"text": "a", "on": true}}, '
-            '{"name": "note_all", "arguments": {"text": "b", "tags": ["c"]}}]',
-        ),
-        (
-            _SHOWN,
-            '<tool_call>\n{"name": "note", "arguments": {"text": "a", "on": true}}\n</tool_call>\n'
-            '<tool_call>\n{"name": "note_all", "arguments": {"text": "b", "tags": ["c"]}}\n</tool_call>',
-        ),
+        (_LIQUID, f"<|tool_call_start|>[{_PYTHON}]<|tool_call_end|>"),
+        (_GRANITE, f"<|tool_call|>[{', '.join(_JSON)}]"),
+        (_SHOWN, "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in _JSON)),
         (
             _OTHER,
-            '<call>{"tool": "note", "input": {"text": "a", "on": true}}</call>\n'
-            '<call>{"tool": "note_all", "input": {"text": "b", "tags": ["c"]}}</call>',
+            "\n".join(
+                f'<call>{{"tool": "{name}", "input": {json.dumps(arguments)}}}</call>'
+                for name, arguments in _GIVEN
+            ),
         ),
     ],
-)  # fmt: skip
+)
 def test_what_the_models_write(instructions: str, text: str) -> None:
     form = detect(_template(instructions))
     parsed = form.parse(text, _TOOLS)
     assert isinstance(parsed, ToolCalls)
-    given = [("note", {"text": "a", "on": True}), ("note_all", {"text": "b", "tags": ["c"]})]
-    assert [(call.name, call.arguments) for call in parsed.calls] == given
+    assert [(call.name, call.arguments) for call in parsed.calls] == _GIVEN
     assert engine().match(form.grammar(_TOOLS, parallel=True), text).complete
     assert not engine().match(form.grammar(_TOOLS), text).complete
     assert form.render(parsed.calls) == text
-    assert _prompt(form, given).count(text) == 1
+    assert _prompt(form, _GIVEN).count(text) == 1
 
 
 def _prompt(form: ToolFormat, calls: list[tuple[str, Any]]) -> str:
