@@ -237,6 +237,8 @@ def _upstream(source: ModelSource, backend: Backend, places: int) -> Upstream:
 
 def _places(source: ModelSource, backend: Backend) -> int:
     """Return how many answers a backend makes at a time; asks a server. Raises BackendError."""
+    from gbnf_server.errors import BackendError, BackendUnreachable, ServerResponseError
+
     match source.backend_name:
         case BackendName.IN_PROCESS:
             return 1
@@ -244,7 +246,12 @@ def _places(source: ModelSource, backend: Backend) -> int:
             slots = backend.props.get("total_slots")  # type: ignore[attr-defined]  # a LlamaServer has it
             return slots if isinstance(slots, int) and slots > 0 else 1
         case _:
-            _ = backend.context_length
+            try:
+                _ = backend.context_length
+            except (BackendUnreachable, ServerResponseError):
+                raise
+            except BackendError:
+                pass  # it answers, and does not report its context
             return _BATCHING
 
 

@@ -329,6 +329,7 @@ def test_nothing_of_a_stop_string_or_after_it_is_in_a_text(
         expected = said[: min(places)] if places else said
         assert text(events) == expected
         assert (end(events).stop_string is not None) == bool(places)
+        assert end(events).usage.prompt_tokens == end(whole).usage.prompt_tokens
         if places:
             assert end(events).reason == "stop"
 
