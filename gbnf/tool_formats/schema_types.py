@@ -61,9 +61,10 @@ def _member(raw: Any, root: Any, key: str | int, depth: int) -> Any:
     if not isinstance(raw, Mapping) or not depth:
         return True
     parts = [_own_member(raw, key), *(_member(part, root, key, depth - 1) for part in _all_of(raw, root))]
-    parts += [
-        {"anyOf": [_member(choice, root, key, depth - 1) for choice in choices]} for choices in _any_of(raw)
-    ]
+    owner = "array" if isinstance(key, int) else "object"
+    for choices in _any_of(raw):
+        owners = [choice for choice in choices if owner in _types(choice, root, depth - 1)]
+        parts.append({"anyOf": [_member(choice, root, key, depth - 1) for choice in owners or choices]})
     parts = [part for part in parts if part is not True]
     return True if not parts else parts[0] if len(parts) == 1 else {"allOf": parts}
 

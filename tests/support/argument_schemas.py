@@ -24,10 +24,12 @@ SIGNS = (
     "to=functions.a", ">>>all\n", "%}", "{{ a }}",
 )  # fmt: skip
 
+#: Without unassigned characters, which `repr` escapes: each version of Python knows others.
+_CHARACTERS = st.characters(exclude_categories=["Cs", "Cn"], min_codepoint=1)
 TEXTS = st.one_of(
     st.sampled_from(SIGNS),
     st.lists(st.sampled_from(SIGNS), min_size=2, max_size=4).map("".join),
-    st.text(st.characters(exclude_categories=["Cs"], min_codepoint=1), max_size=8),
+    st.text(_CHARACTERS, max_size=8),
 )
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**12), 10**12), st.sampled_from([0.5, -2.25, 1e-7, 1e30]), TEXTS
@@ -35,7 +37,7 @@ SCALARS = st.one_of(
 _ODD_KEYS = (
     "with space", 'quo"te', "a>b", "a=b", "a:b", "</arg_key>", "it's", "<a", "tab\t", "null", "{", "}", "]", "",
 )  # fmt: skip
-KEYS = st.sampled_from(["a", "b", "A", "ab", "item", "name", "x_1", "x-y", "Zürich", "日本", *_ODD_KEYS])
+KEYS = st.sampled_from(["a", "b", "A", "ab", "item", "name", "x_1", "x-y", "Zürich", *_ODD_KEYS])
 PLAIN_KEYS = st.sampled_from(["a", "b", "c", "ab", "A", "name", "x_1", "x-y", "item", "text"])
 JSON = st.recursive(
     SCALARS,
@@ -135,9 +137,7 @@ def _near(kind: str, schema: Any) -> st.SearchStrategy[Any]:
         case "string":
             given = TEXTS
             if "pattern" in schema:
-                given = st.from_regex(
-                    schema["pattern"], alphabet=st.characters(exclude_categories=["Cs"], min_codepoint=1)
-                )
+                given = st.from_regex(schema["pattern"], alphabet=_CHARACTERS)
             if "format" in schema:
                 given = st.dates().map(str)
             low, high = schema.get("minLength", 0), schema.get("maxLength", 10**6)
