@@ -35,7 +35,8 @@ SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**12), 10**12), st.sampled_from([0.5, -2.25, 1e-7, 1e30]), TEXTS
 )
 _ODD_KEYS = (
-    "with space", 'quo"te', "a>b", "a=b", "a:b", "</arg_key>", "it's", "<a", "tab\t", "null", "{", "}", "]", "",
+    "with space", 'quo"te', "a>b", "a=b", "a:b", "</arg_key>", "it's", "<a", "tab\t", "null", "{", "}", "]",
+    "",
 )  # fmt: skip
 KEYS = st.sampled_from(["a", "b", "A", "ab", "item", "name", "x_1", "x-y", "Zürich", *_ODD_KEYS])
 PLAIN_KEYS = st.sampled_from(["a", "b", "c", "ab", "A", "name", "x_1", "x-y", "item", "text"])
