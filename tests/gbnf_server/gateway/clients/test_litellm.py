@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -17,11 +18,15 @@ ASK = {"role": "user", "content": QUESTION}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def event_loop() -> Iterator[None]:
-    """The event loop that LiteLLM asks for, which otherwise nobody closes."""
+def what_nobody_closes() -> Iterator[None]:
+    """Close the event loop that LiteLLM asks for, and the clients that it keeps."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     yield
+    for client in litellm.in_memory_llm_clients_cache.cache_dict.values():
+        closing = client.close()
+        if inspect.isawaitable(closing):
+            loop.run_until_complete(closing)
     asyncio.set_event_loop(None)
     loop.close()
 
