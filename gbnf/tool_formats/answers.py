@@ -129,9 +129,12 @@ def _body(form: FormatFields, content: Content) -> Dfa:
     if content == "required":
         return _whole(_any(_lead(text, before) + re.escape(text.lstrip()) + char for text, char in marks))
     begin, end = form.text.begin.lstrip(), form.text.end.strip()
+    begins = [begin, *form.text.other_begins]
+    if content == "given":
+        opened = (_lead(form.text.begin, before) + re.escape(each) for each in begins)
+        return _whole(_any(opened) + _PLACEHOLDERS[0])
     if not (begin or all(text.strip() for text, _ in marks)):
         raise GrammarError("no text begins the calls of this format, so that text could be told from calls")
-    begins = [begin, *form.text.other_begins]
     opening = _lead(form.text.begin, before) + _any(map(re.escape, begins)) if begin else ""
     between = form.text.before_calls
     closing = re.escape(end)

@@ -96,11 +96,11 @@ class CallDeltas:
     def _reasoned_text(self, *, begins_inside: bool) -> Steps[None]:
         yield
         yield from self._cursor.skip_space()
-        inside = begins_inside
-        if not inside:
-            inside = (yield from self._cursor.match(self._delimiters.reasoning_begin)) is not None
-        if inside:
-            yield from self._reasoning(opened=begins_inside)
+        if begins_inside:
+            yield from self._reasoning(opened=True)
+            yield from self._cursor.skip_space()
+        while (yield from self._cursor.match(self._delimiters.reasoning_begin)) is not None:
+            yield from self._reasoning()
             yield from self._cursor.skip_space()
         yield from self._cursor.match(self._delimiters.text_begin)
         while (yield from self._cursor.until(self._delimiters.soft, self._text)) is not None:

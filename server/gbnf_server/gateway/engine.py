@@ -64,7 +64,8 @@ class Engine:
             if not target.takes_images and any(message.get("images") for message in request.messages):
                 problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
                 raise GatewayError(400, problem, "unsupported_by_backend", "messages")
-            limit = request.sampling.max_tokens or default_limit
+            given = request.sampling.max_tokens
+            limit = default_limit if given is None else given
             if not request.count:
                 tokens = await _prompt_tokens(request, compiled, backend)
                 yield Finished("stop", Usage(tokens, 0), compiled.receipt)
