@@ -128,7 +128,8 @@ def test_so_it_is_behind_a_real_llama_server(native: InProcess) -> None:
 
 
 def test_calls_in_the_format_of_a_template_are_sent_back_to_it(native: InProcess) -> None:
-    request = ask(tools=TOOLS, tool_choice=ToolChoice("required", ("set_level",)))
+    sampling = Sampling(max_tokens=400, temperature=1.0, seed=1)
+    request = ask(tools=TOOLS, tool_choice=ToolChoice("required", ("set_level",)), sampling=sampling)
     events = answer(request, native)
     ((name, arguments),) = calls(events)
     (identifier,) = (event.id for event in events if isinstance(event, CallStarted))
