@@ -91,7 +91,7 @@ def calls_rule(number: int) -> str:
 def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> CompiledRules:
     """Return the rules of an answer. The first is `root`; they refer to `calls_rule` of each opening.
 
-    The content "given" refers to `calls_rule(0)`, which is the text there.
+    The content "given" refers to `calls_rule(0)`, which is the text with its end there.
 
     Raises GrammarError for a format in which text and calls cannot be told apart, TooManyStates.
     """
@@ -104,8 +104,7 @@ def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> Compi
             before = optional(before)
     body = words_expr(_body(form, content), Scope(table, ("text",)))
     rules = {char: Ref(calls_rule(number)) for number, char in enumerate(_PLACEHOLDERS)}
-    after = literal(form.text.end.strip()) if content == "given" else EPSILON
-    table.define(root, seq(before, body, after))
+    table.define(root, seq(before, body))
     productions = {name: _with_calls(expr, rules) for name, expr in table.productions.items()}
     return CompiledRules(run_passes(Rules(productions, root.name)))
 

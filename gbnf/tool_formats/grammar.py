@@ -62,9 +62,10 @@ def _text_grammar(form: FormatFields, reasoning: bool) -> Grammar:
 def text_grammar(form: FormatFields, text: Grammar) -> Grammar:
     """Compile the grammar of an answer with a text of another grammar; see `ToolFormat.text_grammar`."""
     answer = answer_rules(form, "given", reasoning=True).productions
-    names = {name: Ref(CALLS if name == "root" else f"given-{name}") for name in text.rules.productions}
+    names = {name: Ref(f"given-{name}") for name in text.rules.productions}
     given = {names[name].name: renamed(expr, names) for name, expr in text.rules.productions.items()}
-    return Grammar(Rules({**answer, **given}), text.report)
+    whole = seq(names["root"], literal(form.text.end.strip()))
+    return Grammar(Rules({**answer, CALLS: whole, **given}), text.report)
 
 
 @lru_cache(maxsize=512)
