@@ -3,8 +3,8 @@
     python bench/gateway.py --data bfcl_eval/data                        # the gateway and llama-server
     python bench/gateway.py --data bfcl_eval/data --forge /path/python   # and the proxy of forge-guardrails
 
-One real llama-server runs a tiny model of random weights with a chat template for tools, so that only what
-surrounds the model decides whether its calls are valid: these are no figures about models. Every contender
+One real llama-server runs the model: by default the bundled one, which knows none of these tools, so that
+what surrounds it decides whether its calls are valid. These are no figures about good models. Every contender
 gets the same requests through OpenAI's chat API, with the functions of BFCL's live_multiple set (an installed
 `bfcl-eval`, or its folder), `tool_choice: "required"`, temperatures 1 and 2, and seeds:
 
@@ -25,7 +25,6 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,15 +39,12 @@ import jsonschema
 from gbnf import load_tools
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.demo_model import model_path
 from gbnf_server.evaluation.bfcl.files import read_folder
 from gbnf_server.evaluation.bfcl.functions import tools_of
 from gbnf_server.llama_server.build import start
-from scripted import TEMPLATE
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.models import END_TOKEN, make_model
-
-CONTEXT, MAX_TOKENS, SLOTS, TIMEOUT = 8192, 600, 4, 300.0
+MAX_TOKENS, SLOTS, TIMEOUT = 300, 4, 300.0
 LISTENING = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
@@ -91,7 +87,14 @@ def requests_of(folder: Path, count: int) -> list[dict[str, Any]]:
             for name, tool in tools_of(entry.functions).items()
         ]
         question = [dict(message) for message in entry.messages if message["role"] == "user"][-1:]
-        bodies.append({"messages": question, "tools": tools, "tool_choice": "required"})
+        bodies.append(
+            {
+                "messages": question,
+                "tools": tools,
+                "tool_choice": "required",
+                "parallel_tool_calls": False,
+            }
+        )
     return bodies
 
 
@@ -152,12 +155,10 @@ def body_of(request: Mapping[str, Any], temperature: float, seed: int) -> dict[s
     return {"model": "random", **request, **sampling}
 
 
-async def validity(contenders: Sequence[Contender], requests: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Return the lines of the table of outcomes."""
-    lines = [
-        "| contender | temperature | valid | invalid | no call | truncated | errors |",
-        "|---|---|---|---|---|---|---|",
-    ]
+async def validity(contenders: Sequence[Contender], requests: Sequence[dict[str, Any]]) -> None:
+    """Print the table of outcomes."""
+    print("| contender | temperature | valid | invalid | no call | truncated | errors |")
+    print("|---|---|---|---|---|---|---|")
     async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
         for contender in contenders:
             for temperature in (1, 2):
@@ -169,13 +170,13 @@ async def validity(contenders: Sequence[Contender], requests: Sequence[dict[str,
                 errors = {kind: count for kind, count in outcomes.items() if kind not in kinds}
                 counts = " | ".join(str(outcomes[kind]) for kind in kinds)
                 shown = ", ".join(f"{count} × {kind}" for kind, count in errors.items()) or "0"
-                lines.append(f"| {contender.name} | {temperature} | {counts} | {shown} |")
-    return iter(lines)
+                print(f"| {contender.name} | {temperature} | {counts} | {shown} |", flush=True)
 
 
-async def latency(contenders: Sequence[Contender], request: dict[str, Any], rounds: int) -> Iterator[str]:
-    """Return the lines of the table of times."""
-    lines = ["| contender | first delta, p50 | whole call, p50 |", "|---|---|---|"]
+async def latency(contenders: Sequence[Contender], request: dict[str, Any], rounds: int) -> None:
+    """Print the table of times."""
+    print("| contender | first delta, p50 | whole call, p50 |")
+    print("|---|---|---|")
     async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
         answers: dict[str, list[Answer]] = {contender.name: [] for contender in contenders}
         for seed in range(rounds + 1):
@@ -187,8 +188,7 @@ async def latency(contenders: Sequence[Contender], request: dict[str, Any], roun
         firsts = [answer.first_delta for answer in each[1:] if answer.first_delta is not None]
         first = f"{1000 * statistics.median(firsts):.0f} ms" if firsts else "none"
         whole = statistics.median(answer.seconds for answer in each[1:])
-        lines.append(f"| {name} | {first} | {1000 * whole:.0f} ms |")
-    return iter(lines)
+        print(f"| {name} | {first} | {1000 * whole:.0f} ms |")
 
 
 async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
@@ -232,11 +232,10 @@ async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
     )
 
 
-async def load(
-    contenders: Sequence[Contender], requests: Sequence[dict[str, Any]], count: int
-) -> Iterator[str]:
-    """Return the lines of the table of concurrent clients."""
-    lines = ["| contender | clients | answers a second | errors |", "|---|---|---|---|"]
+async def load(contenders: Sequence[Contender], requests: Sequence[dict[str, Any]], count: int) -> None:
+    """Print the table of concurrent clients."""
+    print("| contender | clients | answers a second | errors |")
+    print("|---|---|---|---|")
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, limits=limits) as client:
         for contender in contenders:
@@ -257,8 +256,7 @@ async def load(
                 await asyncio.gather(*(work() for _ in range(clients)))
                 rate = len(answers) / (time.perf_counter() - started)
                 errors = sum(answer.outcome.startswith(("HTTP", "Read", "Connect")) for answer in answers)
-                lines.append(f"| {contender.name} | {clients} | {rate:.1f} | {errors} |")
-    return iter(lines)
+                print(f"| {contender.name} | {clients} | {rate:.1f} | {errors} |", flush=True)
 
 
 @contextmanager
@@ -285,20 +283,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder bfcl_eval/data")
     parser.add_argument("--forge", help="a Python that has forge-guardrails")
+    parser.add_argument("--model", type=Path, default=model_path(), help="a GGUF file")
     parser.add_argument("--requests", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=30, help="repetitions of the timed calls")
     options = parser.parse_args()
     requests = requests_of(options.data, options.requests)
-    bias = {END_TOKEN: 2.0, ord('"'): 6.0, ord("\n"): 1.0}
-    bias |= {byte: -30.0 for byte in range(256) if not 31 < byte < 127 and byte != ord("\n")}
     with ExitStack() as stack:
-        made = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        tags = ["<tool_call>", "</tool_call>"]
-        model = make_model(
-            made / "random.gguf", template=TEMPLATE, context=CONTEXT, control_texts=tags, bias=bias
-        )
         extra = ["--jinja", "--no-warmup", "--cache-ram", "0"]
-        server = stack.enter_context(start(model, context_length=CONTEXT, slots=SLOTS, extra=extra))
+        server = stack.enter_context(start(options.model, slots=SLOTS, extra=extra))
         key = {"Authorization": f"Bearer {server.api_key}"}
         contenders = [Contender("llama-server", server.url, key)]
         if options.forge:
@@ -317,13 +309,13 @@ def main() -> None:
         command = [sys.executable, "-m", "gbnf_server", "serve", "--server", server.url, "--port", "0"]
         gateway = Contender("gbnf serve", stack.enter_context(running(command)), {})
         contenders.append(gateway)
-        print("\n".join(asyncio.run(validity(contenders, requests))), flush=True)
+        asyncio.run(validity(contenders, requests))
         print()
-        print("\n".join(asyncio.run(latency(contenders, requests[0], options.rounds))), flush=True)
+        asyncio.run(latency(contenders, requests[0], options.rounds))
         print()
         print(asyncio.run(overhead(gateway, server.url, options.rounds)), flush=True)
         print()
-        print("\n".join(asyncio.run(load(contenders, requests, 2 * options.requests))))
+        asyncio.run(load(contenders, requests, 2 * options.requests))
 
 
 if __name__ == "__main__":
