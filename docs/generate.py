@@ -33,6 +33,7 @@ PACKAGES = (
     "gbnf.contracts",
     "gbnf.dialects",
     "gbnf.testing",
+    "gbnf.tool_formats",
     "gbnf_server",
     "gbnf_server.executors",
     "gbnf_server.planner",
