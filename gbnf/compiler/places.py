@@ -379,7 +379,7 @@ class _Places:
     @property
     def _nested_elements(self) -> NestedElements:
         if self._elements.nested is None:
-            raise InvalidArgumentError("a form is 'nested', but nested=None says nothing of its elements")
+            raise InvalidArgumentError("a form has the encoding 'nested', but nested is None")
         return self._elements.nested
 
     def nested_texts(self) -> dict[JsonType, tuple[str, str]]:

@@ -126,7 +126,7 @@ class ElementReader:
         take("]" if count else "[]")
 
     def _ends(self, members: Members, after: Delimiters) -> Steps[bool]:
-        """Read the end of members, and return whether it comes here; if it is no text, `after` must."""
+        """Read the end of members, and return whether it comes here. An empty end is followed by `after`."""
         yield from self._cursor.skip_space()
         if members.end.patterns:
             return (yield from self._cursor.match(members.end)) is not None
