@@ -28,7 +28,7 @@ from gbnf.compiler.layout import Layout, Whitespace
 from gbnf.compiler.literals import factor_prefixes, join_expressions
 from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
 from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
-from gbnf.compiler.places import Form, FormsPlace, Place, place_of
+from gbnf.compiler.places import ElementForm, FormsPlace, Place, place_of
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
@@ -228,7 +228,7 @@ class Lowering:
         """Return the values with what comes before and after each, by their JSON types."""
         parts = values_by_type(values)
 
-        def raw(form: Form) -> Expr:
+        def raw(form: ElementForm) -> Expr:
             return self._scalars.raw(parts["string"], form, frozenset(parts), scope, pointer, place)
 
         def write(kind: JsonType, inner: Place) -> Expr:

@@ -35,7 +35,7 @@ JSON_TYPES: tuple[JsonType, ...] = ("null", "boolean", "number", "string", "arra
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Placeholder:
     """What is filled in between the literals of a call.
 
     name: the tool's name. id: the call's identifier. index: the number of the call in its answer, where the
@@ -46,7 +46,7 @@ class Slot:
     base: int = 0
 
 
-Part: TypeAlias = str | Slot
+Part: TypeAlias = str | Placeholder
 """A literal, or what is filled in."""
 
 Encoding: TypeAlias = Literal["raw", "json", "python", "nested"]

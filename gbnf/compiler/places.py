@@ -19,7 +19,7 @@ from gbnf.compiler.notations import (
     JsonType,
     NestedElements,
     Notation,
-    Slot,
+    Placeholder,
     ValueForm,
     ValueForms,
     filled,
@@ -209,7 +209,7 @@ def _element_layout(
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ElementForm:
     """A form of values at one place: what comes before and after, and the place of the value in between.
 
     `place` is None for raw text.
@@ -231,7 +231,7 @@ class FormsPlace:
         }
         self._places = places
         self._nested = places.nested_texts()
-        self._unmistakable: dict[tuple[Form, frozenset[JsonType]], Dfa] = {}
+        self._unmistakable: dict[tuple[ElementForm, frozenset[JsonType]], Dfa] = {}
 
     @property
     def has_same_empties(self) -> bool:
@@ -239,7 +239,7 @@ class FormsPlace:
         empties = [empty for _, empty in self._nested.values()]
         return len(empties) > 1 and empties[0] == empties[1]
 
-    def forms(self, kind: JsonType) -> tuple[Form, ...]:
+    def forms(self, kind: JsonType) -> tuple[ElementForm, ...]:
         """Return the forms of a type; the first is preferred."""
         return self._forms[kind]
 
@@ -248,7 +248,7 @@ class FormsPlace:
         kind: JsonType,
         kinds: frozenset[JsonType],
         write: Callable[[JsonType, Place], Expr],
-        raw: Callable[[Form], Expr] = lambda _: EMPTY_LANGUAGE,
+        raw: Callable[[ElementForm], Expr] = lambda _: EMPTY_LANGUAGE,
     ) -> list[Expr]:
         """Return the texts of a type's values, where the schema allows `kinds`.
 
@@ -261,24 +261,24 @@ class FormsPlace:
             texts.append(seq(literal(form.before), inside))
         return texts
 
-    def place(self, form: Form, kind: JsonType, kinds: frozenset[JsonType]) -> Place | None:
+    def place(self, form: ElementForm, kind: JsonType, kinds: frozenset[JsonType]) -> Place | None:
         """Return the place of a value in a form, where the schema allows `kinds`; None if it is raw."""
         if form.encoding == "nested" and kind == "object" and "array" in kinds:
             return self._places.nested_beside_arrays
         return form.place
 
-    def readable(self, form: Form, kinds: frozenset[JsonType]) -> Dfa:
+    def readable(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read back in this form, where the schema allows these types."""
         return self.unmistakable(form, kinds) & readable_texts(form.after)
 
-    def unmistakable(self, form: Form, kinds: frozenset[JsonType]) -> Dfa:
+    def unmistakable(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read back, if they are read to their end."""
         known = self._unmistakable.get((form, kinds))
         if known is None:
             known = self._unmistakable[form, kinds] = self._new_unmistakable(form, kinds)
         return known
 
-    def _new_unmistakable(self, form: Form, kinds: frozenset[JsonType]) -> Dfa:
+    def _new_unmistakable(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         texts = plain_texts() & trimmed_texts() if form.trimmed else plain_texts()
         everything = {other for forms in self._forms.values() for other in forms}
         for before in sorted({other.before for other in everything}):
@@ -286,7 +286,7 @@ class FormsPlace:
                 texts = texts - beginning_with(before[len(form.before) :], form.after)
         return texts - self.mistaken(form, kinds)
 
-    def mistaken(self, form: Form, kinds: frozenset[JsonType]) -> Dfa:
+    def mistaken(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read as values of other types that the schema allows."""
         texts = Dfa.of_words(())
         for kind in _KINDS:
@@ -297,7 +297,7 @@ class FormsPlace:
                     texts = texts | self._read_as(kind, other, form.after)
         return texts
 
-    def _read_as(self, kind: JsonType, form: Form, after: str) -> Dfa:
+    def _read_as(self, kind: JsonType, form: ElementForm, after: str) -> Dfa:
         """Return the texts that are read as values of a type."""
         if form.encoding != "nested":
             spelled = _PYTHON_TEXTS if form.encoding == "python" else _JSON_TEXTS
@@ -335,7 +335,9 @@ class _Places:
         self._python = PythonPlace(PythonLayout.like(LAYOUTS[whitespace]), top=True)
         self._key_end = elements.key_end
         forms = [form for kind in _KINDS for form in elements.forms.of(kind)]
-        self.is_keyed = any(isinstance(part, Slot) for form in forms for part in (*form.before, *form.after))
+        self.is_keyed = any(
+            isinstance(part, Placeholder) for form in forms for part in (*form.before, *form.after)
+        )
         self._values: dict[str, FormsPlace] = {}
 
     @cached_property
@@ -408,7 +410,7 @@ class _Places:
             self._values[key] = FormsPlace(self, self._elements.forms, key, self._key_end)
         return self._values[key]
 
-    def form(self, form: ValueForm, key: str, key_end: str) -> Form:
+    def form(self, form: ValueForm, key: str, key_end: str) -> ElementForm:
         """Return a form under a key, without the end of the key."""
         before = filled(form.before, key)[len(key_end) :]
         place: Place | None
@@ -421,7 +423,7 @@ class _Places:
                 place = self._python
             case "nested":
                 place = self.nested
-        return Form(before, filled(form.after, key), place, form.trimmed, form.encoding)
+        return ElementForm(before, filled(form.after, key), place, form.trimmed, form.encoding)
 
 
 def place_of(notation: Notation, whitespace: Whitespace) -> Place:

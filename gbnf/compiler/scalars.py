@@ -10,7 +10,7 @@ from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.multiples import multiples_expr
 from gbnf.compiler.notations import JsonType
 from gbnf.compiler.numbers import range_expr
-from gbnf.compiler.places import Form, FormsPlace, Place
+from gbnf.compiler.places import ElementForm, FormsPlace, Place
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import Scope
 from gbnf.compiler.strings import StringExpr, quoted_string, raw_string
@@ -82,7 +82,7 @@ class Scalars:
         return known.expr
 
     def raw(
-        self, strings: ValueSet, form: Form, kinds: frozenset[JsonType], scope: Scope, pointer: str,
+        self, strings: ValueSet, form: ElementForm, kinds: frozenset[JsonType], scope: Scope, pointer: str,
         place: FormsPlace,
     ) -> Expr:  # fmt: skip
         """Return strings without quotes, with what comes after them."""
@@ -111,7 +111,7 @@ class Scalars:
         return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
 
     def raw_shape(
-        self, shape: String, form: Form, kinds: frozenset[JsonType], scope: Scope, place: FormsPlace
+        self, shape: String, form: ElementForm, kinds: frozenset[JsonType], scope: Scope, place: FormsPlace
     ) -> StringExpr:
         """Return the strings of a shape without quotes, with what comes after them."""
         key = (shape, place.unmistakable(form, kinds), form.after)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gbnf.compiler.notations import JsonType
-from gbnf.compiler.places import Form, FormsPlace, Place
+from gbnf.compiler.places import ElementForm, FormsPlace, Place
 from gbnf.compiler.raw_texts import MAX_STATES, delimited_expr, plain_texts, readable_texts
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND, bounded_repetition
 from gbnf.compiler.rules import Scope
@@ -56,7 +56,7 @@ def _regular(shape: String, language: Dfa, place: Place, scope: Scope) -> String
 
 
 def raw_string(
-    shape: String, place: FormsPlace, form: Form, kinds: frozenset[JsonType], scope: Scope
+    shape: String, place: FormsPlace, form: ElementForm, kinds: frozenset[JsonType], scope: Scope
 ) -> StringExpr:
     """Return the strings of a shape as they are, with what comes after them.
 

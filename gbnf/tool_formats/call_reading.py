@@ -9,7 +9,7 @@ import regex
 
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf.tool_formats.cursor import Cursor, Delimiters, Steps, Take
+from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.deltas import ArgumentsDelta, CallEnded, CallStarted, Delta
 from gbnf.tool_formats.elements import ElementReader
@@ -40,7 +40,7 @@ class CallReader:
 
     def __init__(
         self,
-        cursor: Cursor,
+        cursor: AnswerCursor,
         format: FormatFields,  # noqa: A002
         tools: Iterable[Tool],
         emit: Callable[[Delta], None],

@@ -90,7 +90,7 @@ class Stripped:
         self._held.append(piece[len(said) :])
 
 
-class Cursor:
+class AnswerCursor:
     """The characters that are not yet read: `text` from `at` on. `ended`: no more will come."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from gbnf.tool_formats.cursor import Delimiters, lenient
-from gbnf.tool_formats.format import FormatFields, JsonArguments, Part, Slot
+from gbnf.tool_formats.format import FormatFields, JsonArguments, Part, Placeholder
 
 _NAME = r"""[^\s"'`<>{}()\[\]|]"""
 _SLOTS: Final = {
@@ -59,7 +59,7 @@ def joined(parts: Iterable[Part], *, json: bool = False, key: str | None = None)
 
     `key`: the text of the slot for the key.
     """
-    parts = [key or "" if isinstance(part, Slot) and part.kind == "key" else part for part in parts]
+    parts = [key or "" if isinstance(part, Placeholder) and part.kind == "key" else part for part in parts]
     merged: list[Part] = []
     for part in parts:
         if isinstance(part, str) and merged and isinstance(merged[-1], str):
@@ -79,7 +79,7 @@ def joined(parts: Iterable[Part], *, json: bool = False, key: str | None = None)
         else:
             patterns.append(f"(?P={part.kind})" if part.kind in seen else _SLOTS[part.kind])
             seen.add(part.kind)
-    if merged and isinstance(merged[-1], Slot):
+    if merged and isinstance(merged[-1], Placeholder):
         patterns.append(f"(?={_NAME.replace('[^', '[', 1)})")  # the slot's text is complete
     return "".join(patterns)
 
@@ -130,7 +130,7 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
         in_reasoning=Delimiters([*reasoning_ends, *opening_patterns]),
         unmarked=unmarked,
         json=json,
-        late_id=any(isinstance(part, Slot) and part.kind == "id" for part in of.tail),
+        late_id=any(isinstance(part, Placeholder) and part.kind == "id" for part in of.tail),
     )
 
 
@@ -157,7 +157,7 @@ def _first_literal(parts: Sequence[Part]) -> str:
     """Return the text up to the first slot."""
     literal = ""
     for part in parts:
-        if isinstance(part, Slot):
+        if isinstance(part, Placeholder):
             break
         literal += part
     return literal

@@ -26,8 +26,8 @@ from gbnf.tool_formats.format import (
     ElementArguments,
     JsonArguments,
     Part,
+    Placeholder,
     Reasoning,
-    Slot,
     TextFormat,
 )
 from gbnf.tool_formats.pieces import (
@@ -98,7 +98,7 @@ def detect(template: str, *, bos_token: str = "", eos_token: str = "") -> ToolFo
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class _CallFrame:
     """What stands around the arguments of calls."""
 
     begin: Pieces
@@ -173,7 +173,7 @@ class _Detection:
 
     # Calls
 
-    def _arguments_and_frame(self) -> tuple[JsonArguments | ElementArguments, _Frame]:
+    def _arguments_and_frame(self) -> tuple[JsonArguments | ElementArguments, _CallFrame]:
         given = {KEYS[0]: TEXT, KEYS[1]: 4271}
         answer = self._answer([Call(NAMES[0], given)])
         spans = _json_spans(answer, [given])
@@ -195,7 +195,7 @@ class _Detection:
         marks = [mark for call in calls for mark in (call.name, call_id(0))]
         return without_reasoning(self._prober.answer(self._prober.assistant(calls), marks), self.reasoning)
 
-    def _frame(self, spans: Any, given: Mapping[str, Any]) -> _Frame:
+    def _frame(self, spans: Any, given: Mapping[str, Any]) -> _CallFrame:
         one = self._pieces(1, spans, given)
         first = one.index(_ARGUMENTS)
         before, after = one[:first], self._cut_end_of_turn(one[first + 1 :])
@@ -203,7 +203,7 @@ class _Detection:
         if between is None:
             start = next((at for at, piece in enumerate(before) if not isinstance(piece, str)), 0)
             begin, head = _split_single(before, start)
-            return _Frame(begin, head, after, None, ())
+            return _CallFrame(begin, head, after, None, ())
         before = _with_same_index(before, between)
         length = common_suffix(before, between)
         head = between[len(between) - length :]
@@ -214,15 +214,17 @@ class _Detection:
         separator = literal(rest[len(tail) :])
         if separator is None or literal(begin) is None or literal(after[len(tail) :]) is None:
             raise ToolFormatError("the template renders several calls in different ways")
-        if Slot("name") not in {*head, *tail}:
+        if Placeholder("name") not in {*head, *tail}:
             raise ToolFormatError("the template renders calls without the name of the tool")
-        return _Frame(begin, head, tail, separator, after[len(tail) :])
+        return _CallFrame(begin, head, tail, separator, after[len(tail) :])
 
     def _pieces(self, count: int, spans: Any, given: Mapping[str, Any]) -> Pieces:
         """Return the pieces of an answer with several calls, from its beginning."""
         answer = self._answer([Call(name, given) for name in NAMES[:count]])
-        slots = [(name, Slot("name")) for name in NAMES] + [(call_id(at), Slot("id")) for at in range(count)]
-        slots.append((KEYS[0], Slot("key")))
+        slots = [(name, Placeholder("name")) for name in NAMES] + [
+            (call_id(at), Placeholder("id")) for at in range(count)
+        ]
+        slots.append((KEYS[0], Placeholder("key")))
         pieces: list[Part] = []
         at = 0
         found = spans(answer, count)
@@ -486,14 +488,14 @@ _ARGUMENTS = "\0arguments"  # a piece
 def _harmony_heads() -> tuple[tuple[Part, ...], ...]:
     """Return the heads of the calls of gpt-oss: the recipient before the channel or behind it."""
     kinds = [(channel, content) for channel in _HARMONY_CHANNELS for content in _HARMONY_TYPES]
-    name = Slot("name")
+    name = Placeholder("name")
     return (
         *((" to=functions.", name, f"<|channel|>{channel}{kind}<|message|>") for channel, kind in kinds),
         *((f"<|channel|>{channel} to=functions.", name, f"{kind}<|message|>") for channel, kind in kinds),
     )
 
 
-def _with_visible_begin(frame: _Frame, prompt: str) -> tuple[_Frame, str]:
+def _with_visible_begin(frame: _CallFrame, prompt: str) -> tuple[_CallFrame, str]:
     """Return a frame whose calls begin with a literal, and what it takes from the end of the prompt.
 
     functionary's prompts end with the `>>>` that begins every call: the answer's text then begins with a
@@ -504,7 +506,7 @@ def _with_visible_begin(frame: _Frame, prompt: str) -> tuple[_Frame, str]:
     taken = frame.separator
     if not prompt.endswith(taken):
         return frame, ""
-    return _Frame((), (*split_pieces(taken), *frame.head), frame.tail, "", frame.end), taken
+    return _CallFrame((), (*split_pieces(taken), *frame.head), frame.tail, "", frame.end), taken
 
 
 def _split_single(before: Pieces, first_slot: int) -> tuple[Pieces, Pieces]:
@@ -533,7 +535,7 @@ def _with_index(between: Pieces, following: Pieces) -> Pieces | None:
         elif (
             isinstance(one, str) and isinstance(other, str) and one.isdecimal() and other == str(int(one) + 1)
         ):
-            pieces.append(Slot("index", int(one) - 1))
+            pieces.append(Placeholder("index", int(one) - 1))
         else:
             return None
     return tuple(pieces)
@@ -544,7 +546,7 @@ def _with_same_index(before: Pieces, between: Pieces) -> Pieces:
     pieces = list(before)
     for back in range(1, min(len(before), len(between)) + 1):
         slot = between[-back]
-        if isinstance(slot, Slot) and slot.kind == "index" and pieces[-back] == str(slot.base):
+        if isinstance(slot, Placeholder) and slot.kind == "index" and pieces[-back] == str(slot.base):
             pieces[-back] = slot
     return tuple(pieces)
 
@@ -660,7 +662,7 @@ def _whitespace(text: str, value: Any) -> Whitespace:
 # Arguments as elements
 
 
-def _without_elements(frame: _Frame, elements: Elements) -> _Frame:
+def _without_elements(frame: _CallFrame, elements: Elements) -> _CallFrame:
     """Return a frame without what belongs to the arguments' elements."""
     head, tail, lead, trail = frame.head, frame.tail, elements.lead, elements.trail
     if head[len(head) - len(lead) :] != lead or tail[: len(trail)] != trail:

@@ -14,7 +14,7 @@ from gbnf.tool_formats.format import (
     JsonType,
     NestedElements,
     Part,
-    Slot,
+    Placeholder,
     ValueForm,
     ValueForms,
 )
@@ -33,7 +33,7 @@ from gbnf.tool_formats.template import TemplateLimitError
 
 Answer = Callable[[Sequence[Call]], str]
 
-_KEY, _NEXT = Slot("key"), "\2"
+_KEY, _NEXT = Placeholder("key"), "\2"
 _INNER = ("zqna", "zqnb")
 _WORDS = ("Zqone", "Zqtwo")
 _ODD_TEXT = "Zq \"x\" 'y'\n\\z <w> & é"

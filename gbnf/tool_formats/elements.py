@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from gbnf.tool_formats.cursor import Cursor, Delimiters, Steps, Stripped, Take, lenient
+from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
 from gbnf.tool_formats.delimiters import format_delimiters, joined, words
 from gbnf.tool_formats.format import (
     ElementArguments,
@@ -66,7 +66,7 @@ class Members:
 class ElementReader:
     """Reads the arguments of calls."""
 
-    def __init__(self, cursor: Cursor, format: FormatFields, arguments: ElementArguments) -> None:  # noqa: A002
+    def __init__(self, cursor: AnswerCursor, format: FormatFields, arguments: ElementArguments) -> None:  # noqa: A002
         self._cursor = cursor
         self._nested = arguments.nested
         self._arguments = arguments

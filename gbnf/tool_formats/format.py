@@ -19,7 +19,7 @@ from gbnf.compiler.notations import (
     JsonType,
     NestedElements,
     Part,
-    Slot,
+    Placeholder,
     ValueForm,
     ValueForms,
 )
@@ -32,8 +32,8 @@ __all__ = [
     "JsonType",
     "NestedElements",
     "Part",
+    "Placeholder",
     "Reasoning",
-    "Slot",
     "TextFormat",
     "ValueForm",
     "ValueForms",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from gbnf.tool_formats.format import Part, Slot
+from gbnf.tool_formats.format import Part, Placeholder
 
 Pieces: TypeAlias = tuple[Part, ...]
 """Slots, tags (`<…>`, or `<…` up to a slot) and other characters, one each: no tag is ever split."""
@@ -14,7 +14,7 @@ Pieces: TypeAlias = tuple[Part, ...]
 _PIECE = re.compile(r"<[^<>\n]*>?|.", re.DOTALL)
 
 
-def split_pieces(text: str, slots: Iterable[tuple[str, Slot]] = ()) -> Pieces:
+def split_pieces(text: str, slots: Iterable[tuple[str, Placeholder]] = ()) -> Pieces:
     """Return the pieces of a text in which each string of `slots` stands for its slot."""
     found = dict(slots)
     if not found:
@@ -42,7 +42,7 @@ def join_pieces(pieces: Sequence[Part]) -> tuple[Part, ...]:
 
 def literal(pieces: Sequence[Part]) -> str | None:
     """Return the text of pieces, None if there are slots among them."""
-    return None if any(isinstance(piece, Slot) for piece in pieces) else "".join(map(str, pieces))
+    return None if any(isinstance(piece, Placeholder) for piece in pieces) else "".join(map(str, pieces))
 
 
 def common_prefix(first: Sequence[Part], second: Sequence[Part]) -> int:

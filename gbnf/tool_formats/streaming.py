@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from gbnf.tool_formats.call_reading import CallReader, WrittenCall
-from gbnf.tool_formats.cursor import Cursor, Steps, Stripped
+from gbnf.tool_formats.cursor import AnswerCursor, Steps, Stripped
 from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.deltas import (
     ArgumentsDelta,
@@ -39,7 +39,7 @@ class CallDeltas:
         text_only: bool = False,
     ) -> None:
         self._delimiters = format_delimiters(format)
-        self._cursor = Cursor()
+        self._cursor = AnswerCursor()
         self._deltas: list[Delta] = []
         self._calls = CallReader(self._cursor, format, tools, self._deltas.append)
         self._held: list[str] = []  # text that counts only if other text follows

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from gbnf.errors import GbnfError
-from gbnf.tool_formats.cursor import Cursor, Delimiters, Steps, Take
+from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 
 _PAIRS: Final = {"}": "{", "]": "[", ")": "("}
 _BRACKETS: Final = (r"\{", r"\}", r"\[", r"\]")
@@ -22,7 +22,7 @@ class UnreadableError(GbnfError):
     """The text is not in the format. The message is for the model."""
 
 
-def read_json(cursor: Cursor, take: Take, opened: str = "") -> Steps[None]:
+def read_json(cursor: AnswerCursor, take: Take, opened: str = "") -> Steps[None]:
     """Read the JSON value that starts here, up to its last bracket or quote. Raises EndOfTextError.
 
     `opened`: the brackets around it that are read already, which it closes.
@@ -30,7 +30,7 @@ def read_json(cursor: Cursor, take: Take, opened: str = "") -> Steps[None]:
     yield from _balanced(cursor, take, _OUTSIDE, list(opened))
 
 
-def read_string(cursor: Cursor, take: Take, quote: str = '"') -> Steps[None]:
+def read_string(cursor: AnswerCursor, take: Take, quote: str = '"') -> Steps[None]:
     """Read a string after its first quote. Raises EndOfTextError."""
     while (found := (yield from cursor.until(_IN_STRING[quote], take))) is not None:
         cursor.at = found.end()
@@ -40,7 +40,7 @@ def read_string(cursor: Cursor, take: Take, quote: str = '"') -> Steps[None]:
     raise EndOfTextError
 
 
-def read_literal(cursor: Cursor, take: Take, end: Delimiters, *, inside: bool) -> Steps[None]:
+def read_literal(cursor: AnswerCursor, take: Take, end: Delimiters, *, inside: bool) -> Steps[None]:
     """Read a JSON value or a Python literal up to `end`, which is not read. Raises EndOfTextError.
 
     `inside`: an `end` inside brackets counts, too; never one inside a string.
@@ -60,7 +60,7 @@ def _with_ends(end: Delimiters) -> Delimiters:
     return Delimiters([*end.patterns, *_LITERAL.patterns])
 
 
-def _balanced(cursor: Cursor, take: Take, special: Delimiters, stack: list[str]) -> Steps[None]:
+def _balanced(cursor: AnswerCursor, take: Take, special: Delimiters, stack: list[str]) -> Steps[None]:
     while (found := (yield from cursor.until(special, take))) is not None:
         sign = found.group()
         if len(sign) > 1:

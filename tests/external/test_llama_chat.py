@@ -16,7 +16,7 @@ import pytest
 from chat_templates import chat_templates, llama_cpp_source
 from gbnf.calls.parsing.results import ParseResult, ToolCalls
 from gbnf.errors import ToolFormatError
-from gbnf.tool_formats import Slot, ToolFormat, detect
+from gbnf.tool_formats import Placeholder, ToolFormat, detect
 from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.tools import Tool
 from support.llama_chat_tests import ChatCase, read_cases, same_json
@@ -77,7 +77,7 @@ def _begun(form: ToolFormat) -> str:
         return ""
     literals = [
         form.text.begin,
-        form.begin + "".join(part for part in form.head[:1] if not isinstance(part, Slot)),
+        form.begin + "".join(part for part in form.head[:1] if not isinstance(part, Placeholder)),
     ]
     shared = [
         literal[:length]

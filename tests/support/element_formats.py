@@ -11,7 +11,7 @@ from gbnf.tool_formats import (
     ElementArguments,
     NestedElements,
     Part,
-    Slot,
+    Placeholder,
     TextFormat,
     ToolFormat,
     ValueForm,
@@ -19,7 +19,7 @@ from gbnf.tool_formats import (
 )
 from gbnf.tools import Tool
 
-NAME, KEY = Slot("name"), Slot("key")
+NAME, KEY = Placeholder("name"), Placeholder("key")
 Calls = Sequence[tuple[str, Any]]
 
 TOOLS = (

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gbnf.calls.parsing.results import ToolCall
-from gbnf.tool_formats import ElementArguments, JsonArguments, Part, Slot, ToolFormat, ValueForm, ValueForms
+from gbnf.tool_formats import (
+    ElementArguments,
+    JsonArguments,
+    Part,
+    Placeholder,
+    ToolFormat,
+    ValueForm,
+    ValueForms,
+)
 
 
 def written_calls(form: ToolFormat, calls: Sequence[ToolCall]) -> str:
@@ -24,7 +32,7 @@ def _parts(parts: Sequence[Part], call: ToolCall, index: int) -> str:
     return "".join(part if isinstance(part, str) else _slot(part, call, index) for part in parts)
 
 
-def _slot(slot: Slot, call: ToolCall, index: int) -> str:
+def _slot(slot: Placeholder, call: ToolCall, index: int) -> str:
     match slot.kind:
         case "name":
             return call.name
@@ -55,7 +63,8 @@ def _members(elements: ElementArguments, members: Mapping[str, Any], separator: 
 def _value(elements: ElementArguments, forms: ValueForms, key: str, value: Any) -> str:
     form = _form(forms, value)
     before, after = (
-        "".join(key if isinstance(p, Slot) else p for p in parts) for parts in (form.before, form.after)
+        "".join(key if isinstance(p, Placeholder) else p for p in parts)
+        for parts in (form.before, form.after)
     )
     return before + _encoded(elements, form, value) + after
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gbnf.compiler.notations import ElementArguments, NestedElements, Part, Slot, ValueForm, ValueForms
+from gbnf.compiler.notations import ElementArguments, NestedElements, Part, Placeholder, ValueForm, ValueForms
 
-_KEY = Slot("key")
+_KEY = Placeholder("key")
 
 
 def _form(encoding: Any, before: str | tuple[Part, ...], after: str | tuple[Part, ...]) -> ValueForm:

@@ -11,15 +11,15 @@ from typing import Any
 from gbnf.tool_formats import (
     ElementArguments,
     JsonArguments,
+    Placeholder,
     Reasoning,
-    Slot,
     TextFormat,
     ToolFormat,
     ValueForm,
     ValueForms,
 )
 
-NAME, ID, INDEX = Slot("name"), Slot("id"), Slot("index")
+NAME, ID, INDEX = Placeholder("name"), Placeholder("id"), Placeholder("index")
 Calls = Sequence[tuple[str, Any]]
 _DECODER = json.JSONDecoder()
 

@@ -28,7 +28,7 @@ from gbnf_server.errors import BackendUnreachable, GatewayError
 from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.bodies import ClientLeft, read_body, while_connected
 from gbnf_server.gateway.edge import Edge, Reply, StoredAnswers, TokenCounts
-from gbnf_server.gateway.event_streams import EventStream
+from gbnf_server.gateway.event_streams import EventSender
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.logs import log, log_error
 from gbnf_server.gateway.models import list_models, model_card
@@ -45,7 +45,7 @@ _CLIENT_LEFT = 499  # nginx's status, in logs and metrics only
 
 
 @dataclass(eq=False)
-class Exchange:
+class HttpExchange:
     """A request and its response. Names of `headers` are in lower case."""
 
     method: str
@@ -60,7 +60,7 @@ class Exchange:
     error: GatewayError | None = None
 
 
-_Handler = Callable[[Exchange], Awaitable[None]]
+_Handler = Callable[[HttpExchange], Awaitable[None]]
 
 
 def create_app(gateway: Gateway, access: Access, *, passed: PassThrough | None = None) -> ASGIApp:
@@ -112,13 +112,13 @@ def _route(path: str, handler: _Handler, method: str, label: str | None = None) 
 
 
 class _Endpoint:
-    """An endpoint as an ASGI application, which gets its `Exchange` from the guard."""
+    """An endpoint as an ASGI application, which gets its `HttpExchange` from the guard."""
 
     def __init__(self, handler: _Handler, label: str) -> None:
         self._handler, self._label = handler, label
 
     async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
-        exchange: Exchange = scope["state"][_EXCHANGE]
+        exchange: HttpExchange = scope["state"][_EXCHANGE]
         exchange.endpoint = self._label
         exchange.scope = scope
         await self._handler(exchange)
@@ -144,29 +144,29 @@ class _Handlers:
     def __init__(self, gateway: Gateway, passed: PassThrough | None) -> None:
         self._gateway, self._passed = gateway, passed
 
-    async def health(self, exchange: Exchange) -> None:
+    async def health(self, exchange: HttpExchange) -> None:
         status = self._gateway.health
         await exchange.response.send_json({"status": status}, 200 if status == "ok" else 503)
 
-    async def show_metrics(self, exchange: Exchange) -> None:
+    async def show_metrics(self, exchange: HttpExchange) -> None:
         text = self._gateway.metrics.text()
         await exchange.response.begin(200, {"content-type": "text/plain; version=0.0.4; charset=utf-8"})
         await exchange.response.end(text)
 
-    async def models(self, exchange: Exchange) -> None:
+    async def models(self, exchange: HttpExchange) -> None:
         await exchange.response.send_json(list_models(self._gateway.models, exchange.headers))
 
-    async def model(self, exchange: Exchange) -> None:
+    async def model(self, exchange: HttpExchange) -> None:
         name = exchange.scope["path_params"]["name"]
         if name not in self._gateway.models:
             listed = ", ".join(self._gateway.models)
             raise GatewayError(404, f"there is no model {name[:100]!r}. Use {listed}.", "model_not_found")
         await exchange.response.send_json(model_card(name, exchange.headers))
 
-    async def stored(self, read: Callable[[str], Mapping[str, Any]], exchange: Exchange) -> None:
+    async def stored(self, read: Callable[[str], Mapping[str, Any]], exchange: HttpExchange) -> None:
         await exchange.response.send_json(read(exchange.scope["path_params"]["response_id"]))
 
-    async def pass_on(self, exchange: Exchange) -> None:
+    async def pass_on(self, exchange: HttpExchange) -> None:
         assert self._passed is not None
         gateway = self._gateway
         with gateway.budget.share() as share:
@@ -181,7 +181,7 @@ class _Handlers:
             )
             await while_connected(exchange.receive, forwarding)
 
-    async def answer(self, edge: Edge, exchange: Exchange) -> None:
+    async def answer(self, edge: Edge, exchange: HttpExchange) -> None:
         gateway = self._gateway
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
@@ -191,7 +191,7 @@ class _Handlers:
             reply = await while_connected(exchange.receive, reading)
             await while_connected(exchange.receive, self._send_answer(reply, exchange))
 
-    async def count(self, edge: TokenCounts, exchange: Exchange) -> None:
+    async def count(self, edge: TokenCounts, exchange: HttpExchange) -> None:
         gateway = self._gateway
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
@@ -200,9 +200,9 @@ class _Handlers:
             tokens = await while_connected(exchange.receive, counting)
             await exchange.response.send_json(edge.count(tokens))
 
-    async def _send_answer(self, reply: Reply, exchange: Exchange) -> None:
+    async def _send_answer(self, reply: Reply, exchange: HttpExchange) -> None:
         response = exchange.response
-        stream = EventStream(response, reply.headers)
+        stream = EventSender(response, reply.headers)
         try:
             async with AsyncExitStack() as stack:
                 if reply.request.stream:
@@ -255,7 +255,7 @@ class _Guard:
             gateway.open_requests -= 1
             self._record(exchange, status)
 
-    def _exchange(self, scope: Scope, receive: Receive, send: Send) -> Exchange:
+    def _exchange(self, scope: Scope, receive: Receive, send: Send) -> HttpExchange:
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
@@ -268,11 +268,11 @@ class _Guard:
             self._gateway.limits.send_s,
             state.get(ABORT),
         )
-        exchange = Exchange(scope["method"], scope["path"], headers, request_id, scope, receive, response)
+        exchange = HttpExchange(scope["method"], scope["path"], headers, request_id, scope, receive, response)
         state[_EXCHANGE] = exchange
         return exchange
 
-    async def _respond(self, exchange: Exchange) -> None:
+    async def _respond(self, exchange: HttpExchange) -> None:
         try:
             self._check(exchange)
             await self._app(exchange.scope, exchange.receive, exchange.response.send)
@@ -284,7 +284,7 @@ class _Guard:
                 raise  # the server breaks the connection off, so that the client sees it
             await exchange.response.send_error(problem, self._shape(exchange.path))
 
-    def _check(self, exchange: Exchange) -> None:
+    def _check(self, exchange: HttpExchange) -> None:
         self._access.check(exchange.path, exchange.headers)
         if self._gateway.is_draining and exchange.path not in _WATCHED:
             raise GatewayError(503, "the server is shutting down.", "shutting_down", retry_after=5)
@@ -295,7 +295,7 @@ class _Guard:
         edge = next((edge for edge in edges if path.startswith(edge.path)), edges[0])
         return edge.error
 
-    def _record(self, exchange: Exchange, status: int) -> None:
+    def _record(self, exchange: HttpExchange, status: int) -> None:
         seconds = time.monotonic() - exchange.started
         metrics = self._gateway.metrics
         metrics.requests.labels(exchange.endpoint, str(status)).inc()
@@ -316,7 +316,7 @@ class _Guard:
         )
 
 
-def problem_of(error: Exception, exchange: Exchange) -> GatewayError:
+def problem_of(error: Exception, exchange: HttpExchange) -> GatewayError:
     """Return an error as the client reads it. One that nobody raises on purpose is logged."""
     match error:
         case GatewayError():

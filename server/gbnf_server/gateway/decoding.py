@@ -15,7 +15,15 @@ from dataclasses import dataclass, field, replace
 
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.match import MatchState
-from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, Slot, TextDelta
+from gbnf.tool_formats import (
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    Placeholder,
+    ReasoningDelta,
+    TextDelta,
+)
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.verification import grammar_violation
 from gbnf_server.gateway.compiling import Compiled
@@ -35,7 +43,7 @@ class _Stopped(Exception):  # noqa: N818  # a signal to the backend
 
 
 @dataclass(slots=True)
-class WrittenCall:
+class DecodedCall:
     """A call of the answer; `ended` if it is complete."""
 
     name: str
@@ -54,7 +62,7 @@ class Decoding:
         self._pieces: list[str] = []
         self._held = ""  # replacement characters at the end, which a server may write for half a character
         self.reasoning_pieces = 0
-        self.calls: list[WrittenCall] = []
+        self.calls: list[DecodedCall] = []
         self.stop_string: str | None = None
 
     @property
@@ -166,7 +174,7 @@ class Decoding:
                     continue
                 case CallStarted(_, identifier, name):
                     passed += self._rest_of_text()
-                    self.calls.append(WrittenCall(name))
+                    self.calls.append(DecodedCall(name))
                     passed.append(replace(delta, id=self._unique(identifier)))
                     continue
                 case ArgumentsDelta(index, piece):
@@ -185,7 +193,9 @@ class Decoding:
     def _unique(self, identifier: str) -> str:
         """Return the id in the text; if the format has none, one that no other call has."""
         native = self._compiled.native
-        if native is not None and any(isinstance(part, Slot) and part.kind == "id" for part in native.head):
+        if native is not None and any(
+            isinstance(part, Placeholder) and part.kind == "id" for part in native.head
+        ):
             return identifier
         return "".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH))
 

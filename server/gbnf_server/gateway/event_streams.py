@@ -20,7 +20,7 @@ _KEEP_ALIVE_S = 10.0
 """How long a stream may be silent: proxies and clients close one after about 30 seconds."""
 
 
-class EventStream:
+class EventSender:
     """Sends events as the body of a response, whose first sends the head. `headers`: more of those."""
 
     def __init__(self, response: Response, headers: Callable[[], Mapping[str, str]]) -> None:

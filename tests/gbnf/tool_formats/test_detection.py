@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from chat_templates import chat_templates
 from gbnf.calls.parsing.results import ToolCall
 from gbnf.errors import ToolFormatError
-from gbnf.tool_formats import ElementArguments, JsonArguments, Slot, ToolFormat, detect
+from gbnf.tool_formats import ElementArguments, JsonArguments, Placeholder, ToolFormat, detect
 from gbnf.tool_formats.template import TemplateLimitError
 from support.native_formats import written_calls
 
@@ -55,7 +55,7 @@ NAMES = [pytest.param(name, id=name) for name in chat_templates() if name not in
 def test_json_in_tags() -> None:
     form = detect(HERMES)
     assert (form.begin, form.separator, form.end) == ("\n", "\n", "")
-    assert form.head == ('<tool_call>\n{"name": "', Slot("name"), '", "arguments": ')
+    assert form.head == ('<tool_call>\n{"name": "', Placeholder("name"), '", "arguments": ')
     assert form.tail == ("}\n</tool_call>",)
     assert form.arguments == JsonArguments("default")
     assert form.marker == "<tool_call>"
@@ -98,7 +98,7 @@ def test_elements(value: str, encodings: str) -> None:
     assert (elements.begin, elements.before_key, elements.separator, elements.end) == ("\n", "<p=", "\n", "")
     assert forms.number[0].before == (">",)
     assert forms.number[0].after == ("</p>",)
-    assert form.head == ("<call>\n<f=", Slot("name"), ">")
+    assert form.head == ("<call>\n<f=", Placeholder("name"), ">")
     assert form.tail == ("\n</f>\n</call>",)
 
 

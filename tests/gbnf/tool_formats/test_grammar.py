@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gbnf.errors import GrammarError, PoolError, SchemaError
-from gbnf.tool_formats import ElementArguments, Slot
+from gbnf.tool_formats import ElementArguments, Placeholder
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.oracle import engine
 from support.random_texts import generate
@@ -280,7 +280,7 @@ def test_calls_are_numbered_in_sequence() -> None:
     counted_from_one = replace(
         KIMI.form,
         head=tuple(
-            Slot("index", 1) if isinstance(part, Slot) and part.kind == "index" else part
+            Placeholder("index", 1) if isinstance(part, Placeholder) and part.kind == "index" else part
             for part in KIMI.form.head
         ),
     )
@@ -344,7 +344,7 @@ def test_errors_name_what_is_wrong() -> None:
         TAGS.form.grammar(())
     with pytest.raises(PoolError, match="the name 'note'"):
         TAGS.form.grammar([*TOOLS, TOOLS[2]])
-    unmarked = replace(BARE.form, head=(Slot("name"), "("), tail=(")",), marker="")
+    unmarked = replace(BARE.form, head=(Placeholder("name"), "("), tail=(")",), marker="")
     with pytest.raises(GrammarError, match="text could be told from calls"):
         unmarked.grammar(TOOLS)
     assert complete(unmarked.grammar(TOOLS, tool_choice="required"), 'note({"text": ""})')
@@ -371,7 +371,7 @@ def test_the_same_grammar_is_compiled_once() -> None:
 
 
 def test_a_marker_that_overlaps_itself_is_found_once() -> None:
-    form = replace(MISTRAL.form, head=("aXa", Slot("name"), "[ARGS]"), marker="aXa")
+    form = replace(MISTRAL.form, head=("aXa", Placeholder("name"), "[ARGS]"), marker="aXa")
     grammar = form.grammar(TOOLS)
     call = 'aXanote[ARGS]{"text": ""}'
     assert complete(grammar, "b" + call)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gbnf.calls.parsing.results import FinalAnswer, ToolCalls
 from gbnf.errors import GrammarError
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
-from gbnf.tool_formats.format import FormatFields, Slot
+from gbnf.tool_formats.format import FormatFields, Placeholder
 from gbnf.tools import Tool
 from support.element_formats import CLOSED, ELEMENT_FAMILIES, VALUES, ElementFamily
 from support.oracle import engine
@@ -105,8 +105,8 @@ def literals(form: FormatFields) -> list[str]:
     for part in (*form.head, *(part for head in form.other_heads for part in head), *form.tail):
         found.append(
             "note"
-            if isinstance(part, Slot) and part.kind == "name"
-            else str(part) * (not isinstance(part, Slot))
+            if isinstance(part, Placeholder) and part.kind == "name"
+            else str(part) * (not isinstance(part, Placeholder))
         )
     return [each for each in found if each]
 

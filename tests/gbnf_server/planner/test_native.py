@@ -92,9 +92,8 @@ def test_the_demonstration_model_is_asked_as_it_was_trained(demo: InProcess) -> 
         trained[3],
     ]
     declared = [declare_tool(tool) for tool in tools]
-    assert demo._template.prompt(native, constrained=True, tools=declared) == demo._template.prompt(
-        trained, constrained=True
-    )
+    prompt = demo._template.prompt(native, constrained=True, tools=declared, native=True)
+    assert prompt == demo._template.prompt(trained, constrained=True)
 
 
 @pytest.mark.parametrize("query", ["create a folder trips", "what time is it?", "find the notes about rome"])

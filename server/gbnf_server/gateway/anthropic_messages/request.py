@@ -52,7 +52,7 @@ class Thinking(Part):
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
 
 
-class SchemaFormat(Part):
+class OutputSchema(Part):
     """Structured output."""
 
     type: Literal["json_schema"]
@@ -62,7 +62,7 @@ class SchemaFormat(Part):
 class OutputConfig(Part):
     """The format of the text. `effort` has no effect, and is in every request of Claude Code."""
 
-    format: SchemaFormat | None = None
+    format: OutputSchema | None = None
     effort: str | None = None
 
 

@@ -54,17 +54,17 @@ _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate
 
 
 @dataclass(slots=True)
-class _Choice:
+class _StreamedChoice:
     """What one answer consists of so far."""
 
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
-    calls: list[_Call] = field(default_factory=list)
+    calls: list[_StreamedCall] = field(default_factory=list)
     finished: Finished | None = None
 
 
 @dataclass(slots=True)
-class _Call:
+class _StreamedCall:
     id: str
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class ChatReply:
             "created": int(time.time()),
             "model": parsed.request.model,
         }
-        self._choices: list[_Choice] = []
+        self._choices: list[_StreamedChoice] = []
         self._receipt: Receipt | None = None
 
     def feed(self, event: AnswerEvent) -> str:
@@ -118,7 +118,7 @@ class ChatReply:
         """Keep an event. Return its delta, None if it has none."""
         if isinstance(event, Started):
             self._receipt = self._receipt or event.receipt
-            self._choices.append(_Choice())
+            self._choices.append(_StreamedChoice())
             return {"role": "assistant", "content": None}
         choice = self._choices[-1]
         match event:
@@ -129,7 +129,7 @@ class ChatReply:
                 choice.reasoning.append(text)
                 return {"reasoning_content": text}
             case CallStarted(index, identifier, name):
-                choice.calls.append(_Call(identifier, name))
+                choice.calls.append(_StreamedCall(identifier, name))
                 function = {"name": name, "arguments": ""}
                 called = {"index": index, "id": identifier, "type": "function", "function": function}
                 return {"tool_calls": [called]}
@@ -168,7 +168,7 @@ def _event(value: dict[str, Any]) -> str:
     return f"data: {json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
-def _whole(choice: _Choice, index: int) -> dict[str, Any]:
+def _whole(choice: _StreamedChoice, index: int) -> dict[str, Any]:
     finished = choice.finished
     assert finished is not None
     message: dict[str, Any] = {"role": "assistant", "content": "".join(choice.text), "refusal": None}

@@ -52,7 +52,7 @@ class CalledFunction(_Model):
     arguments: str
 
 
-class ToolCall(_Model):
+class ToolCallBody(_Model):
     """A call of an assistant."""
 
     id: str
@@ -79,7 +79,7 @@ class AssistantMessage(_Model):
 
     role: Literal["assistant"]
     content: str | list[AssistantPart] | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[ToolCallBody] | None = None
     reasoning_content: str | None = None
     function_call: None = None
 

@@ -15,21 +15,21 @@ from gbnf_server.gateway.reading import Part, read_arguments, read_data_url, rea
 from gbnf_server.gateway.turns import Turns
 
 
-class TextPart(Part):
+class InputTextPart(Part):
     """A text; `refusal` instead of `text` is a refusal of the model."""
 
     type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
     text: str
 
 
-class RefusalPart(Part):
+class InputRefusalPart(Part):
     """A refusal of the model, as text."""
 
     type: Literal["refusal"]
     refusal: str
 
 
-class ImagePart(Part):
+class InputImagePart(Part):
     """An image. Only data URLs are read."""
 
     type: Literal["input_image"]
@@ -37,9 +37,9 @@ class ImagePart(Part):
 
 
 _CONTENT: dict[str, type[Part]] = {
-    **dict.fromkeys(("input_text", "output_text", "text"), TextPart),
-    "input_image": ImagePart,
-    "refusal": RefusalPart,
+    **dict.fromkeys(("input_text", "output_text", "text"), InputTextPart),
+    "input_image": InputImagePart,
+    "refusal": InputRefusalPart,
 }
 
 
@@ -137,7 +137,7 @@ def _add_item(turns: Turns, item: Part, names: ToolNames, path: str) -> None:
             turns.result(item.call_id, text, images, f"{path}.call_id")
         case ReasoningItem():
             given = item.content or item.summary
-            kinds = {"reasoning_text": TextPart, "summary_text": TextPart}
+            kinds = {"reasoning_text": InputTextPart, "summary_text": InputTextPart}
             texts = [
                 read_kind(kinds, part, f"{path}.content[{index}]").text for index, part in enumerate(given)
             ]
@@ -153,8 +153,8 @@ def _content(content: str | Sequence[Any], path: str) -> tuple[str, list[Image]]
     images: list[Image] = []
     for index, value in enumerate(content):
         match read_kind(_CONTENT, value, f"{path}[{index}]"):
-            case TextPart(text=text) | RefusalPart(refusal=text):
+            case InputTextPart(text=text) | InputRefusalPart(refusal=text):
                 texts.append(text)
-            case ImagePart(image_url=url):
+            case InputImagePart(image_url=url):
                 images.append(read_data_url(url, f"{path}[{index}].image_url"))
     return "\n".join(texts), images

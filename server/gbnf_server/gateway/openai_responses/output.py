@@ -63,7 +63,7 @@ class OutputItem(ABC):
         return {"type": kind, "item_id": self.item_id, "output_index": self.index}
 
 
-class MessageItem(OutputItem):
+class MessageOutput(OutputItem):
     """The text of an answer. `logprobs`: of its tokens, which are known at its end."""
 
     logprobs: Sequence[Mapping[str, Any]] = ()
@@ -96,7 +96,7 @@ class MessageItem(OutputItem):
         yield {**self._at("response.content_part.done"), "content_index": 0, "part": self._part(text)}
 
 
-class ReasoningItem(OutputItem):
+class ReasoningOutput(OutputItem):
     """The model's reasoning, whole: as its content, or as the summary if the client asks for one."""
 
     def __init__(self, index: int, item_id: str, *, as_summary: bool) -> None:
@@ -130,7 +130,7 @@ class ReasoningItem(OutputItem):
         yield {**self._at(f"response.{self._part_event}.done"), **self._position, "part": self._part(text)}
 
 
-class CallItem(OutputItem):
+class CallOutput(OutputItem):
     """A call of a function."""
 
     def __init__(self, index: int, item_id: str, call_id: str, namespace: str | None, name: str) -> None:

@@ -24,11 +24,11 @@ from gbnf_server.gateway.answers import (
 )
 from gbnf_server.gateway.event_streams import COMMENT
 from gbnf_server.gateway.openai_responses.output import (
-    CallItem,
+    CallOutput,
     Event,
-    MessageItem,
+    MessageOutput,
     OutputItem,
-    ReasoningItem,
+    ReasoningOutput,
     Status,
 )
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
@@ -82,13 +82,13 @@ class ResponsesReply:
                 self._receipt = receipt
                 yield from self._begin()
             case TextDelta(text=text):
-                yield from self._delta(MessageItem, text)
+                yield from self._delta(MessageOutput, text)
             case ReasoningDelta(text=text):
-                yield from self._delta(ReasoningItem, text)
+                yield from self._delta(ReasoningOutput, text)
             case CallStarted(id=call_id, name=name):
                 yield from self._close()
                 place = self._parsed.tools.place(name)
-                yield from self._open(CallItem(len(self._items), self._new_id("fc"), call_id, *place))
+                yield from self._open(CallOutput(len(self._items), self._new_id("fc"), call_id, *place))
             case ArgumentsDelta(json_text=text):
                 yield self._items[-1].add(text)
             case CallEnded():
@@ -102,17 +102,17 @@ class ResponsesReply:
             for kind in ("response.created", "response.in_progress"):
                 yield {"type": kind, "response": self._base}
 
-    def _delta(self, kind: type[MessageItem | ReasoningItem], text: str) -> Iterator[Event]:
+    def _delta(self, kind: type[MessageOutput | ReasoningOutput], text: str) -> Iterator[Event]:
         if not self._items or not isinstance(self._items[-1], kind):
             yield from self._close()
             yield from self._open(self._new(kind))
         yield self._items[-1].add(text)
 
-    def _new(self, kind: type[MessageItem | ReasoningItem]) -> OutputItem:
+    def _new(self, kind: type[MessageOutput | ReasoningOutput]) -> OutputItem:
         index = len(self._items)
-        if kind is MessageItem:
-            return MessageItem(index, self._new_id("msg"))
-        return ReasoningItem(index, self._new_id("rs"), as_summary=self._parsed.summarized)
+        if kind is MessageOutput:
+            return MessageOutput(index, self._new_id("msg"))
+        return ReasoningOutput(index, self._new_id("rs"), as_summary=self._parsed.summarized)
 
     def _open(self, item: OutputItem) -> Iterator[Event]:
         self._items.append(item)
@@ -122,24 +122,24 @@ class ResponsesReply:
         """End the last item, unless it is a call, which ends with the answer."""
         if (
             self._items
-            and not isinstance(self._items[-1], CallItem)
+            and not isinstance(self._items[-1], CallOutput)
             and self._items[-1].status == "in_progress"
         ):
             yield from self._items[-1].end("completed")
 
     def _finish(self, finished: Finished) -> Iterator[Event]:
         truncated = finished.reason == "length"
-        if not truncated and all(isinstance(item, ReasoningItem) for item in self._items):
+        if not truncated and all(isinstance(item, ReasoningOutput) for item in self._items):
             yield from self._close()
-            yield from self._open(self._new(MessageItem))  # clients read the text of an empty answer, too
+            yield from self._open(self._new(MessageOutput))  # clients read the text of an empty answer, too
         if logprobs := [_logprob(each) for each in finished.logprobs]:
-            messages = [item for item in self._items if isinstance(item, MessageItem)]
+            messages = [item for item in self._items if isinstance(item, MessageOutput)]
             if len(messages) == len(self._items) == 1:
                 messages[0].logprobs = logprobs
         status: Status = "incomplete" if truncated else "completed"
         output: list[OutputItem] = []
         for item in self._items:
-            if isinstance(item, CallItem) and (truncated or item.index not in self._complete):
+            if isinstance(item, CallOutput) and (truncated or item.index not in self._complete):
                 continue
             output.append(item)
             if item.status == "in_progress":

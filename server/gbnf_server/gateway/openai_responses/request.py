@@ -20,13 +20,13 @@ from gbnf_server.gateway.reading import NO_REASONING, Part, read_kind, read_part
 from gbnf_server.gateway.turns import Turns
 
 
-class TextFormat(Part):
+class PlainTextFormat(Part):
     """A format without parameters."""
 
     type: Literal["text", "json_object"]
 
 
-class SchemaFormat(Part):
+class SchemaTextFormat(Part):
     """Structured output."""
 
     type: Literal["json_schema"]
@@ -35,7 +35,11 @@ class SchemaFormat(Part):
     strict: bool | None = None
 
 
-_FORMATS: dict[str, type[Part]] = {"text": TextFormat, "json_object": TextFormat, "json_schema": SchemaFormat}
+_FORMATS: dict[str, type[Part]] = {
+    "text": PlainTextFormat,
+    "json_object": PlainTextFormat,
+    "json_schema": SchemaTextFormat,
+}
 
 
 class TextConfig(Part):
@@ -160,9 +164,9 @@ def _output(text: TextConfig | None) -> OutputFormat:
     if text is None or text.format is None:
         return FreeText()
     match read_kind(_FORMATS, text.format, "text.format"):
-        case SchemaFormat(schema_=schema, strict=strict):
+        case SchemaTextFormat(schema_=schema, strict=strict):
             return JsonSchema(schema, strict is True, "text.format.schema")
-        case TextFormat(type="json_object"):
+        case PlainTextFormat(type="json_object"):
             return JsonObject()
         case _:
             return FreeText()
