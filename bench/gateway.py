@@ -315,7 +315,7 @@ def main() -> None:
         print()
         print(asyncio.run(overhead(gateway, server.url, options.rounds)), flush=True)
         print()
-        asyncio.run(load(contenders, requests, 2 * options.requests))
+        asyncio.run(load(contenders, requests[:12], 48))
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ def test_the_texts_of_the_grammar_are_read(family: Family, seed: int, choice: st
     if reasoning and form.reasoning is not None and form.reasoning.end.strip() in text:
         thought, _, answer = text.partition(form.reasoning.end.strip())
         assert parsed.reasoning == thought.replace(form.reasoning.begin.strip(), "", 1).strip()
-    before, made = family.split(answer)
+    before, made = family.split(answer, ("text",))
     written = parsed.calls if isinstance(parsed, ToolCalls) else ()
     assert [(call.name, call.arguments, call.truncated) for call in written] == [
         (name, given, False) for name, given in made
