@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "unenforced", "free_form", "declared_order", "inexpressible",
+    "unenforced", "free_form", "inexpressible",
     "unknown_key", "undeclared", "loosened", "left_out", "not_executable", "unreachable",
 ]  # fmt: skip
-_OF_GRAMMARS = frozenset({"unenforced", "free_form", "declared_order", "inexpressible"})
+_OF_GRAMMARS = frozenset({"unenforced", "free_form", "inexpressible"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -17,8 +17,7 @@ class Finding:
     """A remark on one keyword of a schema, or on one key of a manifest.
 
     Of a compilation, `kind` is "unenforced" if the grammar accepts values that `keyword` forbids; "free_form"
-    if the schema itself allows anything; "declared_order" if any order of the properties was wanted, but only
-    some orders are accepted, the declared one among them; "inexpressible" if a tool-call format cannot write
+    if the schema itself allows anything; "inexpressible" if a tool-call format cannot write
     some of the values that the schema allows; "left_out" if the tool cannot be compiled, so that the grammar
     has no calls of it.
 

@@ -1,40 +1,38 @@
-"""Declared properties in many orders, by a grammar that stays small.
+"""Properties in any order.
 
-Any order at all takes a state for each set of properties. Here each property splits those that are left into
-a part declared before it and a part declared after it: either part comes as a whole before the other, and is
-split in turn. So declared order is one of the orders, a property may come early, and the skipped ones may
-come at the end. Orders that go back and forth, such as `2 3 1 4`, are rejected.
-
-Parts are intervals of the declared order: n²/2 rules, with n³/6 pairs in all. With more than
-`MAX_SPLIT` properties, a part declared before one keeps the order of its blocks, of `PROPERTIES_PER_BLOCK`
-properties each: then there are about n²/2 pairs.
+Exactly, that takes a state for each set of properties that came before: small objects have them
+(`gbnf.compiler.objects`, `permuted_expr`). Larger ones count instead: how many of the required properties
+came before, how many of the others (if their number is bounded), and which `requires_one_of` groups are
+satisfied. For objects without duplicate keys that is the same, in states that grow linearly: all required
+properties are present exactly if as many came as there are. So no order is rejected, and what is accepted
+beyond has a duplicate key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from operator import itemgetter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from gbnf.compiler.declared_order import trie
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, alt, optional, repeat, seq
+from gbnf.effort import TooManyStates
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt, repeat, seq
 
-#: The most properties without blocks.
-MAX_SPLIT = 12
-#: The properties in one block of a larger object.
-PROPERTIES_PER_BLOCK = 8
-#: The most pairs that any order of all objects of a schema may take.
+#: The most states of an object that counts its properties.
+MAX_COUNTING_STATES = 2000
+#: The most pairs that any order of all objects of a schema may take, exactly.
 MAX_ANY_ORDER_PAIRS = 10_000
 #: The most pairs that interleaving may take, estimated from above: of one object, and of all in a schema.
 MAX_PAIRS = 1500
 MAX_INTERLEAVED_PAIRS = 30_000
+#: What is accepted though it is not allowed, where properties are counted.
+DUPLICATES_COUNT = "properties in any order: one that is given twice counts twice"
 
 
 def permuted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
-    """Return all of the pairs, in any order. A state is the set of the remaining ones."""
+    """Return each of the pairs once, in any order. A state is the set of the remaining ones."""
 
     def rest(left: tuple[Expr, ...]) -> Expr:
         if len(left) == 1:
@@ -50,13 +48,10 @@ def permuted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
     return rest(tuple(pairs))
 
 
-def split_pairs(count: int) -> int:
-    """Estimate how many pairs of key and value `count` properties take."""
-    return (
-        count**3 // 6
-        if count <= MAX_SPLIT
-        else count * (count // 2 + PROPERTIES_PER_BLOCK * PROPERTIES_PER_BLOCK // 6)
-    )
+def counted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
+    """Return as many pairs as there are, in any order: each of them once, unless a key is a duplicate."""
+    pair = scope.add("Pair", factor_prefixes(pairs))
+    return seq(pair, repeat(seq(layout.comma, pair), len(pairs) - 1, len(pairs) - 1))
 
 
 class OrderBudget:
@@ -85,113 +80,107 @@ class OrderBudget:
         return True
 
 
-class Splits:
-    """The objects of the properties `names` (at least one), in the orders that splitting allows.
+class _Class(NamedTuple):
+    """Properties that lead from a state to the same next one, as a rule."""
 
-    The arguments are those of `gbnf.compiler.declared_order.DeclaredOrder`. A part is a pair of indices: of
-    the first property, and after the last.
+    pair: Ref
+    is_required: bool
+    satisfies: int  # a bit for each group
+
+
+class _ObjectState(NamedTuple):
+    """How many required and other properties came before, as far as they count, and the groups satisfied."""
+
+    required: int
+    others: int
+    satisfied: int
+
+
+class CountingObjects:
+    """The objects of the properties in `values` in any order, which are counted.
+
+    `values` are expressions by name, none of them empty. `groups`: sets of names of which each must have one
+    present. `others` are pairs of other keys and values. `bounds`: the least and the most properties (None:
+    any number).
     """
 
     def __init__(
         self,
-        names: Sequence[str],
-        required: frozenset[str],
         values: Mapping[str, Expr],
+        required: frozenset[str],
+        groups: Sequence[frozenset[str]],
         others: Sequence[Expr],
+        bounds: tuple[int, int | None],
         layout: Layout,
         scope: Scope,
     ) -> None:
-        self._layout = layout
-        self._outer = scope
-        # Each name occurs several times for each pair.
-        self._scope = Scope(scope.table, (*scope.hint[:1], *scope.hint[1:][-1:]))
-        self._others = alt(*others)
-        self._more: Expr = EPSILON
+        self._layout, self._scope = layout, scope
+        self._required = len(required)
+        least, most = bounds
+        self._least = max(least - self._required, 0)  # of the properties that are not required
+        self._most = None if most is None else most - self._required
+        self._counted = max(self._least, self._most or 0)
+        open_groups = [group for group in groups if not group & required]
+        self._all_satisfied = (1 << len(open_groups)) - 1
+        names: dict[tuple[bool, int], list[str]] = {}
+        for name in values:
+            bits = sum(1 << bit for bit, group in enumerate(open_groups) if name in group)
+            names.setdefault((name in required, bits), []).append(name)
         if others:
-            self._more = scope.add("More", repeat(seq(layout.comma, self._others)))
-        self._keys = [layout.key(name) for name in names]
-        self._values = [
-            scope.add(f"{name} Value", seq(layout.colon, values[name], self._more)) for name in names
-        ]
-        self._needed = [0, *accumulate(int(name in required) for name in names)]
-        self._count = len(names)
-        self._block = len(names) if len(names) <= MAX_SPLIT else PROPERTIES_PER_BLOCK
-        self._parts: dict[tuple[int, int], Expr] = {}
-        self._rows: dict[tuple[int, int], Expr] = {}
-        self._filled_rows: dict[tuple[int, int], Expr] = {}
+            names.setdefault((False, 0), [])
+        self._classes: list[_Class] = []
+        for (is_required, bits), members in names.items():
+            words = sorted((layout.key(name), seq(layout.colon, values[name])) for name in members)
+            extra = others if (is_required, bits) == (False, 0) else ()
+            pair = alt(*([trie(words)] if words else []), *extra)
+            ref = scope.add("Required" if is_required else "Optional", pair)
+            self._classes.append(_Class(ref, is_required, bits))
+        self._rests: dict[_ObjectState, Ref] = {}
 
     def expression(self) -> Expr:
-        """Return the objects, and add the productions that they need."""
-        count, layout = self._count, self._layout
-        for length in range(1, count):
-            for start in range(count - length + 1):
-                end = start + length
-                if end == count or end <= self._end_of_block(start):
-                    part = seq(layout.comma, self._split(start, end))
-                    self._parts[start, end] = self._scope.add(f"Next {start} {end}", part)
-        everything = self._split(0, count)
-        begun = everything
-        if self._others != EMPTY_LANGUAGE:
-            everything = self._outer.add("Properties", everything)
-            following = seq(layout.comma, everything)
-            behind = following if self._is_needed(0, count) else optional(following)
-            begun = alt(everything, seq(self._others, self._more, behind))
-        filled = seq(layout.begin_object, begun, layout.end_object)
-        return filled if self._is_needed(0, count) else alt(filled, layout.empty_object)
+        """Return the objects, and add the productions that they need. Raises TooManyStates."""
+        start = _ObjectState(0, 0, 0)
+        if self._most is not None and self._most < 0:
+            return EMPTY_LANGUAGE
+        for state in self._reachable(start):
+            self._rests[state] = self._scope.reserve("Rest")
+        for state in reversed(self._rests):
+            alternatives = [seq(self._layout.comma, pair) for pair in self._pairs(state)]
+            if self._may_end(state):
+                alternatives.append(self._layout.end_object)
+            self._scope.define(self._rests[state], factor_prefixes(alternatives))
+        alternatives = [seq(self._layout.begin_object, pair) for pair in self._pairs(start)]
+        if self._may_end(start):
+            alternatives.append(self._layout.empty_object)
+        return factor_prefixes(alternatives)
 
-    def _end_of_block(self, place: int) -> int:
-        return min((place // self._block + 1) * self._block, self._count)
+    def _reachable(self, start: _ObjectState) -> list[_ObjectState]:
+        found, pending = {start: None}, [start]
+        while pending:
+            for _, follower in self._steps(pending.pop()):
+                if follower not in found:
+                    if len(found) == MAX_COUNTING_STATES:
+                        raise TooManyStates(MAX_COUNTING_STATES)
+                    found[follower] = None
+                    pending.append(follower)
+        return sorted(found)
 
-    def _is_needed(self, start: int, end: int) -> bool:
-        """Return whether a part has a required property."""
-        return self._needed[start] < self._needed[end]
+    def _steps(self, state: _ObjectState) -> Iterator[tuple[_Class, _ObjectState]]:
+        """Yield each class whose properties may come next, and the state after them."""
+        for kind in self._classes:
+            satisfied = state.satisfied | kind.satisfies
+            if not kind.is_required:
+                if self._most is None or state.others < self._most:
+                    yield kind, _ObjectState(state.required, min(state.others + 1, self._counted), satisfied)
+            elif state.required < self._required:
+                yield kind, _ObjectState(state.required + 1, state.others, satisfied)
 
-    def _split(self, start: int, end: int) -> Expr:
-        """Return any of a part's properties, followed by the rest of the part."""
-        words = []
-        for place in range(start, end):
-            before, behind = (start, place), (place + 1, end)
-            if start == place:
-                rest = self._some(*behind)
-            elif place + 1 == end:
-                rest = self._some(*before)
-            else:
-                up = seq(self._some(*behind), self._all(*before))
-                down = seq(self._some(*before), self._all(*behind))
-                rest = alt(up, down)
-            if not self._is_needed(*before) and not self._is_needed(*behind):
-                rest = optional(rest)
-            words.append((self._keys[place], seq(self._values[place], rest)))
-        return trie(sorted(words, key=itemgetter(0)))
+    def _pairs(self, state: _ObjectState) -> list[Expr]:
+        return [seq(kind.pair, self._rests[follower]) for kind, follower in self._steps(state)]
 
-    def _all(self, start: int, end: int) -> Expr:
-        """Return a part after a property; optional if none of it is required."""
-        if start == end:
-            return EPSILON
-        part = self._parts.get((start, end))
-        if part is not None:
-            return part if self._is_needed(start, end) else optional(part)
-        row = self._rows.get((start, end))
-        if row is None:
-            border = self._end_of_block(start)
-            row = seq(self._all(start, border), self._all(border, end))
-            if start % self._block == 0:
-                row = self._rows[start, end] = self._scope.add(f"All {start} {end}", row)
-        return row
-
-    def _some(self, start: int, end: int) -> Expr:
-        """Return at least one property of a part, after another one."""
-        if start == end:
-            return EPSILON
-        part = self._parts.get((start, end))
-        if part is not None:
-            return part
-        row = self._filled_rows.get((start, end))
-        if row is None:
-            border = self._end_of_block(start)
-            row = seq(self._parts[start, border], self._all(border, end))
-            if not self._is_needed(start, border):
-                row = alt(row, self._some(border, end))
-            if start % self._block == 0:
-                row = self._filled_rows[start, end] = self._scope.add(f"Some {start} {end}", row)
-        return row
+    def _may_end(self, state: _ObjectState) -> bool:
+        return (
+            state.required == self._required
+            and state.others >= self._least
+            and state.satisfied == self._all_satisfied
+        )

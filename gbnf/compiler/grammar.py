@@ -14,7 +14,6 @@ from gbnf.findings import Finding
 from gbnf.grammar.emit import emit, emit_rule
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Match, Matcher
-from gbnf.grammar.parse import parse_gbnf
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +34,8 @@ class Grammar:
 
         Raises GrammarSyntaxError if llama.cpp would refuse it, hang on it, or silently read another grammar.
         """
+        from gbnf.grammar.parse import parse_gbnf  # noqa: PLC0415  # it builds a parser with lark
+
         return cls(parse_gbnf(text))
 
     def match(self, text: str) -> Match:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from typing import Literal as OneOf
 
-from gbnf.compiler.any_order import OrderBudget, permuted_expr
+from gbnf.compiler.any_order import DUPLICATES_COUNT, OrderBudget, counted_expr, permuted_expr
 from gbnf.compiler.anything import DECLARED_ONLY, AnyPlace, Anything
 from gbnf.compiler.arrays import (
     MAX_UNIQUE,
@@ -279,10 +279,12 @@ class Lowering:
                     count << count - 1, share=8
                 ):
                     expr = permuted_expr(pairs, layout, scope)
-                    self._any_order_rules += len(self.table.productions) - before
-                    return expr
-                reason = f"a listed object of {count} properties is accepted in its own order only"
-                self.report.add_finding(pointer, "enum", "declared_order", reason)
+                else:
+                    expr = counted_expr(pairs, layout, scope)
+                    for keyword in ("enum", "const"):
+                        self.report.unenforced(f"{pointer}/{keyword}", keyword, DUPLICATES_COUNT)
+                self._any_order_rules += len(self.table.productions) - before
+                return expr
             return join_expressions(pairs, layout.comma)
 
         return combine
@@ -418,8 +420,6 @@ class Lowering:
         if self._order_budget.any_order:
             added = len(self.table.productions) - before
             self._any_order_rules += max(added - 2 * len(shape.properties), 0)
-        if built.rejected_orders:
-            self.report.add_finding(pointer, "properties", "declared_order", built.rejected_orders)
         for keyword, reason in built.loosened:
             report_keyword(self.report, shape, pointer, keyword, reason)
         return built.expr

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gbnf.compiler.any_order import OrderBudget, Splits, split_pairs
+from gbnf.compiler.any_order import DUPLICATES_COUNT, CountingObjects, OrderBudget
 from gbnf.compiler.declared_order import CHUNK, DeclaredOrder
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
@@ -42,14 +42,10 @@ Other = tuple["Dfa | None", Expr]
 
 
 class ObjectExpr(NamedTuple):
-    """An object's expression, and each keyword that it doesn't enforce, with the reason.
-
-    `rejected_orders` says which orders of the properties it rejects though any was wanted; "" for none.
-    """
+    """An object's expression, and each keyword that it doesn't enforce, with the reason."""
 
     expr: Expr
     loosened: tuple[tuple[str, str], ...] = ()
-    rejected_orders: str = ""
 
 
 def object_expr(
@@ -72,20 +68,15 @@ def object_expr(
     if least <= len(shape.required):
         least = 0
     counted = max(least, most or 0)
-    chains, rejected_orders = _chains(shape, values), ""
+    chains = _chains(shape, values)
     each_alone = [[name] for chain in chains for name in chain]
-    wanted = budget.any_order and declared > 1
-    small = declared <= MAX_ANY_ORDER and _fits(counted, each_alone)
-    if wanted and small and budget.reserve_any_order(declared << declared - 1, share=8):
+    if budget.any_order and declared > 1:
+        small = declared <= MAX_ANY_ORDER and _fits(counted, each_alone)
+        if not (small and budget.reserve_any_order(declared << declared - 1, share=8)):
+            return _counting(shape, values, pairs, (least, most), layout, scope)
         chains = each_alone
     else:
         chains = _joined(chains, budget)
-        plain = len(chains) == 1 and not shape.one_of_groups and not counted
-        if wanted and plain and budget.reserve_any_order(split_pairs(declared), share=2):
-            expr = Splits(chains[0], frozenset(shape.required), values, pairs, layout, scope).expression()
-            return ObjectExpr(expr, rejected_orders=f"not every order of {declared} properties is accepted")
-        if wanted:
-            rejected_orders = f"{declared} properties come in declared order only"
     if not _fits(counted, chains):
         keyword = "minProperties" if least > (most or 0) else "maxProperties"
         loosened.append((keyword, "it makes too many states"))
@@ -101,7 +92,44 @@ def object_expr(
             loosened.append(("requires_one_of", "it makes too many states"))
             shape = replace(shape, one_of_groups=())
             expr = _ObjectAutomaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
-    return ObjectExpr(expr, tuple(loosened), rejected_orders)
+    return ObjectExpr(expr, tuple(loosened))
+
+
+def _counting(
+    shape: Object,
+    values: dict[str, Expr],
+    others: Sequence[Expr],
+    bounds: tuple[int, int | None],
+    layout: Layout,
+    scope: Scope,
+) -> ObjectExpr:
+    """Return the objects of `shape` with their properties in any order, which are counted."""
+    possible = {name: value for name, value in values.items() if value != EMPTY_LANGUAGE}
+    groups, (least, most) = shape.one_of_groups, bounds
+    loosened = [("properties", "properties in any order: one may be given twice")]
+    if shape.required:
+        loosened.append(("required", DUPLICATES_COUNT))
+    while True:
+        counting = CountingObjects(
+            possible, frozenset(shape.required), groups, others, (least, most), layout, scope
+        )
+        try:
+            expr = counting.expression()
+        except TooManyStates:
+            if least or most is not None:
+                loosened += [
+                    (keyword, "it makes too many states")
+                    for keyword, is_bound in (("minProperties", least), ("maxProperties", most is not None))
+                    if is_bound
+                ]
+                least, most = 0, None
+            else:
+                loosened.append(("requires_one_of", "it makes too many states"))
+                groups = ()
+        else:
+            if least:
+                loosened.append(("minProperties", DUPLICATES_COUNT))
+            return ObjectExpr(expr, tuple(loosened))
 
 
 def _fits(counted: int, chains: list[list[str]]) -> bool:

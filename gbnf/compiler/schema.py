@@ -34,8 +34,8 @@ def compile_schema(
     Properties come in declared order; see `gbnf.compiler.layout` for `whitespace`. Without `max_depth`,
     recursive schemas become recursive rules. If `closed`, an object that declares properties but not
     `additionalProperties` allows no others; by default it does, as in the standard. With
-    `property_order="any"`, small objects accept their properties in any order, larger ones in many orders or
-    in the declared one (the report names them). Numbers have at most 39 digits before the decimal point and
+    `property_order="any"`, objects accept their properties in any order; large ones also accept one of them
+    twice (the report names them). Numbers have at most 39 digits before the decimal point and
     20 after it; with `bounded_digits=False`, integers and fractions may have any number of digits.
 
     `schema` may also be any other type that pydantic validates, such as a dataclass.
