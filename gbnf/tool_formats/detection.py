@@ -7,30 +7,29 @@ them is the format. Three facts cannot be derived, since templates do not write 
   as its documentation (the Harmony response format) shows, and announces calls on the channel commentary.
 - Which texts end an answer: llama.cpp's list of end-of-generation tokens (`src/llama-vocab.cpp`), the given
   `eos_token`, or what ends other messages.
-- The reasoning tags of templates that only remove reasoning: `<think>` and `[THINK]`.
+- The reasoning tags of templates that only remove reasoning; see `gbnf.tool_formats.reasoning_detection`.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from gbnf.compiler.layout import Whitespace
 from gbnf.errors import ToolFormatError
+from gbnf.tool_formats.argument_spans import element_spans, json_spans, json_spans_of, whitespace_of
 from gbnf.tool_formats.element_detection import Elements, detect_elements
 from gbnf.tool_formats.format import (
     ElementArguments,
     JsonArguments,
     Part,
     Placeholder,
-    Reasoning,
     TextFormat,
 )
 from gbnf.tool_formats.pieces import (
+    CONTROL_TEXT,
     Pieces,
     common_prefix,
     common_suffix,
@@ -44,7 +43,6 @@ from gbnf.tool_formats.probing import (
     KEYS,
     NAMES,
     QUERY,
-    REASON,
     RESULT,
     TEXT,
     USER,
@@ -54,7 +52,9 @@ from gbnf.tool_formats.probing import (
     find_shape,
     without_reasoning,
 )
-from gbnf.tool_formats.template import TemplateLimitError, TemplateRenderer
+from gbnf.tool_formats.reasoning_detection import detect_reasoning, past_text
+from gbnf.tool_formats.sandbox import TemplateLimitError
+from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.tool_formats.tool_format import ToolFormat
 
 _END_OF_GENERATION = (  # llama.cpp, src/llama-vocab.cpp, special_eog_ids
@@ -76,13 +76,9 @@ _END_OF_GENERATION = (  # llama.cpp, src/llama-vocab.cpp, special_eog_ids
     "<|END_OF_TURN_TOKEN|>",
     "</s>",
 )
-_KNOWN_REASONING = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 _HARMONY_CHANNELS = ("commentary", "analysis")
 _HARMONY_TYPES = ("", " <|constrain|>json", " json")
 _HARMONY_TEXTS = ("<|channel|>commentary<|message|>", "<|channel|>final <|constrain|>json<|message|>")
-_CONTROL_TEXT = re.compile(
-    r"\]<\][^\s<>\[\]]{1,40}\[>\[|<[^<>\s=\"]{1,60}>|\[/?[A-Z][A-Z_]{1,40}\]|\[e~\[|\]~b\]"
-)
 
 
 @lru_cache(maxsize=256)
@@ -116,7 +112,7 @@ class _Detection:
         self._eos = tuple(text for text in (eos_token, *_END_OF_GENERATION) if text)
         self.notes: list[str] = []
         self._turn_end = ""
-        self.reasoning = self._detect_reasoning()
+        self.reasoning = detect_reasoning(self._prober)
         self._answer_end = self._text_turn()[1]
 
     def format(self, bos_token: str) -> ToolFormat:
@@ -142,7 +138,7 @@ class _Detection:
         if isinstance(arguments, ElementArguments):
             parts += arguments.literals()
         controls = dict.fromkeys(
-            found for part in parts if isinstance(part, str) for found in _CONTROL_TEXT.findall(part)
+            found for part in parts if isinstance(part, str) for found in CONTROL_TEXT.findall(part)
         )
         ends = self._end_texts()
         declares_tools = all(name in self._prober.prompt() for name in NAMES)
@@ -176,19 +172,19 @@ class _Detection:
     def _arguments_and_frame(self) -> tuple[JsonArguments | ElementArguments, _CallFrame]:
         given = {KEYS[0]: TEXT, KEYS[1]: 4271}
         answer = self._answer([Call(NAMES[0], given)])
-        spans = _json_spans(answer, [given])
+        spans = json_spans(answer, [given])
         if spans is None:
             elements = detect_elements(self._answer, self.notes)
-            frame = self._frame(_element_spans, {KEYS[0]: TEXT})
+            frame = self._frame(element_spans, {KEYS[0]: TEXT})
             return elements.arguments, _without_elements(frame, elements)
         (start, stop), quoted = spans[0][0], spans[1]
         text = answer[start:stop]
         written = json.loads(text) if quoted else text
-        frame = self._frame(lambda text, count: _json_of(text, [given] * count), given)
+        frame = self._frame(lambda text, count: json_spans_of(text, [given] * count), given)
         self._check_empty(quoted=quoted)
         if not quoted:
             self._check_escapes()
-        return JsonArguments(_whitespace(written, given), quoted), frame
+        return JsonArguments(whitespace_of(written, given), quoted), frame
 
     def _answer(self, calls: Sequence[Call]) -> str:
         """Return the text of an answer with calls, after a prompt that asks for no reasoning."""
@@ -298,11 +294,11 @@ class _Detection:
         for other in (self._answer_end, user):
             length = common_suffix(after, split_pieces(other.rstrip()))
             shared = after[len(after) - length :]
-            tags = [piece for piece in shared if isinstance(piece, str) and _CONTROL_TEXT.fullmatch(piece)]
+            tags = [piece for piece in shared if isinstance(piece, str) and CONTROL_TEXT.fullmatch(piece)]
             text = str(tags[-1]) if tags else "".join(map(str, shared)).strip()
             if text:
                 return text
-        past = _CONTROL_TEXT.search(self._past_text()[1])
+        past = CONTROL_TEXT.search(past_text(self._prober)[1])
         return past[0] if past and past[0] in self._call_end() else ""
 
     def _without_epilogue(self, after: str) -> str:
@@ -330,7 +326,7 @@ class _Detection:
             kept.append(piece)
         return tuple(kept)
 
-    # Text and reasoning
+    # Text
 
     def _text(self, begin: str, prompted: str, marker: str) -> TextFormat:
         before, after = self._text_turn()
@@ -342,7 +338,7 @@ class _Detection:
             before_calls = before_calls.removesuffix(prompted)
         elif self.reasoning is not None and self.reasoning.repeats:
             before_calls = self.reasoning.end  # a text is a message of its own, too
-        elif not text_begin and _CONTROL_TEXT.fullmatch(marker):
+        elif not text_begin and CONTROL_TEXT.fullmatch(marker):
             before_calls = ""  # the template shows no text before calls, but models write it
         return TextFormat(prompted + text_begin, after if after.strip() else "", before_calls)
 
@@ -369,92 +365,6 @@ class _Detection:
             if between.endswith(ending):
                 return between[: len(between) - len(ending)]
         return None
-
-    def _detect_reasoning(self) -> Reasoning | None:
-        prober = self._prober
-        openings = [prober.opening(reasoning=reasoning) for reasoning in (True, False)]
-        header = self._past_text()[0]
-        written, closing = self._written_reasoning(openings[0], header)
-        if written is None:
-            rests = [_without_prefix_in(opening, header) for opening in openings]
-            written = _tags_in(rests) or next(
-                (tags for tags in _KNOWN_REASONING if all(tag in prober.renderer.source for tag in tags)),
-                None,
-            )
-        if written is None:
-            return None
-        begin, end = written
-        ends = [prober.prompt(reasoning=reasoning).rpartition(QUERY)[2] for reasoning in (True, False)]
-        prompts = [
-            opening or (text if begin in text else "") for opening, text in zip(openings, ends, strict=True)
-        ]
-        states = ["closed" if end in text else "open" if begin in text else "none" for text in prompts]
-        common = ends[0].rstrip().removesuffix(begin)
-        omitted = ends[1].removeprefix(common).strip() if ends[1].startswith(common) else ""
-        return Reasoning(
-            begin,
-            end,
-            prompt="open" if states[0] == "open" else "none",
-            direct_prompt=states[1],  # type: ignore[arg-type]  # the three states
-            closing=closing or f"\n{end}\n\n",
-            repeats=bool(openings[1].strip()) and end.endswith(openings[1].strip()),
-            omitted=omitted if states == ["open", "none"] and closing.endswith(omitted) else "",
-        )
-
-    def _past_text(self) -> tuple[str, str]:
-        """Return what stands around a past answer's text: most templates leave out its reasoning."""
-        answer = self._prober.assistant(text=TEXT)
-        try:
-            full = self._prober.render([USER, answer, {"role": "user", "content": RESULT}])
-        except TemplateLimitError:
-            raise
-        except ToolFormatError:
-            return "", ""
-        before, _, after = full.rpartition(TEXT)
-        return before.rpartition(QUERY)[2], after.partition(RESULT)[0]
-
-    def _written_reasoning(self, opening: str, header: str) -> tuple[tuple[str, str] | None, str]:
-        """Return the tags of reasoning that the template writes itself, and exactly what ends it."""
-        call = Call(NAMES[0], {KEYS[0]: TEXT})
-        for reasoning in (True, False):
-            try:
-                message = self._prober.assistant([call], thought=REASON)
-                full = self._prober.render([USER, message], reasoning=reasoning)
-            except TemplateLimitError:
-                raise
-            except ToolFormatError:
-                continue
-            before, found, after = full.partition(REASON)
-            if not found:
-                continue
-            begin = _begin_of_reasoning(before.rpartition(QUERY)[2], opening, header)
-            alone = self._prober.answer(self._prober.assistant([call]), [NAMES[0]], reasoning=reasoning)
-            closing = after.removesuffix(alone) if after.endswith(alone) else ""
-            if not closing.strip():
-                closing = self._exact_closing(after)
-            if begin and closing.strip():
-                return (begin, closing.strip()), closing
-        return None, ""
-
-    def _exact_closing(self, after: str) -> str:
-        """Return what stands between reasoning and the answer, be it text or calls.
-
-        `after`: what follows a reasoning before a call.
-        """
-        for reasoning in (True, False):
-            try:
-                message = self._prober.assistant(text=TEXT, thought=REASON)
-                full = self._prober.render([USER, message], reasoning=reasoning)
-            except TemplateLimitError:
-                raise
-            except ToolFormatError:
-                continue
-            if REASON in full:
-                text = split_pieces(full.partition(REASON)[2].partition(TEXT)[0])
-                pieces = split_pieces(after)
-                return "".join(map(str, pieces[: common_prefix(pieces, text)]))
-        found = _CONTROL_TEXT.search(after)
-        return after[: found.end()] if found else ""
 
     # Others
 
@@ -555,7 +465,7 @@ def _marker(begin: str, head: Sequence[Part]) -> str:
     """Return the text that begins calls, and occurs in no text before them."""
     lead = head[0] if head and isinstance(head[0], str) else ""
     text = (begin + lead).lstrip()
-    tag = _CONTROL_TEXT.match(text)
+    tag = CONTROL_TEXT.match(text)
     if tag:
         return tag[0]
     marker = begin.strip() or lead.strip()
@@ -566,120 +476,9 @@ def _marker(begin: str, head: Sequence[Part]) -> str:
     return marker
 
 
-def _without_prefix_in(text: str, header: str) -> str:
-    """Return a text without its longest beginning, in whole pieces, that occurs in another text."""
-    pieces = split_pieces(text)
-    known = 0
-    while known < len(pieces) and "".join(map(str, pieces[: known + 1])) in header:
-        known += 1
-    return "".join(map(str, pieces[known:]))
-
-
-def _begin_of_reasoning(before: str, opening: str, header: str) -> str:
-    """Return the tag with which reasoning begins, from all that stands before it in an answer.
-
-    `opening`: that of a prompt; `header`: what stands before an answer without reasoning.
-    """
-    pieces = split_pieces(opening)
-    prefix = ""
-    for piece in pieces:
-        longer = prefix + str(piece)
-        if longer not in before or longer not in header:
-            break
-        prefix = longer
-    if prefix.endswith(">") and not prefix.isspace():  # a tag that other texts begin with, too
-        rest = before[before.rfind(prefix) + len(prefix) :]
-        if rest[:1].isalnum():
-            prefix = prefix[: -len(str(split_pieces(prefix)[-1]))]
-    asked = _without_prefix_in(opening, before).strip()
-    begin = asked or (before[before.rfind(prefix) + len(prefix) :].strip() if prefix else "")
-    if begin:
-        return begin
-    last = before.rstrip().rpartition("\n")[2]  # the past shows its tags of reasoning, too
-    tags = _CONTROL_TEXT.findall(last)
-    return str(tags[-1]) if tags and last.endswith(tags[-1]) else last
-
-
-def _tags_in(prompts: Sequence[str]) -> tuple[str, str] | None:
-    """Return the reasoning tags with which a prompt ends."""
-    for prompt in prompts:
-        found = re.search(r"<(/?)([^<>/\s]+)>|\[(/?)([A-Z]+)\]", prompt)
-        if found:
-            name = found[2] or found[4]
-            return (f"<{name}>", f"</{name}>") if found[2] else (f"[{name}]", f"[/{name}]")
-    return None
-
-
-# Arguments as JSON
-
-
-def _json_spans(text: str, given: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[int, int]], bool] | None:
-    for quoted in (False, True):
-        found = [
-            span
-            for span, value in _json_values(text, '"' if quoted else "{")
-            if _is_given(value, given[0], quoted)
-        ]
-        if len(found) >= len(given):
-            return found[: len(given)], quoted
-    return None
-
-
-def _json_of(text: str, given: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
-    found = _json_spans(text, given)
-    return None if found is None else found[0]
-
-
-def _is_given(value: Any, given: Mapping[str, Any], quoted: bool) -> bool:
-    if quoted and isinstance(value, str):
-        try:
-            return bool(json.loads(value) == given)
-        except ValueError:
-            return False
-    return bool(value == given)
-
-
-def _json_values(text: str, start: str) -> Iterator[tuple[tuple[int, int], Any]]:
-    """Yield the JSON values in a text that begin with a character, and where they stand."""
-    decoder = json.JSONDecoder()
-    at = text.find(start)
-    while at >= 0:
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            pass
-        else:
-            yield (at, end), value
-        at = text.find(start, at + 1)
-
-
-def _whitespace(text: str, value: Any) -> Whitespace:
-    if text == json.dumps(value, ensure_ascii=False):
-        return "default"
-    return "compact" if text == json.dumps(value, ensure_ascii=False, separators=(",", ":")) else "free"
-
-
-# Arguments as elements
-
-
 def _without_elements(frame: _CallFrame, elements: Elements) -> _CallFrame:
     """Return a frame without what belongs to the arguments' elements."""
     head, tail, lead, trail = frame.head, frame.tail, elements.lead, elements.trail
     if head[len(head) - len(lead) :] != lead or tail[: len(trail)] != trail:
         raise ToolFormatError("the template writes calls alone and together in different ways")
     return replace(frame, head=head[: len(head) - len(lead)], tail=tail[len(trail) :])
-
-
-def _element_spans(text: str, count: int) -> list[tuple[int, int]] | None:
-    """Return where each call's only key and value stand."""
-    spans = []
-    at = 0
-    for name in NAMES[:count]:
-        at = text.find(name, at)
-        start = text.find(KEYS[0], at)
-        stop = text.find(TEXT, start)
-        if min(at, start, stop) < 0:
-            return None
-        at = stop + len(TEXT)
-        spans.append((start, at))
-    return spans

@@ -29,7 +29,7 @@ from gbnf.tool_formats.pieces import (
     trailing_space,
 )
 from gbnf.tool_formats.probing import KEYS, NAMES, Call
-from gbnf.tool_formats.template import TemplateLimitError
+from gbnf.tool_formats.sandbox import TemplateLimitError
 
 Answer = Callable[[Sequence[Call]], str]
 

@@ -16,7 +16,8 @@ from typing import Any, Literal, TypeAlias
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.format import Reasoning
 from gbnf.tool_formats.pieces import common_prefix, split_pieces
-from gbnf.tool_formats.template import TemplateLimitError, TemplateRenderer
+from gbnf.tool_formats.sandbox import TemplateLimitError
+from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.tool_formats.unwritten_calls import UnwrittenCalls, unwritten_calls
 
 Message: TypeAlias = Mapping[str, Any]

@@ -20,7 +20,8 @@ from gbnf.tool_formats.probing import (
     switches,
     without_reasoning,
 )
-from gbnf.tool_formats.template import TemplateLimitError, TemplateRenderer
+from gbnf.tool_formats.sandbox import TemplateLimitError
+from gbnf.tool_formats.template import TemplateRenderer
 
 
 def render_prompt(

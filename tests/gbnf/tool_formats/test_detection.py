@@ -15,7 +15,7 @@ from chat_templates import chat_templates
 from gbnf.calls.parsing.results import ToolCall
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats import ElementArguments, JsonArguments, Placeholder, ToolFormat, detect
-from gbnf.tool_formats.template import TemplateLimitError
+from gbnf.tool_formats.sandbox import TemplateLimitError
 from support.native_formats import written_calls
 
 WITHOUT_CALLS = {

@@ -11,7 +11,8 @@ from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from chat_templates import chat_templates
 from gbnf.errors import ToolFormatError
-from gbnf.tool_formats.template import MAX_SOURCE, TemplateLimitError, TemplateRenderer
+from gbnf.tool_formats.sandbox import TemplateLimitError
+from gbnf.tool_formats.template import MAX_SOURCE, TemplateRenderer
 
 Messages: TypeAlias = list[dict[str, Any]]
 
