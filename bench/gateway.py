@@ -28,20 +28,21 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import jsonschema
 
-from gbnf import load_tools
-from gbnf_server.backends.base import Request
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.demo_model import model_path
 from gbnf_server.evaluation.bfcl.files import read_folder
 from gbnf_server.evaluation.bfcl.functions import tools_of
+from gbnf_server.gateway.compiling import Compiler, Target
+from gbnf_server.gateway.engine import backend_request
+from gbnf_server.gateway.openai_chat.edge import ChatCompletions
 from gbnf_server.llama_server.build import start
 
 MAX_TOKENS, SLOTS, TIMEOUT = 300, 4, 300.0
@@ -192,7 +193,7 @@ async def latency(contenders: Sequence[Contender], request: dict[str, Any], roun
 
 
 async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
-    """Return what the gateway adds to a call of our own backend, with 16 tools and one token to choose."""
+    """Return what the gateway adds to a call: its own request to the backend, sent directly, is compared."""
     tools = [
         {
             "type": "function",
@@ -214,11 +215,10 @@ async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
     body = body_of({"messages": messages, "tools": tools, "tool_choice": named}, 0, 0)
     direct: list[float] = []
     through: list[float] = []
-    with LlamaServer(server_url) as backend:
-        tool_format = backend.capabilities.tool_format
-        assert tool_format is not None
-        grammar = tool_format.grammar(load_tools(tools), tool_choice="tool_7")
-        request = Request(messages, grammar=grammar, tools=tools, max_tokens=MAX_TOKENS)  # type: ignore[arg-type]  # plain messages
+    with LlamaServer(server_url) as backend, closing(Compiler(timeout_s=TIMEOUT)) as compiler:
+        asked = ChatCompletions().parse(body, {}).request
+        compiled = await compiler.compiled(asked, Target.of(backend))
+        request = replace(backend_request(asked, compiled, MAX_TOKENS, 0, ()), on_text=lambda _: None)
         async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
             for _ in range(rounds + 3):
                 started = time.perf_counter()

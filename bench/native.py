@@ -220,7 +220,7 @@ def measure(
 def family(tool_format: ToolFormat | None) -> str:
     """Return how calls are written, in a few words."""
     if tool_format is None:
-        return "no call rendered"
+        return "no tools"
     if not isinstance(tool_format.arguments, JsonArguments):
         return "one element per parameter"
     first = tool_format.marker[:1]

@@ -120,7 +120,7 @@ async def _attempt(
     # a stop string inside of a call would truncate it, so the gateway looks for them in the text alone
     stops_here = compiled.constraint is not None or bool(compiled.tools)
     decoding = Decoding(compiled, request.stop if stops_here else ())
-    asked = _backend_request(request, compiled, limit, seed, () if stops_here else request.stop)
+    asked = backend_request(request, compiled, limit, seed, () if stops_here else request.stop)
     completion: Completion | None = None
     async with aclosing(generate(backend, asked, decoding)) as steps:
         async for step in steps:
@@ -134,14 +134,14 @@ async def _attempt(
     yield _finished(compiled, decoding, completion, usage, invalid, attempt)
 
 
-def _backend_request(
+def backend_request(
     request: ChatRequest,
     compiled: Compiled,
     limit: int,
     seed: int,
     stop: tuple[str, ...],
 ) -> Request:
-    """Return the request for the backend. Raises GatewayError for a value out of range."""
+    """Return the request for the backend, without callbacks. Raises GatewayError for a value out of range."""
     sampling = request.sampling
     native = compiled.native
     try:
@@ -166,7 +166,7 @@ def _backend_request(
 
 async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Backend) -> int:
     """Return the tokens of the prompt. A backend that cannot count evaluates it, and has it in its cache."""
-    asked = _backend_request(request, compiled, 1, 0, ())
+    asked = backend_request(request, compiled, 1, 0, ())
     try:
         return await asyncio.to_thread(backend.count_tokens, asked)
     except RequestNotSupported:
