@@ -15,6 +15,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
 
 from gbnf.findings import Finding
+from gbnf.schema.format_checks import FORMAT_CHECKER
 from references import REFERENCES, target
 
 _Path = tuple[str, ...]
@@ -30,7 +31,7 @@ def unexplained(schema: Any, data: Any, report: Iterable[Finding], *, draft: Any
     `draft` is the validator class for a schema that names none.
     """
     chosen = validator_for(schema, default=draft or jsonschema.Draft202012Validator)
-    validator = chosen(schema, format_checker=chosen.FORMAT_CHECKER)
+    validator = chosen(schema, format_checker=FORMAT_CHECKER)
     try:
         errors = list(validator.iter_errors(data))
     except Exception:  # noqa: BLE001  # a pattern that Python can't read, a reference that leads nowhere …

@@ -27,6 +27,7 @@ from gbnf.compiler.pool import no_callable_tool, pool_tools
 from gbnf.errors import SchemaError
 from gbnf.schema.applicators import map_subschemas, walk
 from gbnf.schema.drafts import DIALECT
+from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
@@ -82,7 +83,7 @@ def schema_violation(schema: Mapping[str, Any], text: str) -> str | None:
         value = parse_json(text)
     except InvalidJsonError as fault:
         return f"the text is not a JSON value ({fault})"
-    validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    validator = Draft202012Validator(schema, format_checker=FORMAT_CHECKER)
     try:
         error = best_match(validator.iter_errors(value))
     except RecursionError:

@@ -1,9 +1,9 @@
 """JSON Schema's formats as regular languages, each from the grammar of its standard.
 
-Invariants: a format's language lies within the standard, and within what jsonschema's format checker accepts
-(with its `format-nongpl` extras), unless its `caveat` says otherwise. Dates and times are as narrow as in the
-checker: a year is at least 0001 and a second at most 59, so there are no leap seconds. Formats of other names
-have no language here.
+Invariants: a format's language lies within the standard, and within what jsonschema's format checker accepts,
+unless its `caveat` says otherwise. Of IRIs it has no check here: see `gbnf.schema.format_checks`. Dates and
+times are as narrow as in the checker: a year is at least 0001 and a second at most 59, so there are no leap
+seconds. Formats of other names have no language here.
 """
 
 from __future__ import annotations
@@ -137,7 +137,6 @@ def _regex(nesting: int) -> str:
 _UNPAIRED = "ranges, escapes, names and the contents of braces are not checked, nor deeper groups than 3"
 _UNDECODED = "labels of other alphabets, and those that begin with xn--, are not checked"
 _TOO_LONG = "names of more than 253 characters are accepted"
-_ASTRAL = "it allows characters beyond U+FFFF, as the standard does and jsonschema's checker does not"
 _ESCAPED_NAME = "a variable's name may begin with an escape, which jsonschema's checker rejects"
 _ZERO_INSIDE = "a number may contain a zero that isn't last, which jsonschema's checker rejects"
 
@@ -153,8 +152,8 @@ FORMATS: Mapping[str, Format] = {
     "ipv6": Format(_IPV6),
     "uri": Format(_URI.identifier),
     "uri-reference": Format(_URI.reference),
-    "iri": Format(_IRI.identifier, _ASTRAL),
-    "iri-reference": Format(_IRI.reference, _ASTRAL),
+    "iri": Format(_IRI.identifier),
+    "iri-reference": Format(_IRI.reference),
     "uri-template": Format(_TEMPLATE, _ESCAPED_NAME),
     "uuid": Format("[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"),
     "json-pointer": Format(_POINTER),

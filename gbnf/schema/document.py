@@ -23,6 +23,7 @@ from gbnf.errors import GbnfError, SchemaError, is_rust_panic
 from gbnf.schema.closing import close_objects
 from gbnf.schema.drafts import DIALECT, DRAFTS
 from gbnf.schema.dynamic_scopes import DynamicScopes, base_uri
+from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import CONDITION, OPTIONAL, UNEVALUATED, unknown_keywords
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker, child_pointer
 from gbnf.surrogates import has_surrogate
@@ -233,9 +234,7 @@ class Document:
             validator = _VALIDATORS[DRAFTS.get(self.dialect, "2020-12")]
             declares = isinstance(self.root.raw, Mapping) and "$schema" in self.root.raw
             readable = extend_validator(validator, every_draft=not declares, closed=self._closed)
-            # A format means in every draft what it means in the last, as in the grammar.
-            checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
-            self._validator = readable(self.root.raw, format_checker=checker)
+            self._validator = readable(self.root.raw, format_checker=FORMAT_CHECKER)
         errors = self._validator.descend(value, subschema.raw, resolver=subschema.resolver)
         try:
             return next(iter(errors), None) is None

@@ -169,7 +169,6 @@ def find_incomplete(
 ) -> Counterexample | None:
     """Return the smallest valid value that is refused among `examples` values, None without one."""
     accepted = accepts or _own(grammar)
-    shuffled = property_order == "any" and all(one.kind != "declared_order" for one in grammar.report)
 
     def refused(value: Any) -> Counterexample | None:
         for spelling in SPELLINGS[whitespace]:
@@ -179,7 +178,7 @@ def find_incomplete(
                 return Counterexample("complete", text, value, "refused", (), findings)
         return None
 
-    drawn = of.valid().flatmap(_reordered) if shuffled else of.valid()
+    drawn = of.valid().flatmap(_reordered) if property_order == "any" else of.valid()
     return _smallest(drawn, refused, examples, seed, progress, "valid value")
 
 

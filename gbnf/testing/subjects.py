@@ -17,6 +17,7 @@ from jsonschema.validators import extend, validator_for
 from gbnf.calls.validation import validate_call
 from gbnf.errors import InvalidArgumentError
 from gbnf.findings import Finding
+from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.testing.generation import ValueGenerator
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
@@ -148,7 +149,7 @@ class SchemaSubject:
         base: Any = validator_for(self.schema, default=Draft202012Validator)
         checks = {"pattern": _pattern, "multipleOf": _multiple_of}
         exact: Any = extend(base, checks)  # type: ignore[no-untyped-call]  # its stub is bare
-        return exact(self.schema, format_checker=base.FORMAT_CHECKER)
+        return exact(self.schema, format_checker=FORMAT_CHECKER)
 
     def generator(self) -> ValueGenerator:
         """Return the generator of the schema's values."""

@@ -19,10 +19,11 @@ from referencing.jsonschema import DRAFT202012
 from gbnf.errors import GbnfError
 from gbnf.schema.applicators import IN_PLACE_APPLICATORS, SchemaPath, map_subschemas, subschemas, walk
 from gbnf.schema.drafts import as_2020_12
+from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.pattern_matching import is_supported_pattern
 
 _ROOT_URI = "urn:args"
-_FORMATS = copy(Draft202012Validator.FORMAT_CHECKER)
+_FORMATS = copy(FORMAT_CHECKER)
 _FORMATS.checkers = {
     **_FORMATS.checkers,
     "regex": (lambda text: not isinstance(text, str) or is_supported_pattern(text), ()),

@@ -27,9 +27,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
-from snowballstemmer.english_stemmer import EnglishStemmer
-from snowballstemmer.italian_stemmer import ItalianStemmer
-
 from gbnf.schema.applicators import walk
 from gbnf.tools.phrases import UNSPACED, plain_text
 from gbnf.tools.tool import Tool
@@ -53,8 +50,6 @@ _NAMED: Final = 100_000.0
 _MAX_QUERY_WORDS: Final = 2000
 _LONGEST_WORD: Final = 64
 """Characters; longer words have no stem."""
-
-_STEMMERS: Final = {"english": EnglishStemmer, "italian": ItalianStemmer}
 
 _FIELDS: Final[Mapping[str, tuple[float, int]]] = {
     "name": (3.0, 3),
@@ -193,5 +188,11 @@ def _terms(word: str, languages: Sequence[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65536)
 def _stem(word: str, language: str) -> str:
+    if len(word) > _LONGEST_WORD:
+        return word
+    from snowballstemmer.english_stemmer import EnglishStemmer  # noqa: PLC0415  # few commands rank tools
+    from snowballstemmer.italian_stemmer import ItalianStemmer  # noqa: PLC0415
+
     # a new stemmer for each word, since it has state and requests may be ranked in several threads
-    return _STEMMERS[language]().stemWord(word) if len(word) <= _LONGEST_WORD else word
+    stemmer = {"english": EnglishStemmer, "italian": ItalianStemmer}[language]()
+    return str(stemmer.stemWord(word))

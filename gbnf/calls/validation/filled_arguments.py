@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from gbnf.calls.validation.argument_schemas import property_schemas, validation_schema
 from gbnf.calls.validation.messages import error_messages
 from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
+from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.validators import extend_validator
 from gbnf.tools import Tool
 
@@ -39,5 +40,5 @@ def _validators(tool: Tool, target: str) -> tuple[Any, tuple[Any, ...]]:
     }
     root = validation_schema({**tool.args, "properties": properties}, frozenset(), closed=True)
     validator_class = extend_validator(Draft202012Validator, every_draft=True)
-    validator = validator_class(root, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    validator = validator_class(root, format_checker=FORMAT_CHECKER)
     return validator, tuple(property_schemas(root, target))

@@ -14,6 +14,7 @@ from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.calls.validation.messages import error_messages, short_repr, suggestion, typed_value
 from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
 from gbnf.errors import is_rust_panic
+from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.validators import extend_validator
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
@@ -132,7 +133,7 @@ def _validator(called_tool: Tool, with_steps: bool, closed: bool) -> Any:
     without = frozenset() if with_steps else frozenset(called_tool.step_references)
     schema = validation_schema(called_tool.args, without, closed=closed)
     validator_class = extend_validator(Draft202012Validator, every_draft=True)
-    return validator_class(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    return validator_class(schema, format_checker=FORMAT_CHECKER)
 
 
 def _is_integer(value: Any) -> bool:

@@ -1,34 +1,19 @@
 """The application: its commands and its options."""
 
+# ruff: noqa: PLC0415 - most commands need neither
+
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from gbnf_server.cli.batch import batch
-from gbnf_server.cli.bench import bench
-from gbnf_server.cli.call import call
-from gbnf_server.cli.chat import chat
-from gbnf_server.cli.check import check
-from gbnf_server.cli.compile import compile_
+from gbnf_server.cli.commands import Commands
 from gbnf_server.cli.config import apply_config
-from gbnf_server.cli.doctor import doctor
-from gbnf_server.cli.generate import generate
 from gbnf_server.cli.help import EXIT_CODES, reflow
-from gbnf_server.cli.manifests import manifests
-from gbnf_server.cli.mcp import mcp
-from gbnf_server.cli.new import new
-from gbnf_server.cli.output import escape_control_characters
-from gbnf_server.cli.property_test import property_test
-from gbnf_server.cli.run import run
-from gbnf_server.cli.serve import serve
-from gbnf_server.cli.server import server
-from gbnf_server.cli.tune import tune
 
 _HELP = """Compile tool manifests to GBNF grammars, and plan tool calls that they constrain.
 
@@ -67,8 +52,20 @@ _OLD_OPTIONS = {
 _ARGUMENTS = "gbnf_server.arguments"  # in the context: those of the command line, up to "--"
 
 
-class _Commands(TyperGroup):
+class _Gbnf(TyperGroup):
     """Accepts the old names of options, and escapes control characters in messages that quote arguments."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands: Any = Commands()
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # as in the base class
+        return list(self.commands)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.commands = Commands().summaries()
+        super().format_help(ctx, formatter)
+        self.commands = Commands()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -96,38 +93,26 @@ def _readable() -> Iterator[None]:
         yield
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of click
+            from gbnf_server.cli.output import escape_control_characters
+
             error.message = escape_control_characters(error.message)  # type: ignore[attr-defined]
         raise
 
 
 app = typer.Typer(
-    cls=_Commands,
+    cls=_Gbnf,
     help=reflow(_HELP, EXIT_CODES),
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(help=reflow(run.__doc__, EXIT_CODES))(run)
-app.command(help=reflow(chat.__doc__))(chat)
-app.command(help=reflow(batch.__doc__, EXIT_CODES))(batch)
-app.command(help=reflow(tune.__doc__))(tune)
-app.command(help=reflow(generate.__doc__))(generate)
-app.command(help=reflow(new.__doc__))(new)
-app.command(help=reflow(call.__doc__))(call)
-app.command("compile", help=reflow(compile_.__doc__))(compile_)
-app.command(help=reflow(check.__doc__))(check)
-app.command(help=reflow(manifests.__doc__))(manifests)
-app.command(help=reflow(mcp.__doc__))(mcp)
-app.command(help=reflow(serve.__doc__))(serve)
-app.command("test", help=reflow(property_test.__doc__))(property_test)
-app.command(help=reflow(doctor.__doc__))(doctor)
-app.add_typer(bench, name="bench")
-app.add_typer(server, name="server")
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
         try:
             typer.echo(f"gbnf-toolkit {version('gbnf-toolkit')}")
         except PackageNotFoundError:

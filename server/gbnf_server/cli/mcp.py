@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +66,9 @@ def mcp(
         server = ToolServer(pool, Context(Workspace(workspace)), approve_all=yes, language=language)
         if http is None:
             # Executors end with this process, and the next change rolls back theirs.
+            import asyncio
+            import signal
+
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             asyncio.run(server.serve_stdio())
         else:

@@ -52,7 +52,7 @@ def show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, str
 
 def show_finding(console: Console, finding: Finding) -> None:
     """Print a finding."""
-    style = "cyan" if finding.kind in ("free_form", "declared_order") else "yellow"
+    style = "cyan" if finding.kind == "free_form" else "yellow"
     console.print(
         Text.assemble((f"{finding.kind.replace('_', ' ')}  ", style), escape_line(str(finding))),
         soft_wrap=True,

@@ -18,6 +18,7 @@ from gbnf import SchemaError, compile_schema
 from gbnf.effort import TooManyStates
 from gbnf.regular.ecma262 import PatternError, search
 from gbnf.schema.applicators import walk
+from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import KEYWORDS, REFERENCES
 from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.schema.validators import extend_validator
@@ -60,7 +61,7 @@ def read_expectation(value: Any, at: KeyPath, base: Expectation | None = None) -
 
 def accepts(expectation: Expectation, value: Any) -> bool:
     """Return whether a JSON value satisfies the expectation."""
-    return bool(_Validator(expectation, format_checker=_FORMATS).is_valid(value))
+    return bool(_Validator(expectation, format_checker=FORMAT_CHECKER).is_valid(value))
 
 
 def is_satisfiable(base: Mapping[str, Any], expectation: Expectation) -> bool:
@@ -103,7 +104,6 @@ def step_number(expectation: Expectation | None) -> int | None:
 
 
 _Validator = extend_validator(Draft202012Validator)
-_FORMATS = Draft202012Validator.FORMAT_CHECKER
 
 
 def _check_schema(schema: Mapping[str, Any], at: KeyPath) -> None:

@@ -1,0 +1,85 @@
+"""The commands by name. Each is imported when it runs, so that it waits for no other's imports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command, get_group
+
+from gbnf_server.cli.help import EXIT_CODES, reflow
+
+#: For each command its function or application in `gbnf_server.cli`, and the first paragraph of its help.
+_COMMANDS = {
+    "run": ("run:run", "Plan and execute one request with a local model."),
+    "chat": ("chat:chat", "Plan and execute one request after another; the model sees the earlier ones."),
+    "batch": ("batch:batch", "Plan and execute each request of a file, several at a time."),
+    "tune": (
+        "tune:tune",
+        "Compare strategies on a model, print a table, and save the best as the model's profile.",
+    ),
+    "generate": ("generate:generate", "Generate one JSON value that fits a JSON Schema, and print it."),
+    "new": ("new:new", "Write a new tool: a manifest, an executor and a test, which work as they are."),
+    "call": (
+        "call:call",
+        "Validate the arguments of one tool, execute it, and print the result as JSON. No model is used.",
+    ),
+    "compile": ("compile:compile_", "Compile tools to one GBNF grammar on stdout, or one JSON Schema."),
+    "check": ("check:check", "Check a grammar, and whether a text is in its language."),
+    "manifests": (
+        "manifests:manifests",
+        "List the tools: name, effect, complexity of the arguments, and findings.",
+    ),
+    "mcp": ("mcp:mcp", "Offer tools to MCP clients, such as Claude Desktop, VS Code and Cursor."),
+    "serve": (
+        "serve:serve",
+        "Serve a model to clients of the OpenAI and Anthropic APIs, with calls that a grammar constrains.",
+    ),
+    "test": (
+        "property_test:property_test",
+        "Property-test manifests: find calls that their grammar wrongly accepts or rejects.",
+    ),
+    "doctor": ("doctor:doctor", "Check this machine: one line per check, with a fix for what is missing."),
+    "bench": ("bench:bench", "Run suites of requests with each configuration, and print a table."),
+    "server": ("server:server", "Build llama-server, and run it on this machine."),
+}
+_WITH_EXIT_CODES = ("run", "batch")
+
+
+class Commands(Mapping[str, Any]):
+    """The commands as click has them, imported when they are looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _load(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+    def summaries(self) -> dict[str, TyperCommand]:
+        """Return commands that have only a name and the first paragraph of their help."""
+        return {name: TyperCommand(name, help=summary) for name, (_, summary) in _COMMANDS.items()}
+
+
+@cache
+def _load(name: str) -> Any:
+    """Return a command. Raises KeyError."""
+    module, _, attribute = _COMMANDS[name][0].partition(":")
+    found = getattr(import_module(f"gbnf_server.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        group = get_group(found)
+        group.name = name
+        return group
+    alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+    texts = [found.__doc__, EXIT_CODES] if name in _WITH_EXIT_CODES else [found.__doc__]
+    alone.command(name, help=reflow(*texts))(found)
+    return get_command(alone)
