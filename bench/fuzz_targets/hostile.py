@@ -105,7 +105,7 @@ def _derived(rules: Rules) -> str | None:
     try:
         return generate(rules, random.Random(0))
     except ValueError:
-        with patch.object(analysis, "MAX_CHARACTERS", math.inf):
+        with patch.object(analysis, "MAX_BYTES", math.inf):
             if rules.root not in analysis.cheapest_costs(rules):
                 raise
         return None

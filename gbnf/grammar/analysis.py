@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, references
 
-# One integer orders derivations by characters first, then by rules entered. So a rule always costs more than
-# those that it enters, and choosing the cheapest alternative always terminates.
-CHARACTER = 1 << 64
+# One integer orders derivations by bytes of UTF-8 first, then by rules entered. So a rule always costs more
+# than those that it enters, and choosing the cheapest alternative always terminates.
+BYTE = 1 << 64
 RULE = 1
 
-MAX_CHARACTERS = 1_000_000
-"""Limit on the characters of a cheapest derivation, and on its rules: a few rules can exceed any memory."""
+MAX_BYTES = 1_000_000
+"""Limit on the bytes of a cheapest derivation, and on its rules: a few rules can exceed any memory."""
 
 
 def nullable(rules: Rules) -> frozenset[str]:
@@ -74,9 +74,9 @@ def find_left_recursion(rules: Rules) -> tuple[str, ...] | None:
 
 
 def cheapest_costs(rules: Rules) -> dict[str, int]:
-    """Return the cost of each rule's cheapest derivation: `CHARACTER` for a character, `RULE` for a rule.
+    """Return the cost of each rule's cheapest derivation: `BYTE` for a byte, `RULE` for a rule.
 
-    A missing rule derives no finite text, or none of at most `MAX_CHARACTERS`.
+    A missing rule derives no finite text, or none of at most `MAX_BYTES`.
     """
     costs: dict[str, int] = {}
 
@@ -84,7 +84,7 @@ def cheapest_costs(rules: Rules) -> dict[str, int]:
         cost = cost_of(rules.productions[name], costs)
         if cost is None or cost >= costs.get(name, cost + 1):
             return False
-        if max(divmod(cost, CHARACTER)) > MAX_CHARACTERS:
+        if max(divmod(cost, BYTE)) > MAX_BYTES:
             return False
         costs[name] = cost
         return True
@@ -97,9 +97,10 @@ def cost_of(expr: Expr, costs: Mapping[str, int]) -> int | None:
     """Return the cost of the cheapest derivation of `expr`, None if it has none; see `cheapest_costs`."""
     match expr:
         case Literal(text):
-            return CHARACTER * len(text)
+            return BYTE * utf8_length(text)
         case CharClass():
-            return CHARACTER if matchable(expr) else None
+            ranges = matchable(expr)
+            return BYTE * utf8_length(chr(ranges[0][0])) if ranges else None
         case Seq(items):
             parts = [cost_of(item, costs) for item in items]
             known = [part for part in parts if part is not None]
@@ -111,6 +112,11 @@ def cost_of(expr: Expr, costs: Mapping[str, int]) -> int | None:
             return None if cost is None else cost * minimum
         case Ref(name):
             return costs[name] + RULE if name in costs else None
+
+
+def utf8_length(text: str) -> int:
+    """Return the number of bytes of UTF-8; a surrogate, which no text contains, counts three."""
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 def _left_references(expr: Expr, empty: frozenset[str]) -> Iterator[str]:

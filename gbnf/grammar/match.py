@@ -1,6 +1,6 @@
 """Match texts against a grammar; for a text outside its language, find where it fails and what was expected.
 
-The rules become a network of nodes, and all derivations of a text advance through it at once. A *top* is a
+All derivations of a text advance through the network of the rules at once. A *top* is a
 state of one derivation: a terminal, an offset into it, and a linked stack of frames to return to after the
 current rule or counted repetition.
 
@@ -19,28 +19,29 @@ The language is that of llama.cpp's engine on decoded text, where neither NUL no
 
 from __future__ import annotations
 
+import math
 import threading
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain, takewhile
 from typing import TypeAlias
 
-from gbnf.errors import AmbiguousGrammarError, GrammarError
-from gbnf.grammar.analysis import find_left_recursion, is_nullable, nullable
+from gbnf.errors import AmbiguousGrammarError
+from gbnf.grammar.analysis import BYTE, utf8_length
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.emit import emit_expr, emit_literal
-from gbnf.grammar.ir import (
-    Alt,
-    CharClass,
-    Expr,
-    Literal,
-    Ref,
-    Repeat,
-    Rules,
-    Seq,
-    char_class,
-    references,
+from gbnf.grammar.ir import CharClass, Rules, char_class
+from gbnf.grammar.network import (
+    RETURN,
+    CallNode,
+    CharsNode,
+    ChoiceNode,
+    Cost,
+    Network,
+    Node,
+    RepeatNode,
+    ReturnNode,
+    TextNode,
 )
 
 END_OF_TEXT = "end of text"
@@ -75,22 +76,10 @@ class Matcher:
 
     def __init__(self, rules: Rules) -> None:
         """Raise GrammarError for rules that are undefined or left-recursive."""
-        for name, expr in rules.productions.items():
-            for used in references(expr):
-                if used not in rules.productions:
-                    raise GrammarError(f"rule {name} refers to {used}, which is not defined: define it")
-        if rules.root not in rules.productions:
-            raise GrammarError(f"there is no rule {rules.root}, the start symbol: add it")
-        cycle = find_left_recursion(rules)
-        if cycle:
-            shown = " → ".join([*cycle, cycle[0]])
-            raise GrammarError(f"left recursion: {shown}: turn it round, or repeat with *")
-        self._rules = rules
-        self._nullable = nullable(rules)
-        self._starts: dict[str, _Node] = {}
-        self._frames: dict[tuple[_Node, int, _Stack], _Frame] = {}
+        self._network = Network(rules)
+        self._frames: dict[tuple[Node, int, _Stack], _Frame] = {}
         self._unions: dict[frozenset[_Frame | None], _Union] = {}
-        self._closures: dict[tuple[_Node, _Stack], _Tops] = {}
+        self._closures: dict[tuple[Node, _Stack], _Tops] = {}
         self._states: dict[_Tops, _State] = {}
         self._lock = threading.RLock()
         self._visits = 0  # of nodes, for one character
@@ -114,7 +103,7 @@ class Matcher:
     def _start(self) -> _State:
         with self._lock:
             self._visits = 0
-            tops, can_end = self._closure(self._rule(self._rules.root), None)
+            tops, can_end = self._closure(self._network.root, None)
             return self._state((self._merge_stacks(dict.fromkeys(tops)), can_end))
 
     def _advance(self, state: _State, text: str) -> tuple[int, _State]:
@@ -155,7 +144,7 @@ class Matcher:
         can_end = False
         self._visits = 0
         for node, offset, frame in state.tops:
-            if isinstance(node, _Text):
+            if isinstance(node, TextNode):
                 if not node.text.startswith(text, offset):
                     continue
                 after = offset + len(text)
@@ -177,7 +166,7 @@ class Matcher:
 
     def _merge_stacks(self, reached: dict[_Top, None]) -> tuple[_Top, ...]:
         """Return the tops with one stack for each terminal: the only one, or the union of several."""
-        stacks: dict[tuple[_Text | _Chars, int], dict[_Frame | None, None]] = {}
+        stacks: dict[tuple[TextNode | CharsNode, int], dict[_Frame | None, None]] = {}
         for node, offset, stack in reached:
             members = stack.members if isinstance(stack, _Union) else (stack,)
             stacks.setdefault((node, offset), {}).update(dict.fromkeys(members))
@@ -188,21 +177,21 @@ class Matcher:
             return next(iter(members))
         return self._unions.setdefault(frozenset(members), _Union(tuple(members)))
 
-    def _frame(self, node: _Node, count: int, parent: _Stack) -> _Frame:
+    def _frame(self, node: Node, count: int, parent: _Stack) -> _Frame:
         key = (node, count, parent)
         frame = self._frames.get(key)
         return frame if frame is not None else self._frames.setdefault(key, _Frame(node, count, parent))
 
-    def _closure(self, node: _Node, frame: _Stack) -> _Tops:
+    def _closure(self, node: Node, frame: _Stack) -> _Tops:
         """Return the tops that `node` reaches without a character, in the grammar's order."""
         known = self._closures.get((node, frame))
         if known is not None:
             return known
         tops: dict[_Top, None] = {}
         can_end = False
-        seen: set[tuple[_Node, _Stack]] = set()
+        seen: set[tuple[Node, _Stack]] = set()
         begun: set[_Frame] = set()  # iterations, of items that can be empty, without a character yet
-        pending: list[tuple[_Node, _Stack]] = [(node, frame)]
+        pending: list[tuple[Node, _Stack]] = [(node, frame)]
         while pending:
             visit = pending.pop()
             if visit in seen:
@@ -213,27 +202,27 @@ class Matcher:
                 raise AmbiguousGrammarError(_MAX_VISITS)
             node_now, stack = visit
             match node_now:
-                case _Text() | _Chars():
+                case TextNode() | CharsNode():
                     tops[node_now, 0, stack] = None
-                case _Choice(nexts):
+                case ChoiceNode(nexts):
                     pending.extend((following, stack) for following in reversed(nexts))
-                case _Call(name, following):
+                case CallNode(name, following):
                     # A rule called last needs no frame: what follows its caller follows it.
-                    inner = stack if following is _RETURN else self._frame(following, 0, stack)
-                    pending.append((self._rule(name), inner))
-                case _CountedRepeat():
+                    inner = stack if following is RETURN else self._frame(following, 0, stack)
+                    pending.append((self._network.rule(name), inner))
+                case RepeatNode():
                     if node_now.minimum == 0:
                         pending.append((node_now.next, stack))
                     inner = self._frame(node_now, 1, stack)
                     if node_now.nullable:
                         begun.add(inner)
                     pending.append((node_now.item, inner))
-                case _Return():
+                case ReturnNode():
                     if stack is None:
                         can_end = True
                     elif isinstance(stack, _Union):
-                        pending.extend((_RETURN, member) for member in stack.members)
-                    elif not isinstance(stack.node, _CountedRepeat) or not stack.count:
+                        pending.extend((RETURN, member) for member in stack.members)
+                    elif not isinstance(stack.node, RepeatNode) or not stack.count:
                         pending.append((stack.node, stack.parent))
                     elif stack not in begun:
                         loop, count = stack.node, stack.count
@@ -250,39 +239,6 @@ class Matcher:
         found = (tuple(tops), can_end)
         self._closures[node, frame] = found
         return found
-
-    def _rule(self, name: str) -> _Node:
-        if name not in self._starts:
-            self._starts[name] = self._network(self._rules.productions[name], _RETURN)
-        return self._starts[name]
-
-    def _network(self, expr: Expr, following: _Node) -> _Node:
-        """Return the first node of `expr`, with `following` after it."""
-        match expr:
-            case Literal(text):
-                return _Text(text, following)
-            case CharClass():
-                return _Chars(expr, _bounds(expr), following)
-            case Ref(name):
-                return _Call(name, following)
-            case Seq(items):
-                for item in reversed(items):
-                    following = self._network(item, following)
-                return following
-            case Alt(items):
-                return _Choice([self._network(item, following) for item in items])
-            case Repeat(item, minimum, maximum):
-                empty = is_nullable(item, self._nullable)
-                if empty:
-                    minimum = 0
-                if maximum == 1:
-                    return _Choice([self._network(item, following), following])
-                if maximum is None and minimum <= 1:
-                    again = _Choice([])
-                    start = self._network(item, again)
-                    again.nexts.extend([start, following])
-                    return again if minimum == 0 else start
-                return _CountedRepeat(minimum, maximum, empty, self._network(item, _RETURN), following)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +274,23 @@ class MatchState:
         """Return the terminals that may come next, as GBNF, and `END_OF_TEXT` last if the text may end."""
         return self._state.expected()
 
+    @property
+    def completion_length(self) -> float:
+        """The bytes of the shortest completion in UTF-8; infinity if there is none."""
+        cost = _shortest(self._state)
+        return cost if cost == math.inf else int(cost) // BYTE
+
+    def shortest_completion(self) -> str:
+        """Return a text of `completion_length` that completes the text so far, "" if there is none.
+
+        Where several do, it is the first alternative's. Of each class it takes the first character.
+        """
+        state, parts = self._state, list[str]()
+        while _shortest(state) not in {0, math.inf}:
+            parts.append(_next_text(min(state.tops, key=_cost)))
+            _, state = self._matcher._advance(state, parts[-1])  # noqa: SLF001  # same module
+        return "".join(parts)
+
     def forced(self, limit: int = 4096) -> str:
         """Return the text that must come next; "" if there is a choice, the end included.
 
@@ -335,69 +308,37 @@ class MatchState:
         return "".join(parts)
 
 
-# The network. Nodes compare by identity: equal expressions at two places of a grammar are two nodes.
-
-
-@dataclass(eq=False, slots=True)
-class _Text:
-    text: str
-    next: _Node
-
-
-@dataclass(eq=False, slots=True)
-class _Chars:
-    of: CharClass
-    bounds: tuple[int, ...]
-    next: _Node
-
-
-@dataclass(eq=False, slots=True)
-class _Choice:
-    nexts: list[_Node]
-
-
-@dataclass(eq=False, slots=True)
-class _Call:
-    name: str
-    next: _Node
-
-
-@dataclass(eq=False, slots=True)
-class _CountedRepeat:
-    minimum: int
-    maximum: int | None
-    nullable: bool  # the item
-    item: _Node
-    next: _Node
-
-
-@dataclass(eq=False, slots=True)
-class _Return:
-    pass
-
-
-_Node: TypeAlias = _Text | _Chars | _Choice | _Call | _CountedRepeat | _Return
-_RETURN = _Return()
-
-
 @dataclass(eq=False, slots=True)
 class _Frame:
-    """An entry of a stack: continue at `node` (`count` 0), or iteration number `count` of a repetition."""
+    """An entry of a stack: continue at `node` (`count` 0), or iteration number `count` of a repetition.
 
-    node: _Node
+    `cost`: of the shortest text from here to the end of the grammar.
+    """
+
+    node: Node
     count: int
     parent: _Stack
+    cost: Cost = field(init=False)
+
+    def __post_init__(self) -> None:
+        node = self.node
+        within = node.cost_after(self.count) if isinstance(node, RepeatNode) and self.count else node.cost
+        self.cost = within + (self.parent.cost if self.parent is not None else 0)
 
 
 @dataclass(eq=False, slots=True)
 class _Union:
-    """Several stacks with the same continuation; None is the empty one."""
+    """Several stacks with the same continuation; None is the empty one. `cost`: see `_Frame`."""
 
     members: tuple[_Frame | None, ...]
+    cost: Cost = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cost = min(0 if member is None else member.cost for member in self.members)
 
 
 _Stack: TypeAlias = _Frame | _Union | None
-_Top: TypeAlias = tuple[_Text | _Chars, int, _Stack]
+_Top: TypeAlias = tuple[TextNode | CharsNode, int, _Stack]
 _Tops: TypeAlias = tuple[tuple[_Top, ...], bool]
 
 
@@ -410,14 +351,15 @@ class _State:
     steps: dict[str, _State | None] = field(default_factory=dict)
     only_literal: str = ""  # the rest of the literal, if it is the only top
     first: CharClass | None = None  # the characters that may come next, cached
+    cost: Cost | None = None  # of the shortest completion, cached
 
     def __post_init__(self) -> None:
-        if len(self.tops) == 1 and isinstance(self.tops[0][0], _Text):
+        if len(self.tops) == 1 and isinstance(self.tops[0][0], TextNode):
             self.only_literal = self.tops[0][0].text[self.tops[0][1] :]
 
     def expected(self) -> tuple[str, ...]:
         shown = [
-            emit_literal(node.text[offset:]) if isinstance(node, _Text) else emit_expr(node.of)
+            emit_literal(node.text[offset:]) if isinstance(node, TextNode) else emit_expr(node.of)
             for node, offset, _ in self.tops
         ]
         return tuple(dict.fromkeys([*shown, *[END_OF_TEXT] * self.can_end]))
@@ -429,18 +371,32 @@ def _shared_length(literal: str, text: str, position: int) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-@lru_cache(maxsize=4096)
-def _bounds(of: CharClass) -> tuple[int, ...]:
-    """Return the bounds of the class's ranges: an odd number of them is at or below each of its members."""
-    return tuple(chain.from_iterable((low, high + 1) for low, high in matchable(of)))
-
-
 def _first(top: _Top) -> tuple[tuple[int, int], ...]:
     node, offset, _ = top
-    if isinstance(node, _Text):
+    if isinstance(node, TextNode):
         code_point = ord(node.text[offset])
         return ((code_point, code_point),)
     return matchable(node.of)
+
+
+def _shortest(state: _State) -> Cost:
+    """Return the cost of the shortest completion."""
+    if state.cost is None:
+        state.cost = 0 if state.can_end else min(map(_cost, state.tops), default=math.inf)
+    return state.cost
+
+
+def _cost(top: _Top) -> Cost:
+    """Return the cost of the shortest completion of one derivation."""
+    node, offset, stack = top
+    matched = utf8_length(node.text[:offset]) if offset and isinstance(node, TextNode) else 0
+    return node.cost - BYTE * matched + (stack.cost if stack is not None else 0)
+
+
+def _next_text(top: _Top) -> str:
+    """Return the rest of a literal, the first character of a class that is not empty."""
+    node, offset, _ = top
+    return node.text[offset:] if isinstance(node, TextNode) else chr(matchable(node.of)[0][0])
 
 
 def _only_character(tops: tuple[_Top, ...]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from random import Random
 
 from gbnf.errors import GrammarError
-from gbnf.grammar.analysis import MAX_CHARACTERS, cheapest_costs, cost_of
+from gbnf.grammar.analysis import MAX_BYTES, cheapest_costs, cost_of
 from gbnf.grammar.code_points import Ranges, matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
 
@@ -26,7 +26,7 @@ def generate(rules: Rules, random: Random, *, budget: int = 400) -> str:
     """Return a random text of the language. Each of its texts is possible, short ones are more likely.
 
     After `budget` terminals and rules, the rest of the derivation is the cheapest. Raises GrammarError if the
-    grammar derives no finite text, or none of at most `MAX_CHARACTERS`.
+    grammar derives no finite text, or none of at most `MAX_BYTES`.
     """
     return _Derivation(rules, random, budget).text()
 
@@ -42,8 +42,8 @@ class _Derivation:
         self._costs: Mapping[str, int] = cheapest_costs(rules)
         if rules.root not in self._costs:
             raise GrammarError(
-                f"the rule {rules.root} derives no finite text, or none of at most {MAX_CHARACTERS:,} "
-                "characters: give its recursion an alternative that ends"
+                f"the rule {rules.root} derives no finite text, or none of at most {MAX_BYTES:,} "
+                "bytes: give its recursion an alternative that ends"
             )
 
     def text(self) -> str:

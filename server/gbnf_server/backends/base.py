@@ -3,7 +3,8 @@
 Invariants of every backend:
 
 - With a grammar, the text is in the grammar's language, or `grammar_violation` describes the difference.
-- A text that was truncated (by the token limit or the end of the context) has `finish="length"`.
+- A text that was truncated (by the token limit or the end of the context) has `finish="length"`. A backend
+  that chooses the tokens itself ends a constrained text within the limit instead (`shortened_at`).
 - No message's text is tokenized to a control token: only messages from `adapt_messages` are sent.
 - All errors are those of `gbnf_server.errors`; the backend stays usable afterwards.
 - One backend may be called from several threads.
@@ -127,7 +128,9 @@ class Completion:
     `completion_tokens` the grammar forced, without a step of the model. `reclaimed`: the server returned the
     text as reasoning, but it fits the grammar. `context_length`: that of the backend, as far as it is known.
     `stop_string`: that of the request which ended the text; with a grammar, the text then is a prefix only.
-    `logprobs`: one per token, if the request asked for them.
+    `logprobs`: one per token, if the request asked for them. `shortened_at`: the index in the text from
+    which on the token limit determined it, so that it could end: complete and valid, but another value than
+    the model's own may be.
     """
 
     text: str
@@ -144,6 +147,7 @@ class Completion:
     reclaimed: bool = False
     context_length: int | None = None
     stop_string: str | None = None
+    shortened_at: int | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
 
 

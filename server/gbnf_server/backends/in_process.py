@@ -224,6 +224,7 @@ class InProcess(RequestBackend):
             forced_tokens=answer.forced_tokens,
             context_length=self.context_length,
             stop_string=answer.stop_string,
+            shortened_at=answer.shortened_at,
             logprobs=tuple(answer.logprobs),
         )
 

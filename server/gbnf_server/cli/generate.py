@@ -95,6 +95,9 @@ def generate(
                 seed=seed,
             )
     write(answer.text)
+    if answer.shortened_at is not None:
+        note = f"the answer is shortened to end within --max-tokens {max_tokens}: see its last values"
+        stderr_console().print(Text.assemble(("note: ", "bold yellow"), note), soft_wrap=True)
     problem = _problem(answer, value, max_tokens) or (_UNTRAINED if source.is_demo_model else "")
     if problem:
         stderr_console().print(Text.assemble(("error: ", "bold red"), escape_line(problem)), soft_wrap=True)

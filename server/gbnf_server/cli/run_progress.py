@@ -93,6 +93,8 @@ class RunProgress:
             case ModelCalled():
                 self._rest()
                 self._model_s = event.duration_s
+                if event.shortened_at is not None:
+                    self._line("   ", "shortened ", "yellow", "so that the text ends within --max-tokens")
             case ToolCalled():
                 self._line(
                     f"{event.step:>2} ",

@@ -228,6 +228,7 @@ def _finished(
         forced_tokens=forced,
         sampled_tokens=usage.completion_tokens - forced,
         retries=attempt,
+        shortened_at=None if completion is None else completion.shortened_at,
     )
     stop_string = decoding.stop_string or (None if completion is None else completion.stop_string)
     logprobs = () if completion is None else completion.logprobs
@@ -235,8 +236,10 @@ def _finished(
 
 
 def _reason(decoding: Decoding, completion: Completion | None) -> Literal["stop", "length", "tool_calls"]:
+    """Return why the answer ended. Calls that the token limit has shortened must not be executed."""
     truncated = completion is not None and completion.finish == "length" and not decoding.must_end
-    if truncated or any(not call.ended for call in decoding.calls):
+    shortened = completion is not None and completion.shortened_at is not None and bool(decoding.calls)
+    if truncated or shortened or any(not call.ended for call in decoding.calls):
         return "length"
     return "tool_calls" if decoding.calls else "stop"
 

@@ -52,6 +52,15 @@ class Constraint(Protocol):
         """Advance by a token that `allows` has just allowed, and that does not end the generation."""
         ...
 
+    def state(self) -> MatchState | None:
+        """Return the state of our automaton after the text's whole characters; None if it is unknown."""
+        ...
+
+    @property
+    def incomplete_bytes(self) -> bytes:
+        """The bytes of an incomplete character after them."""
+        ...
+
     def forced_continuation(self, *, spaced: bool) -> ForcedContinuation | None:
         """Return the forced text, None if unknown. `spaced`: guess that optional spaces are written."""
         ...
@@ -69,14 +78,14 @@ class Utf8Decoder:
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
 
     @property
-    def is_complete(self) -> bool:
-        """Whether no character is incomplete."""
-        return not self._decoder.getstate()[0]
+    def incomplete_bytes(self) -> bytes:
+        """The bytes of an incomplete character at the end."""
+        return self._decoder.getstate()[0]
 
     def accepts(self, token: int) -> bool:
         """Return whether the text may continue with the token."""
         piece = self._model.piece(token)
-        if piece.isascii() and self.is_complete:
+        if piece.isascii() and not self.incomplete_bytes:
             return True
         state = self._decoder.getstate()
         try:
@@ -107,7 +116,7 @@ class ConstraintBase:
     def forced_continuation(self, *, spaced: bool) -> ForcedContinuation | None:
         """Return the forced text; see `Constraint`."""
         started = time.perf_counter()
-        state = self._current_state() if self._utf8.is_complete else None
+        state = None if self._utf8.incomplete_bytes else self.state()
         found = None if state is None else forcing.forced_continuation(state, spaced=spaced)
         self.seconds += time.perf_counter() - started
         return found
@@ -127,7 +136,13 @@ class ConstraintBase:
     def _accept_all(self, tokens: list[int]) -> bool:
         raise NotImplementedError
 
-    def _current_state(self) -> MatchState | None:
+    @property
+    def incomplete_bytes(self) -> bytes:
+        """The bytes of an incomplete character; see `Constraint`."""
+        return self._utf8.incomplete_bytes
+
+    def state(self) -> MatchState | None:
+        """Return the state of the automaton; see `Constraint`."""
         if self._pending_text and self._state is not None:
             self._state = self._state.advance(self._pending_text)
         self._pending_text = ""
@@ -155,9 +170,9 @@ class LlamaCppConstraint(ConstraintBase):
         """Return a superset of the allowed tokens, by their first byte; see `Constraint`."""
         started = time.perf_counter()
         tokens: TokenIds | None = None
-        if not self._utf8.is_complete:
+        if self._utf8.incomplete_bytes:
             tokens = self._model.tokens_by_first_byte(_CONTINUATION_BYTES)
-        elif (state := self._current_state()) is not None:
+        elif (state := self.state()) is not None:
             tokens = self._model.tokens_by_first_byte(first_bytes(state.allowed()))
             if state.can_end:
                 tokens = np.union1d(tokens, list(self._model.end_tokens))

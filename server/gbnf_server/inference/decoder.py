@@ -17,6 +17,7 @@ from gbnf_server.inference.logprobs import TokenLogprob, token_logprob
 from gbnf_server.inference.native import NativeModel
 from gbnf_server.inference.sampler import Sampler
 from gbnf_server.inference.stop_strings import StopStrings
+from gbnf_server.inference.token_budget import TokenBudget
 
 _MIN_DRAFT_BATCH = 3  # tokens evaluated at once: on a CPU, two cost as much as one after the other
 
@@ -28,6 +29,7 @@ class Generation:
     """The answer so far. `forced_tokens`: how many of `tokens` took no step; `first_token_at`: time in s.
 
     `stop_string`: what ended it, and is no part of `text`. `logprobs`: one per token, if they are wanted.
+    `shortened_at`: the index in `text` from which on a token was refused so that the answer can end.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -36,6 +38,7 @@ class Generation:
     finish: Literal["stop", "length"] = "length"
     first_token_at: float = 0.0
     stop_string: str | None = None
+    shortened_at: int | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
 
 
@@ -74,11 +77,14 @@ class Decoder:
         # Logits of the last evaluation, by the number of tokens of prompt and answer before them. Drafts may
         # be cached beyond the answer; `cached_tokens` agrees with prompt and answer in their common length.
         self._logits: dict[int, Logits] = {}
+        self._budget: TokenBudget | None = None
         self._spaced = True  # whether the model last wrote an optional space
 
     def generate(self, prompt: Sequence[int], max_tokens: int) -> Generation:
         """Generate at most `max_tokens`, which the context must have space for. Raises BackendError."""
         answer = self._answer
+        if self._constraint is not None:
+            self._budget = TokenBudget(self._model, self._constraint, max_tokens)
         while self._stop_strings.found is None:
             drafts: list[tuple[int, bool]] = []
             if self._constraint is not None and self._jumps:
@@ -94,6 +100,8 @@ class Decoder:
                         self._control_texts,
                     )
                 )
+                if jumped is not None and not self._fits(jumped, max_tokens):
+                    jumped = None  # it is sampled, in tokens that are fewer than the tokenizer's
                 if jumped is not None and len(jumped.tokens) > max_tokens:
                     self._truncate(jumped.tokens[:max_tokens])
                     break
@@ -105,17 +113,32 @@ class Decoder:
                         break
             if len(answer.tokens) >= max_tokens or self._stop_strings.found is not None:
                 break
-            token = self._sample(self._next_logits(prompt, drafts))
+            token = self._sample(self._next_logits(prompt, drafts), max_tokens - len(answer.tokens))
             if token in self._model.end_tokens:
                 answer.finish = "stop"
                 break
             answer.forced_tokens += self._commit_token(len(prompt) + len(answer.tokens), token)
             answer.tokens.append(token)
             self._emit(self._characters.decode(self._model.piece(token)))
+        if self._is_complete():
+            answer.finish = "stop"
         if answer.finish == "stop":
             self._emit(self._characters.decode(b"", final=True))
         self._end_text()
         return answer
+
+    def _fits(self, jumped: Jump, max_tokens: int) -> bool:
+        """Return whether the answer can end within the limit after a jump, or is not sure to before it."""
+        if self._budget is None or not self._budget.is_active:
+            return True
+        return self._budget.allows_forced(jumped.text, max_tokens - len(jumped.tokens))
+
+    def _is_complete(self) -> bool:
+        """Whether nothing can follow, or the token limit has determined where the answer ends."""
+        state = None if self._constraint is None else self._constraint.state()
+        if state is None or not state.can_end or self._stop_strings.found is not None:
+            return False
+        return state.must_end or self._answer.shortened_at is not None
 
     def _append_forced(self, jumped: Jump, start: int) -> None:
         answer = self._answer
@@ -123,6 +146,8 @@ class Decoder:
         for index in range(jumped.kept, len(jumped.tokens)):
             self._commit_token(start + index, jumped.tokens[index])
         answer.tokens = jumped.tokens
+        if self._budget is not None and jumped.text:
+            self._budget.accept_forced()
         self._emit(jumped.text)
 
     def _commit_token(self, index: int, token: int) -> bool:
@@ -176,16 +201,23 @@ class Decoder:
         self._answer.first_token_at = self._answer.first_token_at or time.perf_counter()
         return found[0]
 
-    def _sample(self, logits: Logits) -> int:
+    def _sample(self, logits: Logits, left: int) -> int:
+        budget = self._budget if self._budget is not None and self._budget.is_active else None
+        if budget is not None:
+            budget.start_step(left)
         try:
-            token = self._sampler.sample(logits, self._constraint)
+            token = self._sampler.sample(logits, self._constraint, None if budget is None else budget.fits)
         except ValueError as error:
             raise BackendError(f"the model computes invalid logits: {error}. Is its file complete?") from None
         if token is None:
             raise BackendError(
                 "the grammar allows no token of this model's vocabulary: it has a dead end here."
             )
+        if budget is not None and budget.refused and self._answer.shortened_at is None:
+            self._answer.shortened_at = len(self._answer.text)
         if self._constraint is not None and token not in self._model.end_tokens:
+            if budget is not None:
+                budget.accept(token)
             self._constraint.accept(token)
         if self._logprob_count is not None and token not in self._model.end_tokens:
             self._answer.logprobs.append(token_logprob(self._model, logits, token, self._logprob_count))

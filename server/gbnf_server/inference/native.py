@@ -32,6 +32,7 @@ from gbnf_server.errors import GrammarRefused, ModelLoadError
 from gbnf_server.inference.bindings import llama_cpp
 from gbnf_server.inference.cpu_support import model_params
 from gbnf_server.inference.process_globals import capture_log_errors, capture_stderr, initialize_engine
+from gbnf_server.inference.spelling import Speller
 
 _LONGEST_DEFAULT_CONTEXT = 8192  # tokens: for 128k the KV cache would take gigabytes
 _SMALL = 64 * 1024 * 1024  # bytes of a model file
@@ -208,6 +209,21 @@ class NativeModel:
         if known is None:
             known = self._pieces[token] = self._piece(token)
         return known
+
+    @cached_property
+    def speller(self) -> Speller:
+        """Spells texts in tokens that are neither control tokens nor end a generation."""
+        attributes, handle = llama_cpp.llama_vocab_get_attr, self.vocabulary
+        texts = (
+            llama_cpp.LLAMA_TOKEN_ATTR_NORMAL
+            | llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
+            | llama_cpp.LLAMA_TOKEN_ATTR_BYTE
+        )
+        return Speller(
+            (token, piece)
+            for token, piece in enumerate(self._read_pieces())
+            if attributes(handle, token) & texts and token not in self.end_tokens
+        )
 
     def tokens_by_first_byte(self, first: frozenset[int]) -> npt.NDArray[np.int64]:
         """Return the tokens whose piece begins with one of these bytes, ascending. Treat as immutable."""

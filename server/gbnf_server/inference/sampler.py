@@ -10,11 +10,12 @@ The result is the same as with a mask over the whole vocabulary, without computi
   cannot begin the next character are excluded, and the rest is tried in growing batches of the greatest keys.
 - A truncation (`top_k`, `top_p`, `min_p`) applies to the allowed tokens: they are enumerated in the order of
   the logits as far as necessary, and the keys are drawn among the ones it keeps.
+- A filter, such as the token budget's, is asked in the same order, so that few tokens are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ from gbnf_server.inference.constraint import Constraint, TokenIds
 Logits = npt.NDArray[np.float32]
 Keys = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Ordered = npt.NDArray[np.float64]
+TokenFilter = Callable[[int], bool]
 
 _WIDTHS = (64, 1024, 16384)  # of the batches in which tokens are tried; the last batch is the rest
 
@@ -88,13 +90,18 @@ class Sampler:
         self._truncation = truncation or Truncation()
         self._random = np.random.default_rng(None if seed == -1 else seed)
 
-    def sample(self, logits: Logits, constraint: Constraint | None) -> int | None:
-        """Return an allowed token, None if there is none. Raises ValueError if a logit is NaN."""
+    def sample(
+        self, logits: Logits, constraint: Constraint | None, fits: TokenFilter | None = None
+    ) -> int | None:
+        """Return an allowed token, None if there is none. Raises ValueError if a logit is NaN.
+
+        `fits`: a filter of the tokens that the constraint allows.
+        """
         if self._temperature == 0:
-            return _greatest(logits, constraint)
+            return _greatest(logits, constraint, fits)
         if self._truncation.keeps_all:
-            return _greatest(self._keys(logits), constraint)
-        kept = self._kept(logits, constraint)
+            return _greatest(self._keys(logits), constraint, fits)
+        kept = self._kept(logits, constraint, fits)
         return None if kept is None else int(kept[np.argmax(self._keys(logits[kept]))])
 
     def _keys(self, logits: Logits) -> npt.NDArray[np.float64]:
@@ -102,10 +109,18 @@ class Sampler:
         np.log(noise, out=noise)
         return np.subtract(logits / np.float64(self._temperature), noise, out=noise)
 
-    def _kept(self, logits: Logits, constraint: Constraint | None) -> TokenIds | None:
+    def _kept(
+        self, logits: Logits, constraint: Constraint | None, fits: TokenFilter | None = None
+    ) -> TokenIds | None:
         """Return the allowed tokens that the truncation keeps."""
+        if fits is not None:
+            kept = self._kept(logits, constraint)
+            if kept is None or all(fits(int(token)) for token in kept):  # nearly always
+                return kept
         found = np.empty(0, dtype=np.int64)
         for allowed, left in _batches(logits, constraint):
+            if fits is not None:
+                allowed = allowed[[fits(int(token)) for token in allowed]]  # noqa: PLW2901  # the ones that fit
             found = np.concatenate([found, allowed])
             if len(found):
                 count = self._truncation.kept(logits[found].astype(np.float64), left.astype(np.float64))
@@ -114,14 +129,15 @@ class Sampler:
         return None
 
 
-def _greatest(keys: Keys, constraint: Constraint | None) -> int | None:
+def _greatest(keys: Keys, constraint: Constraint | None, fits: TokenFilter | None) -> int | None:
     """Return the allowed token with the greatest key, None if there is none."""
     greatest = int(np.argmax(keys))
     if np.isnan(keys[greatest]):
         raise ValueError("a logit is NaN")
-    if constraint is None or constraint.allows(greatest):
+    if (constraint is None or constraint.allows(greatest)) and (fits is None or fits(greatest)):
         return greatest
-    return next((int(allowed[0]) for allowed, _ in _batches(keys, constraint) if len(allowed)), None)
+    batches = (map(int, allowed) for allowed, _ in _batches(keys, constraint))
+    return next((token for batch in batches for token in batch if fits is None or fits(token)), None)
 
 
 def _batches(keys: Keys, constraint: Constraint | None) -> Iterator[tuple[TokenIds, Keys]]:

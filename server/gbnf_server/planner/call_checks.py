@@ -2,7 +2,8 @@
 
 They run in this order, and the first that fails gives the `Refusal`:
 
-    cut             the token limit ended the text, so that the call is incomplete
+    cut             the token limit ended the text, so that the call is incomplete; or it shortened the call
+                    of a tool with effect "write": half a path is another path
     ungrammatical   it is not in the language of the grammar: the backend ignored the grammar
     unparsed        it is not JSON, or has duplicate keys, lone surrogates or infinite numbers; or the
                     server's response had no valid text (`MalformedText`)
@@ -79,7 +80,9 @@ def check_completion(
     """Return the call in the model's text. Raises `CallRefused` at the first check that fails."""
     call, reasoning, repairs = _read(completion, offer, options)
     try:
-        return _checked(call, reasoning, repairs, offer, state, options)
+        accepted = _checked(call, reasoning, repairs, offer, state, options)
+        _check_length(accepted.tool, completion)
+        return accepted
     except CallRefused as refused:
         refused.call = call if options.call_format == "native" else None
         raise
@@ -116,6 +119,16 @@ def _checked(
     except ValueError as error:
         raise CallRefused("invalid", str(error)) from None
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
+
+
+def _check_length(tool: Tool, completion: Completion) -> None:
+    """Raise `CallRefused` if the token limit has shortened a call that changes something."""
+    if completion.shortened_at is not None and tool.run.effect == "write":
+        raise CallRefused(
+            "cut",
+            f"the call was shortened to end within {completion.completion_tokens} tokens, and not executed; "
+            "write a shorter one",
+        )
 
 
 def _too_early(call: Any, offer: OfferedTools, options: ResolvedOptions) -> str:

@@ -306,6 +306,7 @@ class _Loop:
                 completion.reasoning,
                 completion.grammar_s,
                 purpose,
+                completion.shortened_at,
             )
         )
         return completion, seconds

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gbnf.errors import AmbiguousGrammarError, GrammarSyntaxError
-from gbnf.grammar.analysis import MAX_CHARACTERS, cheapest_costs
+from gbnf.grammar.analysis import MAX_BYTES, cheapest_costs
 from gbnf.grammar.ir import Ref, Rules
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import MAX_DEPTH, MAX_NESTING, parse_gbnf
@@ -81,10 +81,10 @@ def test_excessive_nesting_is_reported_with_its_location_and_the_limit(
 def test_a_text_too_large_for_memory_is_not_derived() -> None:
     for name in ("doubling", "doubling of nothing", "doubling by repetition"):
         rules = parse_gbnf(HOSTILE[name](64))
-        with pytest.raises(ValueError, match=f"none of at most {MAX_CHARACTERS:,} characters"):
+        with pytest.raises(ValueError, match=f"none of at most {MAX_BYTES:,} bytes"):
             shortest_text(rules)
     optional = parse_gbnf(HOSTILE["optional doubling"](64))
-    assert len(generate(optional, Random(1), budget=400)) < 400 * MAX_CHARACTERS
+    assert len(generate(optional, Random(1), budget=400)) < 400 * MAX_BYTES
     assert max(cheapest_costs(parse_gbnf(HOSTILE["doubling"](10))).values())
 
 
