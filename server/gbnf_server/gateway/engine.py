@@ -232,13 +232,15 @@ def _finished(
     )
     stop_string = decoding.stop_string or (None if completion is None else completion.stop_string)
     logprobs = () if completion is None else completion.logprobs
-    return Finished(_reason(decoding, completion), usage, receipt, stop_string, logprobs)
+    return Finished(_reason(compiled, decoding, completion), usage, receipt, stop_string, logprobs)
 
 
-def _reason(decoding: Decoding, completion: Completion | None) -> Literal["stop", "length", "tool_calls"]:
-    """Return why the answer ended. Calls that the token limit has shortened must not be executed."""
+def _reason(
+    compiled: Compiled, decoding: Decoding, completion: Completion | None
+) -> Literal["stop", "length", "tool_calls"]:
+    """Return why the answer ended; "length" for calls and texts that the token limit has shortened."""
     truncated = completion is not None and completion.finish == "length" and not decoding.must_end
-    shortened = completion is not None and completion.shortened_at is not None and bool(decoding.calls)
+    shortened = completion is not None and completion.shortened_at is not None and compiled.schema is None
     if truncated or shortened or any(not call.ended for call in decoding.calls):
         return "length"
     return "tool_calls" if decoding.calls else "stop"

@@ -107,14 +107,19 @@ def test_a_marker_in_a_json_text_is_text() -> None:
     assert (text(events), reasoning(events)) == (written, "so")
 
 
-def test_reasoning_that_uses_all_tokens_is_a_truncated_answer(tmp_path: Path) -> None:
+def test_reasoning_that_would_use_all_tokens_is_shortened(tmp_path: Path) -> None:
+    """What follows it is complete: a text says that the limit ended it, JSON fits the schema."""
     path = make_model(tmp_path / "tiny.gguf", template=OPEN, context=2048)
     sampling = Sampling(max_tokens=30, temperature=2.0, seed=1)
     with InProcess(path, threads=1) as backend:
-        for given in ({"tools": TOOLS}, {"output": JsonSchema(PLACE)}):
-            events = answer(ask(sampling=sampling, **given), backend)
-            assert (end(events).reason, text(events), calls(events)) == ("length", "", [])
-            assert end(events).usage.reasoning_tokens > 20
+        events = answer(ask(sampling=sampling, tools=TOOLS), backend)
+        assert (end(events).reason, calls(events)) == ("length", [])
+        assert end(events).usage.reasoning_tokens > 10
+        events = answer(ask(sampling=sampling, output=JsonSchema(PLACE)), backend)
+        assert end(events).reason == "stop"
+        Draft202012Validator(PLACE).validate(json.loads(text(events)))
+        assert reasoning(events)
+        assert end(events).receipt.shortened_at is not None
 
 
 @pytest.mark.parametrize("template", [OPEN, JSON_IN_TAGS])

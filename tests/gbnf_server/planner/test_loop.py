@@ -24,6 +24,7 @@ from gbnf_server.planner.calls import MAX_REPEATS
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
+    ModelCalled,
     StepStarted,
     ToolCalled,
     ToolDone,
@@ -248,6 +249,20 @@ def test_a_text_call_is_the_call_in_every_shape(shape: CallSyntaxName) -> None:
         POOL, [completion(text)], options=replace(TEXT, call_format="json", constrained=False)
     )
     assert (strict.run.outcome, strict.of(ToolCalled)) == ("blocked", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "executed"), [(NOW, ["get_now"]), (call("create_dirs", paths=["tri"]), []), (ANSWER, [])]
+)
+def test_a_shortened_call_is_executed_unless_it_writes(text: str, executed: list[str]) -> None:
+    shortened = replace(completion(text), shortened_at=30)
+    driven = drive_by_hand(
+        POOL, [shortened, completion(ANSWER)], options=resolved(max_blocked=1, final_answer_from=1)
+    )
+    assert [called.name for called in driven.of(ToolCalled)] == executed
+    blocked = [(event.refusal, "shorter" in event.error) for event in driven.of(CallBlocked)]
+    assert blocked == ([("cut", True)] if "create_dirs" in text else [])
+    assert driven.of(ModelCalled)[0].shortened_at == 30
 
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
