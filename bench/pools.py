@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -204,7 +205,7 @@ def _first(
     for request in requests:
         backend.clear_prompt_cache()
         clear_caches()
-        cold, warm = first_token_ms(backend, lambda request=request: choose(request), request)
+        cold, warm = first_token_ms(backend, partial(choose, request), request)
         colds.append(cold)
         warms.append(warm)
     return statistics.median(colds), statistics.median(warms)
