@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from gbnf.compiler.character_classes import PLAIN_CHAR
 from gbnf.compiler.rules import Scope
@@ -89,6 +89,48 @@ def _shared_head(group: list[tuple[Expr, ...]]) -> tuple[Expr, list[tuple[Expr, 
     for items, text in zip(group, texts, strict=True):
         rests.append((Literal(text[length:]), *items[1:]) if len(text) > length else items[1:])
     return Literal(low[:length]), rests
+
+
+class Branch(NamedTuple):
+    """A branch of the trie of some words: a text that several of them share, or the rest of one.
+
+    `word` is its index, or the least one of several; `branches` are what follows the text, if anything.
+    """
+
+    word: int
+    text: str
+    branches: tuple[Branch, ...] = ()
+
+
+def trie(words: Sequence[str]) -> tuple[Branch, ...]:
+    """Return the trie of words of which none is the beginning of another, in the order of the words.
+
+    It branches as `factor_prefixes` does for literals of these words.
+    """
+    order = sorted(range(len(words)), key=words.__getitem__)
+    ordered = [words[index] for index in order]
+
+    def grow(low: int, high: int, at: int, nesting: int) -> tuple[Branch, ...]:
+        """Return the branches of `ordered[low:high]` after the first `at` characters, which they share."""
+        if nesting == _TRIE_NESTING:
+            return tuple(sorted(Branch(order[word], ordered[word][at:]) for word in range(low, high)))
+        branches: list[Branch] = []
+        while low < high:
+            first, after = ordered[low], low + 1
+            while after < high and ordered[after][at] == first[at]:
+                after += 1
+            if after == low + 1:
+                branches.append(Branch(order[low], first[at:]))
+            else:
+                last, end = ordered[after - 1], at + 1
+                while first[end] == last[end]:
+                    end += 1
+                rest = grow(low, after, end, nesting + 1)
+                branches.append(Branch(rest[0].word, first[at:end], rest))
+            low = after
+        return tuple(sorted(branches))
+
+    return grow(0, len(words), 0, 0)
 
 
 def _items(expr: Expr) -> tuple[Expr, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
-from gbnf.compiler.literals import factor_prefixes, json_string
+from gbnf.compiler.literals import Branch, factor_prefixes, json_string, trie
 from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
 from gbnf.compiler.notations import JSON, ElementArguments, Notation
 from gbnf.compiler.primitives import RESERVED
@@ -23,11 +23,13 @@ from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.schema import check_whitespace, compilation
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, literal, seq
+from gbnf.grammar.emit import emit_expr, emit_literal
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, Seq, literal, references, seq
 from gbnf.grammar.passes import run_passes
 from gbnf.schema.applicators import map_subschemas
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
+from gbnf.surrogates import has_surrogate
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.step_references import offered_args
 
@@ -124,7 +126,7 @@ class CompiledPool:
         parts = list(head)
         if steps and any(_FROM_STEP.name in tool.part.needs for tool in self.tools):
             production = factor_prefixes([literal(str(step)) for step in steps])
-            parts.append(CompiledRules(Rules({_FROM_STEP.name: production})))
+            parts.append(CompiledRules.of(Rules({_FROM_STEP.name: production})))
         parts += [tool.part for tool in self.tools]
         return link(parts, self.findings, options.whitespace, options.digits)
 
@@ -139,7 +141,7 @@ def _link_pool(
 ) -> Grammar:
     pool = compile_tools(tools, options, bool(steps), strict=strict)
     root = (_union if discriminated else _product)(pool.tools, LAYOUTS[options.whitespace])
-    return pool.link([CompiledRules(Rules({"root": root}))], steps, options)
+    return pool.link([root], steps, options)
 
 
 def compile_tools(
@@ -168,7 +170,7 @@ def compile_tools(
             count += 1  # two names that are the same in camelCase
             compiled_tool = compile_tool(tool, options, has_steps, f"{tool.name} {count}", notation)
         if isinstance(compiled_tool, CompiledTool):
-            taken |= compiled_tool.part.names
+            taken.update(compiled_tool.part.names)
             compiled.append(compiled_tool)
     if errors and (strict or not compiled):
         raise next(iter(errors.values())).with_traceback(None)
@@ -188,18 +190,47 @@ def no_callable_tool(tools: Iterable[Tool]) -> PoolError:
     return PoolError(f"none of {names} can be called before an earlier step has entries")
 
 
-def _union(tools: Sequence[CompiledTool], layout: Layout) -> Expr:
+def _union(tools: Sequence[CompiledTool], layout: Layout) -> CompiledRules:
+    """Return the root. With hundreds of tools, its expression takes longer to build than all else to link."""
     opening = seq(layout.begin_object, Literal('"name"'), layout.colon)
     middle = seq(layout.comma, Literal('"arguments"'), layout.colon)
-    branches = [seq(literal(json_string(tool.name)), middle, tool.arguments) for tool in tools]
-    return seq(opening, factor_prefixes(branches), layout.end_object)
+
+    def productions() -> dict[str, Expr]:
+        branches = [seq(literal(json_string(tool.name)), middle, tool.arguments) for tool in tools]
+        return {"root": seq(opening, factor_prefixes(branches), layout.end_object)}
+
+    if len(tools) == 1 or any(has_surrogate(tool.name) for tool in tools):
+        return CompiledRules.of(Rules(productions()))
+    (quote,) = trie([json_string(tool.name) for tool in tools])
+    names = _emit_branches(quote.branches, middle, tools)
+    text = (
+        f"root ::= {emit_expr(seq(opening, Literal(quote.text)))} ({names}) {emit_expr(layout.end_object)}\n"
+    )
+    shared = references(seq(opening, middle, layout.end_object))
+    return CompiledRules(text, ("root",), {*shared, *[tool.arguments.name for tool in tools]}, productions)
 
 
-def _product(tools: Sequence[CompiledTool], layout: Layout) -> Expr:
+def _emit_branches(branches: Iterable[Branch], middle: Expr, tools: Sequence[CompiledTool]) -> str:
+    """Return the text of branches of the tools' names, each followed by `middle` and the tool's arguments."""
+    first, *others = middle.items if isinstance(middle, Seq) else (middle,)
+    joined = first.text if isinstance(first, Literal) else ""
+    rest = " ".join([emit_expr(item) for item in ((first, *others) if not joined else others)])
+    between = f" {rest} " if rest else " "
+
+    def emitted(branch: Branch) -> str:
+        if branch.branches:
+            return f"{emit_literal(branch.text)} ({' | '.join(map(emitted, branch.branches))})"
+        return f"{emit_literal(branch.text + joined)}{between}{tools[branch.word].arguments.name}"
+
+    return " | ".join(map(emitted, branches))
+
+
+def _product(tools: Sequence[CompiledTool], layout: Layout) -> CompiledRules:
     opening = seq(layout.begin_object, Literal('"name"'), layout.colon)
     middle = seq(layout.comma, Literal('"arguments"'), layout.colon)
     names = factor_prefixes([literal(json_string(tool.name)) for tool in tools])
-    return seq(opening, names, middle, factor_prefixes([tool.arguments for tool in tools]), layout.end_object)
+    arguments = factor_prefixes([tool.arguments for tool in tools])
+    return CompiledRules.of(Rules({"root": seq(opening, names, middle, arguments, layout.end_object)}))
 
 
 @lru_cache(maxsize=4096)
@@ -252,7 +283,7 @@ def _compile_arguments(
             f"no arguments satisfy the schema of {tool.name!r}{where}: {reason}",
             "Remove the contradiction, or leave the tool out.",
         )
-    return CompiledTool(tool.name, ref, CompiledRules(rules), tuple(lowering.report))
+    return CompiledTool(tool.name, ref, CompiledRules.of(rules), tuple(lowering.report))
 
 
 def _arguments_schema(args: Mapping[str, Any], tool: Tool, *, closed: bool) -> Mapping[str, Any]:

@@ -38,7 +38,7 @@ def compiled(
         raise tool
     assert isinstance(tool, CompiledTool)
     head = {"root": tool.arguments, **({"fromStep": literal("7")} if steps else {})}
-    return link([CompiledRules(Rules(head)), tool.part], tool.findings, options.whitespace)
+    return link([CompiledRules.of(Rules(head)), tool.part], tool.findings, options.whitespace)
 
 
 def accepts(grammar: Grammar, text: str) -> bool:
