@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from gbnf.compiler.character_classes import PLAIN_CHAR
 from gbnf.compiler.rules import Scope
@@ -91,15 +91,9 @@ def _shared_head(group: list[tuple[Expr, ...]]) -> tuple[Expr, list[tuple[Expr, 
     return Literal(low[:length]), rests
 
 
-class Branch(NamedTuple):
-    """A branch of the trie of some words: a text that several of them share, or the rest of one.
-
-    `word` is its index, or the least one of several; `branches` are what follows the text, if anything.
-    """
-
-    word: int
-    text: str
-    branches: tuple[Branch, ...] = ()
+Branch: TypeAlias = tuple[int, str, tuple["Branch", ...]]
+"""A branch of the trie of some words: the index of its word (the least one of several), a text that its words
+share, or the rest of one, and the branches that follow it, if any."""
 
 
 def trie(words: Sequence[str]) -> tuple[Branch, ...]:
@@ -113,22 +107,24 @@ def trie(words: Sequence[str]) -> tuple[Branch, ...]:
     def grow(low: int, high: int, at: int, nesting: int) -> tuple[Branch, ...]:
         """Return the branches of `ordered[low:high]` after the first `at` characters, which they share."""
         if nesting == _TRIE_NESTING:
-            return tuple(sorted(Branch(order[word], ordered[word][at:]) for word in range(low, high)))
+            return tuple(sorted([(order[index], ordered[index][at:], ()) for index in range(low, high)]))
         branches: list[Branch] = []
         while low < high:
             first, after = ordered[low], low + 1
-            while after < high and ordered[after][at] == first[at]:
+            char = first[at]
+            while after < high and ordered[after][at] == char:
                 after += 1
             if after == low + 1:
-                branches.append(Branch(order[low], first[at:]))
+                branches.append((order[low], first[at:], ()))
             else:
                 last, end = ordered[after - 1], at + 1
                 while first[end] == last[end]:
                     end += 1
                 rest = grow(low, after, end, nesting + 1)
-                branches.append(Branch(rest[0].word, first[at:end], rest))
+                branches.append((rest[0][0], first[at:end], rest))
             low = after
-        return tuple(sorted(branches))
+        branches.sort()
+        return tuple(branches)
 
     return grow(0, len(words), 0, 0)
 

@@ -18,9 +18,11 @@ from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import Branch, factor_prefixes, json_string, trie
 from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
 from gbnf.compiler.notations import JSON, ElementArguments, Notation
+from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.schema import check_whitespace, compilation
+from gbnf.compiler.stored_parts import decode_part, encode_part
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
 from gbnf.grammar.emit import emit_expr, emit_literal
@@ -161,7 +163,7 @@ def compile_tools(
     errors: dict[Tool, SchemaError] = {}
     taken = set(taken)
     for tool in tools:
-        compiled_tool = compile_tool(tool, options, has_steps, notation=notation)
+        compiled_tool = compile_tool(tool, options, has_steps, None, notation)
         count = 1
         if isinstance(compiled_tool, SchemaError):
             errors[tool] = compiled_tool
@@ -199,15 +201,13 @@ def _union(tools: Sequence[CompiledTool], layout: Layout) -> CompiledRules:
         branches = [seq(literal(json_string(tool.name)), middle, tool.arguments) for tool in tools]
         return {"root": seq(opening, factor_prefixes(branches), layout.end_object)}
 
-    if len(tools) == 1 or any(has_surrogate(tool.name) for tool in tools):
+    if len(tools) == 1 or has_surrogate("".join([tool.name for tool in tools])):
         return CompiledRules.of(Rules(productions()))
-    (quote,) = trie([json_string(tool.name) for tool in tools])
-    names = _emit_branches(quote.branches, middle, tools)
-    text = (
-        f"root ::= {emit_expr(seq(opening, Literal(quote.text)))} ({names}) {emit_expr(layout.end_object)}\n"
-    )
-    shared = references(seq(opening, middle, layout.end_object))
-    return CompiledRules(text, ("root",), {*shared, *[tool.arguments.name for tool in tools]}, productions)
+    ((_, shared, branches),) = trie([json_string(tool.name) for tool in tools])  # a quote, at least
+    begin, end = emit_expr(seq(opening, Literal(shared))), emit_expr(layout.end_object)
+    text = f"root ::= {begin} ({_emit_branches(branches, middle, tools)}) {end}\n"
+    needs = {*references(seq(opening, middle, layout.end_object)), *[tool.arguments.name for tool in tools]}
+    return CompiledRules(text, ("root",), needs, productions)
 
 
 def _emit_branches(branches: Iterable[Branch], middle: Expr, tools: Sequence[CompiledTool]) -> str:
@@ -218,9 +218,10 @@ def _emit_branches(branches: Iterable[Branch], middle: Expr, tools: Sequence[Com
     between = f" {rest} " if rest else " "
 
     def emitted(branch: Branch) -> str:
-        if branch.branches:
-            return f"{emit_literal(branch.text)} ({' | '.join(map(emitted, branch.branches))})"
-        return f"{emit_literal(branch.text + joined)}{between}{tools[branch.word].arguments.name}"
+        word, text, following = branch
+        if following:
+            return f"{emit_literal(text)} ({' | '.join(map(emitted, following))})"
+        return f"{emit_literal(text + joined)}{between}{tools[word].arguments.name}"
 
     return " | ".join(map(emitted, branches))
 
@@ -250,11 +251,26 @@ def compile_tool(
     args = offered_args(tool, (1,) if has_steps else ())
     if args is None:
         return None
+    name = prefix or tool.name
+    cache = part_cache()
+    key = f"{tool.fingerprint} {name!a} {_variant(options, has_steps, notation)}"
+    if cache is not None and (entry := cache.get(key)) is not None and (stored := decode_part(key, entry)):
+        part, findings = stored
+        return CompiledTool(tool.name, Ref(next(iter(part.names))), part, findings)
     try:
         with compilation(args):
-            return _compile_arguments(tool, args, options, has_steps, prefix or tool.name, notation)
-    except SchemaError as error:
+            compiled = _compile_arguments(tool, args, options, has_steps, name, notation)
+    except SchemaError as error:  # which may depend on the size of Python's stack, so it is not stored
         return error.with_traceback(None)
+    if cache is not None and (entry := encode_part(key, compiled.part, compiled.findings)) is not None:
+        cache.put(key, entry)
+    return compiled
+
+
+@lru_cache(maxsize=64)
+def _variant(options: CompileOptions, has_steps: bool, notation: Notation) -> str:
+    """Return what else than a tool decides about its rules, as text."""
+    return f"{options!r} {has_steps} {notation!r}"
 
 
 def _compile_arguments(
