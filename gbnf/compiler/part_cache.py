@@ -25,7 +25,7 @@ class PartCache(Protocol):
         ...
 
 
-class _Process:
+class _CacheInUse:
     cache: PartCache | None = None
 
 
@@ -34,10 +34,10 @@ def use_part_cache(cache: PartCache | None) -> PartCache | None:
 
     Grammars and reports do not depend on it.
     """
-    previous, _Process.cache = _Process.cache, cache
+    previous, _CacheInUse.cache = _CacheInUse.cache, cache
     return previous
 
 
 def part_cache() -> PartCache | None:
     """Return the cache of this process."""
-    return _Process.cache
+    return _CacheInUse.cache

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 from gbnf.compiler.grammar import CompiledRules
+from gbnf.errors import GbnfError
 from gbnf.findings import Finding
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Seq
 
@@ -56,7 +57,7 @@ def _checksum(key: str, content: bytes) -> bytes:
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
-class _TooDeepError(Exception):
+class _TooDeepError(GbnfError):
     pass
 
 
