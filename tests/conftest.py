@@ -30,6 +30,7 @@ _PERSONAL = {
 for _name in [*os.environ]:
     if _name.upper() in _PERSONAL or (_name.startswith("GBNF_") and _name not in _KEPT):
         del os.environ[_name]
+os.environ["GBNF_COMPILE_CACHE"] = "0"  # what an earlier run compiled has no part in a test either
 
 # A shell starts what runs in its background with SIGINT ignored, which is inherited; tests send it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

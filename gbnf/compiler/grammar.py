@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -12,7 +12,7 @@ from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.primitives import primitives
 from gbnf.findings import Finding
 from gbnf.grammar.emit import emit, emit_rule
-from gbnf.grammar.ir import Rules
+from gbnf.grammar.ir import Expr, Rules
 from gbnf.grammar.match import Match, Matcher
 
 
@@ -75,22 +75,68 @@ def _matcher(grammar: Grammar) -> Matcher:
 
 
 class CompiledRules:
-    """Productions that are compiled and emitted once, and linked into many grammars."""
+    """Productions that are compiled and emitted once, and linked into many grammars.
 
-    __slots__ = ("names", "needs", "productions", "text")
+    `text` is their GBNF, `names` are their names in its order, `needs` the other names that they refer to.
+    """
 
-    def __init__(self, rules: Rules) -> None:
-        """Emit the rules. Raises GrammarError for those that have no text in GBNF."""
-        self.productions = rules.productions
-        self.text = "".join([emit_rule(name, expr) for name, expr in self.productions.items()])
-        self.names = frozenset(self.productions)
-        self.needs = frozenset(chain.from_iterable(rules.references.values())) - self.names
+    __slots__ = ("_productions", "names", "needs", "text")
+
+    def __init__(
+        self,
+        text: str,
+        names: Iterable[str],
+        needs: Iterable[str],
+        productions: Callable[[], Mapping[str, Expr]],
+    ) -> None:
+        """Take rules whose text is known. `productions` builds them when something reads them."""
+        self._productions: dict[str, Expr] | Callable[[], Mapping[str, Expr]] = productions
+        self.text = text
+        self.names = dict.fromkeys(names).keys()
+        self.needs = frozenset(needs)
+
+    @classmethod
+    def of(cls, rules: Rules) -> CompiledRules:
+        """Emit rules. Raises GrammarError for those that have no text in GBNF."""
+        text = "".join([emit_rule(name, expr) for name, expr in rules.productions.items()])
+        needs = frozenset(chain.from_iterable(rules.references.values())) - rules.productions.keys()
+        return cls(text, rules.productions, needs, lambda: rules.productions)
+
+    @property
+    def productions(self) -> dict[str, Expr]:
+        """The productions by name, in the order of the text."""
+        if not isinstance(self._productions, dict):
+            self._productions = dict(self._productions())
+        return self._productions
+
+
+class _LinkedProductions(Mapping[str, Expr]):
+    """The productions of several parts. Most grammars are used as text only, so they are merged when read."""
+
+    def __init__(self, parts: tuple[CompiledRules, ...]) -> None:
+        self._parts = parts
+
+    @cached_property
+    def _merged(self) -> dict[str, Expr]:
+        return {name: expr for part in self._parts for name, expr in part.productions.items()}
+
+    def __getitem__(self, name: str) -> Expr:
+        return self._merged[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(part.names for part in self._parts)
+
+    def __len__(self) -> int:
+        return sum(len(part.names) for part in self._parts)
+
+    def __reduce__(self) -> tuple[type[dict[str, Expr]], tuple[dict[str, Expr]]]:
+        return dict, (self._merged,)
 
 
 @lru_cache(maxsize=1024)
 def _primitive(name: str, whitespace: Whitespace, digits: DigitLimits) -> CompiledRules:
     """Return one primitive as a part of its own: schemas need different ones, and each is emitted once."""
-    return CompiledRules(Rules({name: primitives(whitespace, digits)[name]}))
+    return CompiledRules.of(Rules({name: primitives(whitespace, digits)[name]}))
 
 
 @lru_cache(maxsize=256)
@@ -117,11 +163,9 @@ def link(
 ) -> Grammar:
     """Link parts with the primitives that they need. The first rule of the first part is `root`."""
     parts = tuple(parts)
-    needs = frozenset().union(*(part.needs for part in parts)) - frozenset().union(
-        *(part.names for part in parts)
-    )
+    names = frozenset[str]().union(*[part.names for part in parts])
+    needs = frozenset[str]().union(*[part.needs for part in parts]) - names
     parts = (*parts, *_shared_parts(needs, whitespace, digits))
-    productions = {name: expr for part in parts for name, expr in part.productions.items()}
-    grammar = Grammar(Rules(productions), tuple(sorted(findings)))
+    grammar = Grammar(Rules(_LinkedProductions(parts)), tuple(sorted(findings)))
     vars(grammar)["_text"] = "".join([part.text for part in parts])  # what `emit` would return
     return grammar

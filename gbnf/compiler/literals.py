@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from gbnf.compiler.character_classes import PLAIN_CHAR
 from gbnf.compiler.rules import Scope
@@ -89,6 +89,44 @@ def _shared_head(group: list[tuple[Expr, ...]]) -> tuple[Expr, list[tuple[Expr, 
     for items, text in zip(group, texts, strict=True):
         rests.append((Literal(text[length:]), *items[1:]) if len(text) > length else items[1:])
     return Literal(low[:length]), rests
+
+
+Branch: TypeAlias = tuple[int, str, tuple["Branch", ...]]
+"""A branch of the trie of some words: the index of its word (the least one of several), a text that its words
+share, or the rest of one, and the branches that follow it, if any."""
+
+
+def trie(words: Sequence[str]) -> tuple[Branch, ...]:
+    """Return the trie of words of which none is the beginning of another, in the order of the words.
+
+    It branches as `factor_prefixes` does for literals of these words.
+    """
+    order = sorted(range(len(words)), key=words.__getitem__)
+    ordered = [words[index] for index in order]
+
+    def grow(low: int, high: int, at: int, nesting: int) -> tuple[Branch, ...]:
+        """Return the branches of `ordered[low:high]` after the first `at` characters, which they share."""
+        if nesting == _TRIE_NESTING:
+            return tuple(sorted([(order[index], ordered[index][at:], ()) for index in range(low, high)]))
+        branches: list[Branch] = []
+        while low < high:
+            first, after = ordered[low], low + 1
+            char = first[at]
+            while after < high and ordered[after][at] == char:
+                after += 1
+            if after == low + 1:
+                branches.append((order[low], first[at:], ()))
+            else:
+                last, end = ordered[after - 1], at + 1
+                while first[end] == last[end]:
+                    end += 1
+                rest = grow(low, after, end, nesting + 1)
+                branches.append((rest[0][0], first[at:end], rest))
+            low = after
+        branches.sort()
+        return tuple(branches)
+
+    return grow(0, len(words), 0, 0)
 
 
 def _items(expr: Expr) -> tuple[Expr, ...]:

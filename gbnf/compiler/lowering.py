@@ -126,11 +126,10 @@ class Lowering:
         self._nesting = 0
         self._postponed: deque[_Postponed] = deque()
         self._scalars = Scalars(self.report, self.options.digits, self._json)
-        scope = Scope(self.table, (self.tool,) if self.tool else ())
-        self._anything = Anything(self._scalars, scope)
 
     def root(self, ref: Ref, scope: Scope) -> Ref:
         """Compile the document's root as the production of `ref`."""
+        self._anything = Anything(self._scalars, scope)
         subschemas: Conjunction = (self.document.root,)
         values = self._expander.expand(subschemas)
         if not self.overrides:

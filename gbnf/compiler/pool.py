@@ -15,19 +15,23 @@ from typing import Any
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
-from gbnf.compiler.literals import factor_prefixes, json_string
+from gbnf.compiler.literals import Branch, factor_prefixes, json_string, trie
 from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
 from gbnf.compiler.notations import JSON, ElementArguments, Notation
+from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.schema import check_whitespace, compilation
+from gbnf.compiler.stored_parts import decode_part, encode_part
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, literal, seq
+from gbnf.grammar.emit import emit_expr, emit_literal
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, Seq, literal, references, seq
 from gbnf.grammar.passes import run_passes
 from gbnf.schema.applicators import map_subschemas
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
+from gbnf.surrogates import has_surrogate
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.step_references import offered_args
 
@@ -124,7 +128,7 @@ class CompiledPool:
         parts = list(head)
         if steps and any(_FROM_STEP.name in tool.part.needs for tool in self.tools):
             production = factor_prefixes([literal(str(step)) for step in steps])
-            parts.append(CompiledRules(Rules({_FROM_STEP.name: production})))
+            parts.append(CompiledRules.of(Rules({_FROM_STEP.name: production})))
         parts += [tool.part for tool in self.tools]
         return link(parts, self.findings, options.whitespace, options.digits)
 
@@ -139,7 +143,7 @@ def _link_pool(
 ) -> Grammar:
     pool = compile_tools(tools, options, bool(steps), strict=strict)
     root = (_union if discriminated else _product)(pool.tools, LAYOUTS[options.whitespace])
-    return pool.link([CompiledRules(Rules({"root": root}))], steps, options)
+    return pool.link([root], steps, options)
 
 
 def compile_tools(
@@ -159,7 +163,7 @@ def compile_tools(
     errors: dict[Tool, SchemaError] = {}
     taken = set(taken)
     for tool in tools:
-        compiled_tool = compile_tool(tool, options, has_steps, notation=notation)
+        compiled_tool = compile_tool(tool, options, has_steps, None, notation)
         count = 1
         if isinstance(compiled_tool, SchemaError):
             errors[tool] = compiled_tool
@@ -168,7 +172,7 @@ def compile_tools(
             count += 1  # two names that are the same in camelCase
             compiled_tool = compile_tool(tool, options, has_steps, f"{tool.name} {count}", notation)
         if isinstance(compiled_tool, CompiledTool):
-            taken |= compiled_tool.part.names
+            taken.update(compiled_tool.part.names)
             compiled.append(compiled_tool)
     if errors and (strict or not compiled):
         raise next(iter(errors.values())).with_traceback(None)
@@ -188,18 +192,46 @@ def no_callable_tool(tools: Iterable[Tool]) -> PoolError:
     return PoolError(f"none of {names} can be called before an earlier step has entries")
 
 
-def _union(tools: Sequence[CompiledTool], layout: Layout) -> Expr:
+def _union(tools: Sequence[CompiledTool], layout: Layout) -> CompiledRules:
+    """Return the root. With hundreds of tools, its expression takes longer to build than all else to link."""
     opening = seq(layout.begin_object, Literal('"name"'), layout.colon)
     middle = seq(layout.comma, Literal('"arguments"'), layout.colon)
-    branches = [seq(literal(json_string(tool.name)), middle, tool.arguments) for tool in tools]
-    return seq(opening, factor_prefixes(branches), layout.end_object)
+
+    def productions() -> dict[str, Expr]:
+        branches = [seq(literal(json_string(tool.name)), middle, tool.arguments) for tool in tools]
+        return {"root": seq(opening, factor_prefixes(branches), layout.end_object)}
+
+    if len(tools) == 1 or has_surrogate("".join([tool.name for tool in tools])):
+        return CompiledRules.of(Rules(productions()))
+    ((_, shared, branches),) = trie([json_string(tool.name) for tool in tools])  # a quote, at least
+    begin, end = emit_expr(seq(opening, Literal(shared))), emit_expr(layout.end_object)
+    text = f"root ::= {begin} ({_emit_branches(branches, middle, tools)}) {end}\n"
+    needs = {*references(seq(opening, middle, layout.end_object)), *[tool.arguments.name for tool in tools]}
+    return CompiledRules(text, ("root",), needs, productions)
 
 
-def _product(tools: Sequence[CompiledTool], layout: Layout) -> Expr:
+def _emit_branches(branches: Iterable[Branch], middle: Expr, tools: Sequence[CompiledTool]) -> str:
+    """Return the text of branches of the tools' names, each followed by `middle` and the tool's arguments."""
+    first, *others = middle.items if isinstance(middle, Seq) else (middle,)
+    joined = first.text if isinstance(first, Literal) else ""
+    rest = " ".join([emit_expr(item) for item in ((first, *others) if not joined else others)])
+    between = f" {rest} " if rest else " "
+
+    def emitted(branch: Branch) -> str:
+        word, text, following = branch
+        if following:
+            return f"{emit_literal(text)} ({' | '.join(map(emitted, following))})"
+        return f"{emit_literal(text + joined)}{between}{tools[word].arguments.name}"
+
+    return " | ".join(map(emitted, branches))
+
+
+def _product(tools: Sequence[CompiledTool], layout: Layout) -> CompiledRules:
     opening = seq(layout.begin_object, Literal('"name"'), layout.colon)
     middle = seq(layout.comma, Literal('"arguments"'), layout.colon)
     names = factor_prefixes([literal(json_string(tool.name)) for tool in tools])
-    return seq(opening, names, middle, factor_prefixes([tool.arguments for tool in tools]), layout.end_object)
+    arguments = factor_prefixes([tool.arguments for tool in tools])
+    return CompiledRules.of(Rules({"root": seq(opening, names, middle, arguments, layout.end_object)}))
 
 
 @lru_cache(maxsize=4096)
@@ -219,11 +251,26 @@ def compile_tool(
     args = offered_args(tool, (1,) if has_steps else ())
     if args is None:
         return None
+    name = prefix or tool.name
+    cache = part_cache()
+    key = f"{tool.fingerprint} {name!a} {_variant(options, has_steps, notation)}"
+    if cache is not None and (entry := cache.get(key)) is not None and (stored := decode_part(key, entry)):
+        part, findings = stored
+        return CompiledTool(tool.name, Ref(next(iter(part.names))), part, findings)
     try:
         with compilation(args):
-            return _compile_arguments(tool, args, options, has_steps, prefix or tool.name, notation)
-    except SchemaError as error:
+            compiled = _compile_arguments(tool, args, options, has_steps, name, notation)
+    except SchemaError as error:  # which may depend on the size of Python's stack, so it is not stored
         return error.with_traceback(None)
+    if cache is not None and (entry := encode_part(key, compiled.part, compiled.findings)) is not None:
+        cache.put(key, entry)
+    return compiled
+
+
+@lru_cache(maxsize=64)
+def _variant(options: CompileOptions, has_steps: bool, notation: Notation) -> str:
+    """Return what else than a tool decides about its rules, as text."""
+    return f"{options!r} {has_steps} {notation!r}"
 
 
 def _compile_arguments(
@@ -252,7 +299,7 @@ def _compile_arguments(
             f"no arguments satisfy the schema of {tool.name!r}{where}: {reason}",
             "Remove the contradiction, or leave the tool out.",
         )
-    return CompiledTool(tool.name, ref, CompiledRules(rules), tuple(lowering.report))
+    return CompiledTool(tool.name, ref, CompiledRules.of(rules), tuple(lowering.report))
 
 
 def _arguments_schema(args: Mapping[str, Any], tool: Tool, *, closed: bool) -> Mapping[str, Any]:

@@ -59,7 +59,7 @@ def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Gramm
     if rules.productions[root.name] == EMPTY_LANGUAGE:
         reason = lowering.reason or "it requires itself without end"
         raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
-    return link([CompiledRules(rules)], lowering.report, options.whitespace, options.digits)
+    return link([CompiledRules.of(rules)], lowering.report, options.whitespace, options.digits)
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> Compi
     rules = {char: Ref(calls_rule(number)) for number, char in enumerate(_PLACEHOLDERS)}
     table.define(root, seq(before, body))
     productions = {name: _with_calls(expr, rules) for name, expr in table.productions.items()}
-    return CompiledRules(run_passes(Rules(productions, root.name)))
+    return CompiledRules.of(run_passes(Rules(productions, root.name)))
 
 
 def _reasoning(form: FormatFields, reasoning: Reasoning) -> Dfa:

@@ -135,7 +135,7 @@ def id_rules(form: FormatFields) -> IdRules:
                 excluded = re.escape('"\\' + blank.after[:1])
                 ids = search(f"^(?:{form.id_pattern})$") & search(rf"^[^\0-\x1f{excluded}]+$")
                 rules[blank] = table.add(("callId",), words_expr(ids, Scope(table, ("callId",))))
-    return IdRules(CompiledRules(Rules(table.productions)), rules)
+    return IdRules(CompiledRules.of(Rules(table.productions)), rules)
 
 
 def call_expr(

@@ -84,7 +84,7 @@ def _link(
     writable, left_out = _writable(form, tools, strict)
     taken = RESERVED | answer.names | ids.names | _CALL_NAMES
     pool = compile_tools(writable, options, bool(steps), strict=strict, taken=taken, notation=notation)
-    head = (answer, CompiledRules(Rules(_calls(form, pool.tools, parallel))), ids)
+    head = (answer, CompiledRules.of(Rules(_calls(form, pool.tools, parallel))), ids)
     grammar = pool.link(head, steps, options)
     if left_out:
         grammar = Grammar(grammar.rules, tuple(sorted([*grammar.report, *left_out])))

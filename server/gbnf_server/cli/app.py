@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -127,5 +128,14 @@ def _gbnf(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
+    no_cache: Annotated[
+        bool,
+        typer.Option("--no-cache", help="Compile all tools, without those in the cache folder."),
+    ] = False,
 ) -> None:
+    from gbnf_server.system.part_cache import CACHE_PARTS_VARIABLE, use_disk_cache
+
+    if no_cache:
+        os.environ[CACHE_PARTS_VARIABLE] = "0"  # also for a planner, and for other processes
+    use_disk_cache()
     apply_config(context, context.meta[_ARGUMENTS])

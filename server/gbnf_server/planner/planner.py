@@ -21,6 +21,7 @@ from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Clock, Planning, check_request, plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.prerequisites import order_tools
+from gbnf_server.system.part_cache import use_disk_cache
 
 GRAMMAR_VARIABLE = "GBNF_GRAMMAR"
 _DEFAULT_OPTIONS = PlannerOptions()
@@ -38,7 +39,8 @@ class Planner:
     a time if its backend may.
 
     With the environment variable GBNF_GRAMMAR=0, the call format is "json" without a grammar, unless another
-    is chosen that has none.
+    is chosen that has none. Compiled tools are kept in the cache folder for later processes, unless
+    GBNF_COMPILE_CACHE=0.
 
     Raises PoolError for an empty pool, for two tools of the same name, for an unknown name in `required` or
     `terminal`, and if no run can end in the order of the tools, also when a run begins; and what the backend
@@ -64,6 +66,7 @@ class Planner:
         if not constrained and options.call_format == "native":
             options = replace(options, call_format="json")
         self.options = ResolvedOptions.resolve(options, backend, constrained=constrained)
+        use_disk_cache()
 
     @property
     def tools(self) -> tuple[Tool, ...]:

@@ -38,7 +38,7 @@ def written(language: Dfa) -> Grammar:
     table = RuleTable(RESERVED - {"root"})
     root = table.reserve("root")
     table.define(root, string_expr(language, Scope(table, ("value",))))
-    return link([CompiledRules(Rules(table.productions))], [], "default")
+    return link([CompiledRules.of(Rules(table.productions))], [], "default")
 
 
 def text_of(pattern: str) -> str:

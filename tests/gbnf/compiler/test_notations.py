@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.lowering import CompileOptions
-from gbnf.compiler.pool import CompiledTool, compile_tool
+from gbnf.compiler.pool import CompiledTool, compile_tool, compile_tools
 from gbnf.errors import SchemaError
 from gbnf.grammar.ir import Rules, literal
 from gbnf.tools import Tool
@@ -38,7 +38,17 @@ def compiled(
         raise tool
     assert isinstance(tool, CompiledTool)
     head = {"root": tool.arguments, **({"fromStep": literal("7")} if steps else {})}
-    return link([CompiledRules(Rules(head)), tool.part], tool.findings, options.whitespace)
+    return link([CompiledRules.of(Rules(head)), tool.part], tool.findings, options.whitespace)
+
+
+@pytest.mark.parametrize("notation", NOTATIONS)
+def test_tools_whose_names_are_the_same_in_camel_case_share_no_rules(notation: str) -> None:
+    free = {"type": "object", "properties": {"a": {}, "b": {"anyOf": [{}, {"type": "integer"}]}}}
+    tools = [Tool(name=name, args=free) for name in ("a_b", "aB", "a.b")]
+    pool = compile_tools(tools, OPTIONS, has_steps=False, notation=NOTATIONS[notation])
+    names = [name for tool in pool.tools for name in tool.part.names]
+    assert len(pool.tools) == len(tools)
+    assert len(names) == len(set(names))
 
 
 def accepts(grammar: Grammar, text: str) -> bool:

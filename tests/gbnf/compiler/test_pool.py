@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 import random
 import re
 from typing import Any
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool, load_manifests, validate_call
 from gbnf.compiler.pool import _link_pool, compile_name_and_arguments, compile_tool
-from gbnf.errors import PoolError, SchemaError
+from gbnf.errors import GrammarError, PoolError, SchemaError
+from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import references
+from gbnf.surrogates import has_surrogate
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from support.oracle import CHECKOUT, engine
 from support.random_texts import generate
@@ -83,6 +86,37 @@ def test_linking_equals_compiling_whole(pool: Any, steps: Any) -> None:
     _link_pool.cache_clear()
     assert str(compile_pool(pool, steps=steps, ask_user=True)) == linked
     engine().check(linked)
+
+
+NAMES = st.text(st.sampled_from('ab._"\\\n\x7fé日😀'), max_size=6) | st.text(max_size=4)
+WHITESPACE = st.sampled_from(["default", "compact", "spaced", "free"])
+
+
+@given(st.lists(NAMES, unique=True, min_size=1, max_size=12), STEPS, WHITESPACE)
+def test_the_text_is_that_of_the_rules(names: Any, steps: Any, whitespace: Any) -> None:
+    assume(not any(has_surrogate(name) for name in names))
+    grammar = compile_pool([tool(name) for name in names], steps=steps, whitespace=whitespace)
+    assert emit(grammar.rules) == str(grammar)
+    assert [*grammar.rules.productions] == [line.split(" ")[0] for line in str(grammar).splitlines()]
+    assert len(grammar.rules.productions) == len([*grammar.rules.productions])
+
+
+def test_the_text_is_that_of_the_rules_where_names_share_many_prefixes() -> None:
+    grammar = compile_pool([tool("a" * length) for length in reversed(range(60))])
+    assert emit(grammar.rules) == str(grammar)
+    engine().check(str(grammar))
+
+
+def test_a_linked_grammar_is_pickled_with_its_rules() -> None:
+    grammar = compile_pool(BUNDLED)
+    copied = pickle.loads(pickle.dumps(grammar))
+    assert str(copied) == str(grammar)
+    assert copied.rules == grammar.rules
+
+
+def test_a_name_with_a_surrogate_is_an_error() -> None:
+    with pytest.raises(GrammarError, match="rule root: a surrogate"):
+        compile_pool([tool("a"), tool("\ud800")])
 
 
 @given(
