@@ -88,7 +88,7 @@ class _Class(NamedTuple):
     satisfies: int  # a bit for each group
 
 
-class _PropertyCounts(NamedTuple):
+class _Counts(NamedTuple):
     """How many required and other properties came before, as far as they count, and the groups satisfied."""
 
     required: int
@@ -135,11 +135,11 @@ class CountingObjects:
             pair = alt(*([trie(words)] if words else []), *extra)
             ref = scope.add("Required" if is_required else "Optional", pair)
             self._classes.append(_Class(ref, is_required, bits))
-        self._rests: dict[_PropertyCounts, Ref] = {}
+        self._rests: dict[_Counts, Ref] = {}
 
     def expression(self) -> Expr:
         """Return the objects, and add the productions that they need. Raises TooManyStates."""
-        start = _PropertyCounts(0, 0, 0)
+        start = _Counts(0, 0, 0)
         if self._most is not None and self._most < 0:
             return EMPTY_LANGUAGE
         for state in self._reachable(start):
@@ -154,7 +154,7 @@ class CountingObjects:
             alternatives.append(self._layout.empty_object)
         return factor_prefixes(alternatives)
 
-    def _reachable(self, start: _PropertyCounts) -> list[_PropertyCounts]:
+    def _reachable(self, start: _Counts) -> list[_Counts]:
         found, pending = {start: None}, [start]
         while pending:
             for _, follower in self._steps(pending.pop()):
@@ -165,20 +165,20 @@ class CountingObjects:
                     pending.append(follower)
         return sorted(found)
 
-    def _steps(self, state: _PropertyCounts) -> Iterator[tuple[_Class, _PropertyCounts]]:
+    def _steps(self, state: _Counts) -> Iterator[tuple[_Class, _Counts]]:
         """Yield each class whose properties may come next, and the state after them."""
         for kind in self._classes:
             satisfied = state.satisfied | kind.satisfies
             if not kind.is_required:
                 if self._most is None or state.others < self._most:
-                    yield kind, _PropertyCounts(state.required, min(state.others + 1, self._counted), satisfied)
+                    yield kind, _Counts(state.required, min(state.others + 1, self._counted), satisfied)
             elif state.required < self._required:
-                yield kind, _PropertyCounts(state.required + 1, state.others, satisfied)
+                yield kind, _Counts(state.required + 1, state.others, satisfied)
 
-    def _pairs(self, state: _PropertyCounts) -> list[Expr]:
+    def _pairs(self, state: _Counts) -> list[Expr]:
         return [seq(kind.pair, self._rests[follower]) for kind, follower in self._steps(state)]
 
-    def _may_end(self, state: _PropertyCounts) -> bool:
+    def _may_end(self, state: _Counts) -> bool:
         return (
             state.required == self._required
             and state.others >= self._least
