@@ -74,8 +74,9 @@ class Layout:
 
 def without(keys: Dfa, names: Collection[str]) -> Dfa:
     """Return the keys other than `names`; all of them where that takes too large an automaton."""
+    words = [name for name in names if keys.accepts(name)]
     try:
-        return keys - Dfa.of_words(names) if names else keys
+        return keys - Dfa.of_words(words) if words else keys
     except TooManyStates:
         return keys
 

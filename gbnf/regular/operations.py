@@ -8,7 +8,7 @@ from gbnf.effort import TooManyStates
 from gbnf.errors import InvalidArgumentError
 from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.charset import CharSet
-from gbnf.regular.transition_tables import DEAD, MAX_STATES, TransitionTable, explore, minimize
+from gbnf.regular.transition_tables import DEAD, MAX_STATES, TransitionTable, explore, renumber
 from gbnf.surrogates import has_surrogate
 
 
@@ -81,7 +81,7 @@ def words_table(words: Iterable[str]) -> TransitionTable:
             else:
                 accepting.append(number)
         rows.append(row)
-    return minimize(alphabet, rows, accepting)
+    return renumber(alphabet, rows, accepting)
 
 
 def _with_dead_row(table: TransitionTable) -> list[Sequence[int]]:

@@ -92,6 +92,14 @@ def minimize(
     return _canonical(alphabet, rows, blocks, accepting)
 
 
+def renumber(
+    alphabet: Alphabet, rows: Sequence[Sequence[int]], accepting: Collection[int]
+) -> TransitionTable:
+    """Return the minimal form of a table whose states differ, can be reached, and lead to acceptance."""
+    spend(_row_work(alphabet) * len(rows))
+    return _canonical(alphabet, rows, [*range(len(rows)), DEAD], accepting) if accepting else EMPTY_TABLE
+
+
 def _reaching(accepting: Collection[int], sources: Sequence[Sequence[int]]) -> set[int]:
     live = set(accepting)
     pending = list(live)

@@ -288,8 +288,12 @@ def _apply_pattern_properties(
             unmatched, more = unmatched - keys, [KeyClass(unmatched & keys, value)]
             for one in matched:
                 assert one.keys is not None
-                more.append(KeyClass(one.keys - keys, one.value))
-                more.append(KeyClass(one.keys & keys, conjunction(one.value, value)))
+                both = one.keys & keys
+                if both.is_empty:  # as for most pairs of patterns: nothing to divide
+                    more.append(one)
+                else:
+                    more.append(KeyClass(one.keys - keys, one.value))
+                    more.append(KeyClass(both, conjunction(one.value, value)))
             _check_size(more)
         except (PatternError, TooManyStates) as error:
             for other in facet.raw["patternProperties"]:
