@@ -10,7 +10,7 @@ Invariants: a set contains every value that satisfies the conjunction; what it d
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,10 @@ from gbnf.regular.automaton import Dfa
 from gbnf.schema.case_splitting import cases
 from gbnf.schema.disjointness import disjoint_shapes
 from gbnf.schema.document import Document, Subschema, UndecidedError
+from gbnf.schema.facet_validators import FacetValidator, is_deep
 from gbnf.schema.flatten import Branching, FlatSchema, Flattener, ReportCallback, own_keywords
 from gbnf.schema.intersections import array_shape, number_shape, object_shape
-from gbnf.schema.keywords import CHOICES, KEYWORDS, OPTIONAL, PRIVATE, TYPES, UNEVALUATED
+from gbnf.schema.keywords import CHOICES, KEYWORDS, OPTIONAL, TYPES, UNEVALUATED
 from gbnf.schema.negation import NoComplementError
 from gbnf.schema.pattern_matching import is_supported_pattern
 from gbnf.schema.strings import merge_strings, string_language, string_shape
@@ -37,7 +38,6 @@ from gbnf.schema.value_sets import (
     String,
     ValueSet,
     distinct,
-    value_key,
     whole_numbers,
 )
 
@@ -53,8 +53,6 @@ _MAX_OPEN = 10
 _FACET_WORK = 15
 #: The work of visiting one value.
 _VALUE_WORK = 3
-#: How deep a value of `enum` or `const` may nest.
-_MAX_VALUE_DEPTH = 60
 
 #: The dialects in which 1.0 is not an integer.
 _FLOATS_ARE_NO_INTEGERS = ("draft-03/schema", "draft-04/schema")
@@ -72,6 +70,7 @@ class Expander:
         self._flattener = Flattener(document, report)
         self._known: dict[Conjunction, ValueSet] = {}
         self._open: set[Conjunction] = set()
+        self._validators: dict[tuple[Subschema, bool], FacetValidator] = {}
 
     def expand(self, subschemas: Conjunction) -> ValueSet:
         """Return the values that satisfy all of `subschemas`, or more where that takes too much work.
@@ -296,11 +295,11 @@ class Expander:
         raw = source.raw
         values = [raw["const"]] if "const" in raw else raw["enum"]
         keyword = "const" if "const" in raw else "enum"
-        shallow = [value for value in values if not _is_deep(value)]
+        shallow = [value for value in values if not is_deep(value)]
         shapes: list[Shape] = []
         if len(shallow) < len(values):
             self._report(f"{source.pointer}/{keyword}", keyword, "a value in it nests too deeply")
-            deep = [value for value in values if _is_deep(value)]
+            deep = [value for value in values if is_deep(value)]
             shapes += [Array()] if any(isinstance(value, list) for value in deep) else []
             shapes += [Object()] if any(isinstance(value, dict) for value in deep) else []
         spend(_VALUE_WORK * len(shallow))
@@ -308,7 +307,9 @@ class Expander:
         if self._document.dialect.endswith(_FLOATS_ARE_NO_INTEGERS):
             kept = [spelling for value in kept for spelling in (value, whole_numbers(value))]
         for facet in facets:
-            validator = _FacetValidator(facet if whole else own_keywords(facet), self._document)
+            validator = self._validator(facet, whole=whole)
+            if validator.allows_all:
+                continue
             try:
                 kept = [value for value in kept if validator.allows(value)]
             except UndecidedError as error:
@@ -320,6 +321,14 @@ class Expander:
                 self._report(f"{facet.pointer}/pattern", "pattern", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
         return ValueSet(tuple(distinct(kept)), tuple(shapes), reason="" if kept or shapes else reason)
+
+    def _validator(self, facet: Subschema, *, whole: bool) -> FacetValidator:
+        """Return what judges values by a facet's own keywords; with `whole`, by its combinators too."""
+        found = self._validators.get((facet, whole))
+        if found is None:
+            found = FacetValidator(facet if whole else own_keywords(facet), self._document)
+            self._validators[facet, whole] = found
+        return found
 
     def _intersect(self, facets: tuple[Subschema, ...]) -> ValueSet:
         allowed, integer = _types(facets)
@@ -439,62 +448,3 @@ def _without_unevaluated(facet: Subschema) -> Subschema:
     if UNEVALUATED.isdisjoint(facet.raw):
         return facet
     return replace(facet, raw={key: value for key, value in facet.raw.items() if key not in UNEVALUATED})
-
-
-class _FacetValidator:
-    """Validates values by one facet: looks up listed and denied values; jsonschema validates the rest."""
-
-    def __init__(self, facet: Subschema, document: Document) -> None:
-        raw = facet.raw
-        self._document = document
-        self._listed: frozenset[Hashable] | None = None
-        for values in (raw.get("enum"), [raw["const"]] if "const" in raw else None):
-            if isinstance(values, list):
-                keys = frozenset(value_key(value) for value in values if not _is_deep(value))
-                self._listed = keys if self._listed is None else self._listed & keys
-        self._denied = _denied(raw.get("not"))
-        left = (KEYWORDS | PRIVATE) - {"enum", "const"} - ({"not"} if self._denied else set())
-        self._subschema = _only(facet, left)
-        declared = raw.get("type", "string")
-        allows_strings = "string" in ([declared] if isinstance(declared, str) else declared)
-        self._string_subschema = _only(facet, left - {"type"}) if allows_strings else self._subschema
-
-    def allows(self, value: Any) -> bool:
-        """Return whether the facet allows the value."""
-        subschema = self._string_subschema if isinstance(value, str) else self._subschema
-        if self._listed is not None and value_key(value) not in self._listed:
-            return False
-        if self._denied and value_key(value) in self._denied:
-            return False
-        return subschema is None or self._document.allows(subschema, value)
-
-
-def _is_deep(value: Any) -> bool:
-    """Return whether a value nests deeper than `_MAX_VALUE_DEPTH`."""
-    level = [value] if isinstance(value, list | dict) else []
-    for _ in range(_MAX_VALUE_DEPTH):
-        if not level:
-            return False
-        members = (member for one in level for member in (one.values() if isinstance(one, dict) else one))
-        level = [member for member in members if isinstance(member, list | dict)]
-    return bool(level)
-
-
-def _denied(raw: Any) -> frozenset[Hashable]:
-    """Return the values that a `not` forbids, where it consists of `const` or `enum` alone."""
-    if not isinstance(raw, Mapping):
-        return frozenset()
-    match {keyword: value for keyword, value in raw.items() if keyword in KEYWORDS}:
-        case {"const": value, **rest} if not rest:
-            values = [value]
-        case {"enum": list(values), **rest} if not rest:
-            pass
-        case _:
-            return frozenset()
-    return frozenset(value_key(value) for value in values if not _is_deep(value))
-
-
-def _only(facet: Subschema, keywords: frozenset[str]) -> Subschema | None:
-    """Return the subschema with only these keywords; None if it has none of them."""
-    raw = {keyword: value for keyword, value in facet.raw.items() if keyword in keywords}
-    return Subschema(raw, facet.pointer, facet.resolver) if raw else None

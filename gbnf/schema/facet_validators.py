@@ -1,0 +1,93 @@
+"""Whether a facet allows a value of `enum` or `const`: sets decide where they can, jsonschema the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from gbnf.effort import spend
+from gbnf.schema.document import Document, Subschema
+from gbnf.schema.keywords import KEYWORDS, PRIVATE
+from gbnf.schema.value_sets import value_key
+
+#: How deep a value of `enum` or `const` may nest.
+_MAX_VALUE_DEPTH = 60
+#: The work of a verdict that is known already, in the units of `gbnf.effort`.
+_KNOWN_WORK = 3
+_JUDGED = KEYWORDS | PRIVATE
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+class FacetValidator:
+    """Validates values by one facet: looks up listed and denied values; jsonschema validates the rest.
+
+    Each combination of branches asks for the same values again, so verdicts on scalars are kept.
+    """
+
+    def __init__(self, facet: Subschema, document: Document) -> None:
+        raw = facet.raw
+        self._document = document
+        self._listed: frozenset[Hashable] | None = None
+        for values in (raw.get("enum"), [raw["const"]] if "const" in raw else None):
+            if isinstance(values, list):
+                keys = frozenset(value_key(value) for value in values if not is_deep(value))
+                self._listed = keys if self._listed is None else self._listed & keys
+        self._denied = _denied(raw.get("not"))
+        left = _JUDGED - {"enum", "const"} - ({"not"} if self._denied else set())
+        self._subschema = _only(facet, left)
+        declared = raw.get("type", "string")
+        allows_strings = "string" in ([declared] if isinstance(declared, str) else declared)
+        self._string_subschema = _only(facet, left - {"type"}) if allows_strings else self._subschema
+        self._verdicts: dict[tuple[type, Hashable], bool] = {}
+        #: Whether the facet allows every value.
+        self.allows_all = self._listed is None and not self._denied and self._subschema is None
+
+    def allows(self, value: Any) -> bool:
+        """Return whether the facet allows the value. Raises UndecidedError and SchemaError."""
+        if self._listed is not None and value_key(value) not in self._listed:
+            return False
+        if self._denied and value_key(value) in self._denied:
+            return False
+        subschema = self._string_subschema if isinstance(value, str) else self._subschema
+        if subschema is None:
+            return True
+        if type(value) not in _SCALARS:
+            return self._document.allows(subschema, value)
+        key = (type(value), value)
+        known = self._verdicts.get(key)
+        if known is None:
+            known = self._verdicts[key] = self._document.allows(subschema, value)
+        else:
+            spend(_KNOWN_WORK)
+        return known
+
+
+def is_deep(value: Any) -> bool:
+    """Return whether a value nests deeper than `_MAX_VALUE_DEPTH`."""
+    level = [value] if isinstance(value, list | dict) else []
+    for _ in range(_MAX_VALUE_DEPTH):
+        if not level:
+            return False
+        members = (member for one in level for member in (one.values() if isinstance(one, dict) else one))
+        level = [member for member in members if isinstance(member, list | dict)]
+    return bool(level)
+
+
+def _denied(raw: Any) -> frozenset[Hashable]:
+    """Return the values that a `not` forbids, where it consists of `const` or `enum` alone."""
+    if not isinstance(raw, Mapping):
+        return frozenset()
+    match {keyword: value for keyword, value in raw.items() if keyword in KEYWORDS}:
+        case {"const": value, **rest} if not rest:
+            values = [value]
+        case {"enum": list(values), **rest} if not rest:
+            pass
+        case _:
+            return frozenset()
+    return frozenset(value_key(value) for value in values if not is_deep(value))
+
+
+def _only(facet: Subschema, keywords: frozenset[str]) -> Subschema | None:
+    """Return the subschema with only these keywords; None if it has none of them."""
+    raw = {keyword: value for keyword, value in facet.raw.items() if keyword in keywords}
+    return Subschema(raw, facet.pointer, facet.resolver) if raw else None
