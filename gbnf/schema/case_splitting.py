@@ -8,6 +8,7 @@ before anything is combined with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from gbnf.effort import spend
 from gbnf.schema.document import Subschema
@@ -29,6 +30,37 @@ _TYPE_OF = {
 }  # fmt: skip
 
 
+class _Facts:
+    """What one facet says by itself: its types (None: all), and the names that it requires and declares."""
+
+    __slots__ = ("_facet", "_properties", "properties", "required", "types")
+
+    def __init__(self, facet: Subschema) -> None:
+        self._facet = facet
+        self.types = _types(facet)
+        self.required = frozenset(_names(facet, "required"))
+        self.properties = frozenset(_names(facet, "properties"))
+        self._properties: dict[str, tuple[Subschema, bool]] = {}
+
+    def property(self, name: str) -> tuple[Subschema, bool]:
+        """Return a property's subschema, and whether it may settle that there are no values."""
+        found = self._properties.get(name)
+        if found is None:
+            subschema = self._facet.at("properties", name)
+            settles = subschema.raw is False or _settles(subschema)
+            found = self._properties[name] = (subschema, settles)
+        return found
+
+
+class _Case(NamedTuple):
+    """A case, and what its facets say together."""
+
+    flat: FlatSchema
+    facts: tuple[_Facts, ...] = ()
+    types: frozenset[str] = frozenset({*TYPES} - {"integer"})
+    needed: frozenset[str] = frozenset()
+
+
 def cases(
     flat: FlatSchema,
     flatten: Callable[[Iterable[Subschema], tuple[Subschema, ...]], FlatSchema],
@@ -40,66 +72,75 @@ def cases(
     `impossible` returns whether no value satisfies a conjunction. None if there are too many cases, or
     nothing to decide.
     """
+    known: dict[Subschema, _Facts] = {}
     found: list[FlatSchema] = []
-    pending = [flat]
+    pending = [_with_facts(_Case(flat), flat.facets, known)]
     decisions = 0
     while pending:
         case = pending.pop()
-        choice = next((one for one in case.branchings if not one.exclusive), None)
+        facets, branchings = case.flat.facets, case.flat.branchings
+        choice = next((one for one in branchings if not one.exclusive), None)
         if choice is None:
-            found.append(case)
+            found.append(case.flat)
             if len(found) > most:
                 return None
             continue
         decisions += len(choice.branches)
         if decisions > MAX_DECISIONS:
             return None
-        others = tuple(one for one in case.branchings if one is not choice)
+        others = tuple(one for one in branchings if one is not choice)
         for branch in reversed(choice.branches):
-            decided = flatten((branch,), case.facets)
-            if not _contradictory(decided.facets, len(case.facets), impossible):
-                pending.append(FlatSchema(decided.facets, (*others, *decided.branchings)))
+            decided = flatten((branch,), facets)
+            spend(_FACET_WORK * (1 + len(decided.facets)))
+            new = decided.facets[len(facets) :]
+            if any(facet.raw is False for facet in new):
+                continue
+            both = FlatSchema(decided.facets, (*others, *decided.branchings))
+            narrowed = _with_facts(case._replace(flat=both), new, known)
+            if not _contradictory(narrowed, narrowed.facts[len(facets) :], impossible):
+                pending.append(narrowed)
     return found if found != [flat] else None
 
 
-def _contradictory(
-    facets: tuple[Subschema, ...], known: int, impossible: Callable[[Conjunction], bool]
-) -> bool:
-    """Return whether the facets obviously contradict each other; the first `known` do not."""
-    spend(_FACET_WORK * (1 + len(facets)))
-    new = facets[known:]
-    if any(facet.raw is False for facet in new):
+def _with_facts(case: _Case, new: tuple[Subschema, ...], known: dict[Subschema, _Facts]) -> _Case:
+    """Return the case with the facts of its new facets. `known` has those of the facets met before."""
+    facts, types, needed = list(case.facts), case.types, case.needed
+    for facet in new:
+        one = known.get(facet)
+        if one is None:
+            one = known[facet] = _Facts(facet)
+        facts.append(one)
+        needed |= one.required
+        if one.types is not None:
+            types &= one.types
+    return _Case(case.flat, tuple(facts), types, needed)
+
+
+def _contradictory(case: _Case, new: tuple[_Facts, ...], impossible: Callable[[Conjunction], bool]) -> bool:
+    """Return whether the facets obviously contradict each other; those before the `new` ones do not."""
+    if not case.types:
         return True
-    types = _types(facets)
-    if not types:
-        return True
-    if types != {"object"}:
+    if case.types != {"object"}:
         return False
-    touched = {
-        name for facet in new for keyword in ("required", "properties") for name in _names(facet, keyword)
-    }
-    needed = {name for facet in facets for name in _names(facet, "required")}
-    for name in sorted(touched & needed):
-        subschemas = tuple(
-            facet.at("properties", name) for facet in facets if name in _names(facet, "properties")
-        )
-        settled = any(subschema.raw is False or _settles(subschema) for subschema in subschemas)
-        if settled and impossible(subschemas):
+    touched = frozenset().union(*(one.required | one.properties for one in new))
+    for name in sorted(touched & case.needed):
+        declared = [one.property(name) for one in case.facts if name in one.properties]
+        if any(settles for _, settles in declared) and impossible(tuple(one for one, _ in declared)):
             return True
     return False
 
 
-def _types(facets: tuple[Subschema, ...]) -> set[str]:
-    """Return the types that all facets allow; a malformed `type` counts as every type, and raises later."""
-    allowed = {*TYPES} - {"integer"}
-    for facet in facets:
-        declared = facet.raw.get("type")
-        names = [declared] if isinstance(declared, str) else declared
-        if isinstance(names, list) and all(isinstance(name, str) for name in names):
-            allowed &= {"number" if name == "integer" else name for name in names}
-        listed = [facet.raw["const"]] if "const" in facet.raw else facet.raw.get("enum")
-        if isinstance(listed, list) and len(listed) <= _FEW:
-            allowed &= {_TYPE_OF[type(value)] for value in listed}
+def _types(facet: Subschema) -> frozenset[str] | None:
+    """Return the types that a facet allows, None for all; a malformed `type` raises later."""
+    allowed: frozenset[str] | None = None
+    declared = facet.raw.get("type")
+    names = [declared] if isinstance(declared, str) else declared
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        allowed = frozenset(["number" if name == "integer" else name for name in names])
+    listed = [facet.raw["const"]] if "const" in facet.raw else facet.raw.get("enum")
+    if isinstance(listed, list) and len(listed) <= _FEW:
+        of_values = frozenset([_TYPE_OF[type(value)] for value in listed])
+        allowed = of_values if allowed is None else allowed & of_values
     return allowed
 
 

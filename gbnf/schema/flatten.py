@@ -67,6 +67,8 @@ class Flattener:
         # for a schema without one, the keyword that has none (an error would keep its traceback alive)
         self._complements: dict[Subschema, tuple[Subschema, ...] | str] = {}
         self._rewritten: dict[tuple[Subschema, str], tuple[tuple[Subschema, ...], ...]] = {}
+        # the branches of a choice come one after the other, beside the same facets
+        self._last_known: tuple[tuple[Subschema, ...], dict[Subschema, None]] = ((), {})
         self._nesting = 0  # of complements within one another
         self._has_generated = False  # so that a subschema may be reached inside a generated one
 
@@ -77,7 +79,9 @@ class Flattener:
 
         Raises SchemaError.
         """
-        facets = dict.fromkeys(known)
+        if known is not self._last_known[0]:
+            self._last_known = (known, dict.fromkeys(known))
+        facets = self._last_known[1].copy()
         branchings: list[Branching] = []
         pending = list(reversed(list(subschemas)))
         spend(_SUBSCHEMA_WORK + len(known))
