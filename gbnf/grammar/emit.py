@@ -53,14 +53,23 @@ def emit_expr(expr: Expr) -> str:
     if type(expr) is Seq:
         if not expr.items:
             return '""'
-        return " ".join([f"({emit_expr(i)})" if type(i) is Alt else emit_expr(i) for i in expr.items])
+        parts = []
+        for item in expr.items:  # most are names and literals: without a call for each
+            kind = type(item)
+            if kind is Ref:
+                parts.append(item.name)
+            elif kind is Literal:
+                parts.append(emit_literal(item.text))
+            else:
+                parts.append(f"({emit_expr(item)})" if kind is Alt else emit_expr(item))
+        return " ".join(parts)
     if type(expr) is Alt:
         if not expr.items:
             raise GrammarError(
                 "an alternation without alternatives matches nothing, and GBNF has no text for it: "
                 "remove what refers to it"
             )
-        return " | ".join([emit_expr(item) for item in expr.items])
+        return " | ".join([item.name if type(item) is Ref else emit_expr(item) for item in expr.items])
     assert type(expr) is Repeat
     item = expr.item
     atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"

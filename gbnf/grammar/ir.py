@@ -142,6 +142,19 @@ class _Items(_Composite):
     def _parts(self) -> tuple[Any, ...]:
         return (self.items,)
 
+    # As for every composite, in fewer steps: nearly all of them are these.
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return type(self) is type(other) and hash(self) == hash(other) and self.items == other.items  # type: ignore[attr-defined]  # it has the same type
+
+    def __hash__(self) -> int:
+        known = self._hash
+        if known is None:
+            known = self._hash = hash((type(self), self.items))
+        return known
+
 
 class Seq(_Items):
     """One expression after another. `Seq(())` derives the empty string."""
@@ -254,11 +267,22 @@ def optional(item: Expr) -> Expr:
 
 def references(expr: Expr) -> tuple[str, ...]:
     """Return the names of the rules that `expr` refers to, in order, each once."""
-    if expr.references is None:
-        found: list[str] = []
-        for item in (expr.item,) if isinstance(expr, Repeat) else expr.items:
-            found += references(item) if item.references is None else item.references
-        expr.references = tuple(dict.fromkeys(found) if len(found) > 1 else found)
+    if expr.references is not None:
+        return expr.references
+    found: tuple[str, ...] = ()
+    more: list[str] | None = None
+    for item in (expr.item,) if type(expr) is Repeat else expr.items:
+        part = item.references
+        if part is None:
+            part = references(item)
+        if part:
+            if more is not None:
+                more += part
+            elif found:
+                more = [*found, *part]
+            else:
+                found = part
+    expr.references = found if more is None else tuple(dict.fromkeys(more))
     return expr.references
 
 
