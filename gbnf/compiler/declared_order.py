@@ -7,8 +7,6 @@ which several lead, are rules. `gbnf.compiler.objects` has the general automaton
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from os.path import commonprefix
 
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
@@ -36,6 +34,7 @@ class DeclaredOrder:
         scope: Scope,
     ) -> None:
         self._names = names
+        self._keys = [layout.key(name) for name in names]
         self._values = values
         self._others = others
         self._layout = layout
@@ -101,9 +100,7 @@ class DeclaredOrder:
         """Return the declared properties that may come next: some inline, the others by reference."""
         stop = self._stops[state]
         limit = min((state // CHUNK + 1) * CHUNK, stop)
-        words = [
-            (self._layout.key(self._names[place]), self._entries[place]) for place in range(state, limit)
-        ]
+        words = list(zip(self._keys[state:limit], self._entries[state:limit], strict=True))
         near = trie(sorted(words, key=_word)) if words else EMPTY_LANGUAGE
         if limit == stop:
             return near
@@ -112,23 +109,28 @@ class DeclaredOrder:
         return alt(near, self._later[limit])
 
 
-def trie(words: Sequence[tuple[str, Expr]]) -> Expr:
-    """Return one of the words and what follows it, as a trie.
+def trie(words: Sequence[tuple[str, Expr]], at: int = 0) -> Expr:
+    """Return one of the words, from the character `at` on, and what follows it, as a trie.
 
-    The words are sorted, and none is a prefix of another.
+    The words are sorted, agree up to `at`, and none is a prefix of another.
     """
+    first, rest = words[0]
     if len(words) == 1:
-        return seq(Literal(words[0][0]), words[0][1])
-    shared = commonprefix((words[0][0], words[-1][0]))  # noqa: RUF071  # these are no paths
-    at = len(shared)
-    groups = groupby([(word[at:], rest) for word, rest in words], key=_first_char)
-    branches = Alt(tuple([trie(list(group)) for _, group in groups]))
-    return seq(Literal(shared), branches) if shared else branches
+        return seq(Literal(first[at:]), rest)
+    last = words[-1][0]
+    end = at
+    while first[end] == last[end]:
+        end += 1
+    branches: list[Expr] = []
+    start, char = 0, first[end]
+    for index, (word, _) in enumerate(words):
+        if word[end] != char:
+            branches.append(trie(words[start:index], end))
+            start, char = index, word[end]
+    branches.append(trie(words[start:], end))
+    together = Alt(tuple(branches))
+    return seq(Literal(first[at:end]), together) if end > at else together
 
 
 def _word(pair: tuple[str, Expr]) -> str:
     return pair[0]
-
-
-def _first_char(pair: tuple[str, Expr]) -> str:
-    return pair[0][0]

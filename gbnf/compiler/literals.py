@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any, TypeAlias
 
 from gbnf.compiler.character_classes import PLAIN_CHAR
@@ -27,7 +28,6 @@ from gbnf.grammar.ir import (
     seq,
 )
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 _KEY_REST = Ref("keyRest")
 _KEY_END = Ref("keyEnd")
 _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
@@ -35,7 +35,7 @@ _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
 
 def json_string(text: str) -> str:
     """Return the canonical JSON spelling of a string, quotes included."""
-    return _encode(text)
+    return encode_basestring(text)
 
 
 def join_expressions(items: Sequence[Expr], comma: Expr) -> Expr:

@@ -49,19 +49,20 @@ def emit_expr(expr: Expr) -> str:
     if type(expr) is Literal:
         return emit_literal(expr.text)
     if type(expr) is CharClass:
-        return _emit_class(expr)
+        if expr.emitted is None:
+            expr.emitted = _emit_class(expr)
+        return expr.emitted
     if type(expr) is Seq:
         if not expr.items:
             return '""'
         parts = []
         for item in expr.items:  # most are names and literals: without a call for each
-            kind = type(item)
-            if kind is Ref:
+            if type(item) is Ref:
                 parts.append(item.name)
-            elif kind is Literal:
+            elif type(item) is Literal:
                 parts.append(emit_literal(item.text))
             else:
-                parts.append(f"({emit_expr(item)})" if kind is Alt else emit_expr(item))
+                parts.append(f"({emit_expr(item)})" if type(item) is Alt else emit_expr(item))
         return " ".join(parts)
     if type(expr) is Alt:
         if not expr.items:

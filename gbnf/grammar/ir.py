@@ -47,13 +47,15 @@ class CharClass:
     """One code point of `ranges` (sorted, disjoint, inclusive), or outside them when `negated`."""
 
     __match_args__ = ("ranges", "negated")
-    __slots__ = ("_hash", "negated", "ranges")
+    __slots__ = ("_hash", "emitted", "negated", "ranges")
     references: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, ranges: tuple[tuple[int, int], ...], negated: bool = False) -> None:
         self.ranges: Final = ranges
         self.negated: Final = negated
         self._hash = hash((ranges, negated))
+        #: The text, once `gbnf.grammar.emit` has emitted it: classes are few, and used all the time.
+        self.emitted: str | None = None
 
     def __contains__(self, char: str) -> bool:
         code_point = ord(char)
@@ -147,7 +149,12 @@ class _Items(_Composite):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return type(self) is type(other) and hash(self) == hash(other) and self.items == other.items  # type: ignore[attr-defined]  # it has the same type
+        return (
+            isinstance(other, _Items)
+            and type(self) is type(other)
+            and hash(self) == hash(other)
+            and self.items == other.items
+        )
 
     def __hash__(self) -> int:
         known = self._hash
@@ -271,7 +278,7 @@ def references(expr: Expr) -> tuple[str, ...]:
         return expr.references
     found: tuple[str, ...] = ()
     more: list[str] | None = None
-    for item in (expr.item,) if type(expr) is Repeat else expr.items:
+    for item in (expr.item,) if isinstance(expr, Repeat) else expr.items:
         part = item.references
         if part is None:
             part = references(item)

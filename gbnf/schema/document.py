@@ -137,6 +137,7 @@ class Document:
         self._readable: dict[int, tuple[Any, Any]] = {}
         self._parents: dict[int, tuple[int, str]] | None = None
         self._pointers: dict[int, str] = {}
+        self._targets: dict[tuple[Subschema, str, str, bool], Subschema] = {}
         self._has_resources = False  # schemas of an identifier of their own, where "#/" is not the root
         self._validator: Any = None
 
@@ -151,9 +152,11 @@ class Document:
         Keywords that the declared draft does not have are removed.
         """
         raw = subschema.raw
-        if isinstance(raw, Mapping) and not self._unknown.isdisjoint(raw):
+        if not (type(raw) is dict or isinstance(raw, Mapping)):  # the first is much faster
+            return subschema
+        if not self._unknown.isdisjoint(raw):
             subschema = self._known_only(subschema)
-        if subschema.entered or not isinstance(raw, Mapping):
+        if subschema.entered:
             return subschema
         if "$id" in raw or "id" in raw:
             resource: Resource[Any] = self._specification.create_resource(raw)
@@ -174,6 +177,13 @@ class Document:
 
     def follow(self, subschema: Subschema, keyword: str) -> Subschema:
         """Return the subschema that a reference of `subschema` leads to. Raises SchemaError."""
+        key = (subschema, keyword, subschema.pointer, self._has_resources)
+        target = self._targets.get(key)
+        if target is None:
+            target = self._targets[key] = self._follow(subschema, keyword)
+        return target
+
+    def _follow(self, subschema: Subschema, keyword: str) -> Subschema:
         reference = subschema.raw[keyword]
         try:
             raw, resolver, dynamic_scope = self.dynamic_scopes.follow(

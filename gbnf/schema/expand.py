@@ -430,7 +430,7 @@ _PLAIN: dict[str, ValueSet] = {
 
 def _plain(raw: Any) -> ValueSet | None:
     """Return the values of a schema with just a scalar type or a list of strings, as most have; else None."""
-    if not isinstance(raw, Mapping):
+    if not (type(raw) is dict or isinstance(raw, Mapping)):  # the first is much faster
         return None
     asking = [keyword for keyword in raw if keyword in KEYWORDS]
     declared = raw.get("type")

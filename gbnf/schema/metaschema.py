@@ -202,12 +202,16 @@ class MetaschemaChecker:
             for keyword in keywords:
                 if alone and keyword != "$ref":
                     continue
-                _check(self._forms.get(keyword), raw[keyword], keyword, f"{pointer}/{keyword}")
+                form = self._forms.get(keyword)
+                if form and not form.fits(raw[keyword]):
+                    raise _misfit(form, raw[keyword], keyword, f"{pointer}/{keyword}")
                 if keyword in _LISTING:
                     _check_values(raw[keyword], f"{pointer}/{keyword}")
                 if keyword == "patternProperties":
                     for pattern in raw[keyword]:
-                        _check(_PATTERN, pattern, "a key", child_pointer(f"{pointer}/{keyword}", pattern))
+                        if not _PATTERN.fits(pattern):
+                            where = child_pointer(f"{pointer}/{keyword}", pattern)
+                            raise _misfit(_PATTERN, pattern, "a key", where)
             pointer = pointer[:MAX_POINTER_LENGTH]
             pending += reversed(
                 [one for keyword in keywords for one in _child_schemas(raw, keyword, pointer)]
@@ -230,9 +234,8 @@ def _child_schemas(raw: Mapping[str, Any], keyword: str, pointer: str) -> Iterat
                 yield one, child_pointer(f"{pointer}/{keyword}", key)
 
 
-def _check(form: _KeywordForm | None, value: Any, keyword: str, pointer: str) -> None:
-    if form and not form.fits(value):
-        raise SchemaError(pointer, f"{keyword} must be {form.text}, not {_shorten(value)}", form.hint)
+def _misfit(form: _KeywordForm, value: Any, keyword: str, pointer: str) -> SchemaError:
+    return SchemaError(pointer, f"{keyword} must be {form.text}, not {_shorten(value)}", form.hint)
 
 
 def _check_values(value: Any, pointer: str) -> None:
@@ -244,7 +247,9 @@ def _check_values(value: Any, pointer: str) -> None:
             raise SchemaError(pointer, f"{_shorten(one)} cannot be written as a JSON number", _NUMBER_HINT)
         if isinstance(one, list | Mapping):
             items = one.items() if isinstance(one, Mapping) else enumerate(one)
-            pending += [(item, child_pointer(pointer, key)) for key, item in items]
+            pending += [
+                (item, child_pointer(pointer, key)) for key, item in items if not isinstance(item, str)
+            ]
 
 
 def child_pointer(pointer: str, key: object) -> str:
