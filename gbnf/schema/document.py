@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
+from weakref import ref
 
 import jsonschema
 from referencing import Resource, Specification, exceptions
@@ -93,15 +94,20 @@ class UndecidedError(GbnfError):
 
 
 class _LateResolver:
-    """The resolver of a whole schema, created on first use: many schemas have no references."""
+    """The resolver of a whole schema, created on first use: many schemas have no references.
+
+    It does not keep the document alive, so that a document is released where it is used last.
+    """
 
     def __init__(self, document: Document) -> None:
-        self._document = document
+        self._document = ref(document)
 
     def __getattr__(self, name: str) -> Any:
         resolver = vars(self).get("_resolver")
         if resolver is None:
-            resolver = self._resolver = self._document.dynamic_scopes.resolver
+            document = self._document()
+            assert document is not None, "subschemas are used with their document only"
+            resolver = self._resolver = document.dynamic_scopes.resolver
         return getattr(resolver, name)
 
 
