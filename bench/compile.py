@@ -9,8 +9,8 @@ Times start at a schema's text, JSON parsing included, for each schema with each
 - llguidance: to a matcher that is ready for its first mask, grammar and lexer built.
 
 Each schema is compiled once, all in one process, so caches are filled by the schemas before. Percentiles are
-over the schemas that a compiler enforces. Times are CPU times, so that other work on the machine has little
-effect.
+over the schemas that a compiler enforces, the totals over those that it and gbnf both do. Times are CPU
+times, so that other work on the machine has little effect.
 """
 
 from __future__ import annotations
@@ -97,13 +97,19 @@ def percentile(times: Sequence[float], share: float) -> float:
 
 
 def summarise(times: Sequence[float | None], ours: Sequence[float | None]) -> dict[str, Any]:
-    """Percentiles in ms over what compiled, and the median of ours ÷ this over what both compiled."""
+    """Percentiles in ms over what compiled; totals and the median of ours ÷ this over what both compiled."""
     compiled = [each for each in times if each is not None]
-    shared = [mine / theirs for mine, theirs in zip(ours, times, strict=True) if mine and theirs]
+    both = [(mine, theirs) for mine, theirs in zip(ours, times, strict=True) if mine and theirs]
+    shared = [mine / theirs for mine, theirs in both]
     found: dict[str, Any] = {"compiled": len(compiled), "failed": len(times) - len(compiled)}
     if compiled:
         found |= {f"p{share}_ms": 1e3 * percentile(compiled, share / 100) for share in (50, 95, 99)}
         found |= {"max_ms": 1e3 * max(compiled), "median_ratio_ours": statistics.median(shared or [math.nan])}
+        found |= {
+            "both": len(both),
+            "total_s": sum(one for _, one in both),
+            "ours_s": sum(one for one, _ in both),
+        }
     return found
 
 
@@ -165,13 +171,26 @@ def _median_time(work: Callable[[], Any], prepare: Callable[[], Any], times: int
 def schema_table(times: dict[str, dict[str, Any]]) -> Table:
     """Return the times of each compiler as a table."""
     drawn = Table(title="Schemas, in ms")
-    for column in ("", "compiled", "failed", "p50", "p95", "p99", "max", "ours ÷ this (median)"):
+    for column in (
+        "",
+        "compiled",
+        "failed",
+        "p50",
+        "p95",
+        "p99",
+        "max",
+        "ours ÷ this (median)",
+        "both",
+        "total s",
+        "ours s",
+    ):
         drawn.add_column(column, justify="right" if column else "left")
     for name, found in times.items():
         if "p50_ms" in found:
             values = (f"{found[key]:.3f}" for key in ("p50_ms", "p95_ms", "p99_ms", "max_ms"))
             ratio = f"{found['median_ratio_ours']:.2f}"
-            drawn.add_row(name, str(found["compiled"]), str(found["failed"]), *values, ratio)
+            totals = (str(found["both"]), f"{found['total_s']:.2f}", f"{found['ours_s']:.2f}")
+            drawn.add_row(name, str(found["compiled"]), str(found["failed"]), *values, ratio, *totals)
         else:
             drawn.add_row(name, "0", str(found["failed"]))
     return drawn
