@@ -23,7 +23,7 @@ import numpy.typing as npt
 from gbnf import Grammar
 from gbnf.grammar import forced_continuation as forcing
 from gbnf.grammar.code_points import first_bytes
-from gbnf.grammar.forced_continuation import ForcedContinuation
+from gbnf.grammar.forced_continuation import ForcedContinuation, Guess
 from gbnf.grammar.match import MatchState
 from gbnf_server.inference.native import NativeGrammar, NativeModel
 
@@ -61,8 +61,11 @@ class Constraint(Protocol):
         """The bytes of an incomplete character after them."""
         ...
 
-    def forced_continuation(self, *, spaced: bool) -> ForcedContinuation | None:
-        """Return the forced text, None if unknown. `spaced`: guess that optional spaces are written."""
+    def forced_continuation(self, *, spaced: bool, guess: Guess | None = None) -> ForcedContinuation | None:
+        """Return the forced text, None if unknown, and a guess of what follows.
+
+        `spaced`: guess that optional spaces are written. `guess`: see `forced_continuation`.
+        """
         ...
 
     def accept_text(self, text: str) -> bool:
@@ -113,11 +116,11 @@ class ConstraintBase:
         self._pending_text = ""  # characters after the text of `_state`
         self._state: MatchState | None = grammar.matcher.start()
 
-    def forced_continuation(self, *, spaced: bool) -> ForcedContinuation | None:
+    def forced_continuation(self, *, spaced: bool, guess: Guess | None = None) -> ForcedContinuation | None:
         """Return the forced text; see `Constraint`."""
         started = time.perf_counter()
         state = None if self._utf8.incomplete_bytes else self.state()
-        found = None if state is None else forcing.forced_continuation(state, spaced=spaced)
+        found = None if state is None else forcing.forced_continuation(state, spaced=spaced, guess=guess)
         self.seconds += time.perf_counter() - started
         return found
 

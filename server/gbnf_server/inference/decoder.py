@@ -11,7 +11,8 @@ from typing import Literal
 
 from gbnf_server.errors import BackendError
 from gbnf_server.inference.constraint import Constraint
-from gbnf_server.inference.jump_forward import Jump, jump
+from gbnf_server.inference.drafts import Drafter
+from gbnf_server.inference.jump_forward import Draft, Jump, jump
 from gbnf_server.inference.kv_cache import CachedSequence, KVCache, Logits
 from gbnf_server.inference.logprobs import TokenLogprob, token_logprob
 from gbnf_server.inference.native import NativeModel
@@ -37,6 +38,8 @@ class Generation:
     forced_tokens: int = 0
     finish: Literal["stop", "length"] = "length"
     first_token_at: float = 0.0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     stop_string: str | None = None
     shortened_at: int | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
@@ -69,6 +72,7 @@ class Decoder:
         self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
         self._constraint = constraint
         self._jumps = jumps and constraint is not None and logprobs is None
+        self._drafts = jumps and logprobs is None
         self._stop_strings, self._logprob_count = StopStrings(stop_strings), logprobs
         self._stop, self._on_text = stop, on_text
         self._control_texts = sorted(control_texts, key=len, reverse=True)
@@ -79,16 +83,23 @@ class Decoder:
         self._logits: dict[int, Logits] = {}
         self._budget: TokenBudget | None = None
         self._spaced = True  # whether the model last wrote an optional space
+        self._space_at: int | None = None  # where the text may have the next one
+        self._drafter: Drafter | None = None
+        self._max_tokens = 0
 
     def generate(self, prompt: Sequence[int], max_tokens: int) -> Generation:
         """Generate at most `max_tokens`, which the context must have space for. Raises BackendError."""
-        answer = self._answer
+        answer, self._max_tokens = self._answer, max_tokens
         if self._constraint is not None:
             self._budget = TokenBudget(self._model, self._constraint, max_tokens)
+        if self._drafts:
+            self._drafter = Drafter(self._model, prompt, self._constraint, self._control_texts)
         while self._stop_strings.found is None:
-            drafts: list[tuple[int, bool]] = []
+            drafts: list[Draft] = []
             if self._constraint is not None and self._jumps:
-                forced_continuation = self._constraint.forced_continuation(spaced=self._spaced)
+                forced_continuation = self._constraint.forced_continuation(spaced=self._was_spaced())
+                if forced_continuation is not None and (space := forced_continuation.optional_space) is not None:
+                    self._space_at = len(answer.text) + space
                 jumped = (
                     None
                     if forced_continuation is None
@@ -117,7 +128,10 @@ class Decoder:
             if token in self._model.end_tokens:
                 answer.finish = "stop"
                 break
-            answer.forced_tokens += self._commit_token(len(prompt) + len(answer.tokens), token)
+            position = len(prompt) + len(answer.tokens)
+            is_cached = self._commit_token(position, token)
+            is_guessed = is_cached and self._drafter is not None and self._drafter.sampled(position)
+            answer.forced_tokens += is_cached and not is_guessed
             answer.tokens.append(token)
             self._emit(self._characters.decode(self._model.piece(token)))
         if self._is_complete():
@@ -125,6 +139,8 @@ class Decoder:
         if answer.finish == "stop":
             self._emit(self._characters.decode(b"", final=True))
         self._end_text()
+        if self._drafter is not None:
+            answer.drafted_tokens, answer.accepted_tokens = self._drafter.drafted, self._drafter.accepted
         return answer
 
     def _fits(self, jumped: Jump, max_tokens: int) -> bool:
@@ -139,6 +155,13 @@ class Decoder:
         if state is None or not state.can_end or self._stop_strings.found is not None:
             return False
         return state.must_end or self._answer.shortened_at is not None
+
+    def _was_spaced(self) -> bool:
+        """Return whether the last optional space was written: then the next one probably is, too."""
+        text = self._answer.text
+        if self._space_at is not None and self._space_at < len(text):
+            self._spaced, self._space_at = text[self._space_at] == " ", None
+        return self._spaced
 
     def _append_forced(self, jumped: Jump, start: int) -> None:
         answer = self._answer
@@ -157,11 +180,6 @@ class Decoder:
         """
         cached_tokens = self._sequence.cached_tokens
         if index < len(cached_tokens) and cached_tokens[index] != token:
-            drafted, chosen = (
-                self._model.piece(each).startswith(b" ") for each in (cached_tokens[index], token)
-            )
-            if drafted != chosen:
-                self._spaced = chosen
             self._kv_cache.roll_back(self._sequence, index)
         return index < len(cached_tokens)
 
@@ -175,7 +193,7 @@ class Decoder:
             answer.tokens = tokens
             self._emit(text[len(answer.text) :])
 
-    def _next_logits(self, prompt: Sequence[int], drafts: Sequence[tuple[int, bool]]) -> Logits:
+    def _next_logits(self, prompt: Sequence[int], drafts: Sequence[Draft]) -> Logits:
         """Return the logits of the next token; an evaluation also computes those for the drafts."""
         tokens, sequence = self._answer.tokens, self._sequence
         length = len(prompt) + len(tokens)
@@ -185,17 +203,22 @@ class Decoder:
         known = min(known, length - 1)
         if known < len(sequence.cached_tokens):
             self._kv_cache.roll_back(sequence, known)
+        if self._drafter is not None:
+            drafts = self._drafter.propose(tokens, self._answer.text, spaced=self._spaced) or drafts
+            drafts = drafts[: self._max_tokens - len(tokens)]
         left = [*prompt[known:], *tokens] if known < len(prompt) else tokens[known - len(prompt) :]
         if len(left) + len(drafts) < _MIN_DRAFT_BATCH:
             drafts = ()
         ahead = [
             0,
-            *(count for count, (_, asks) in enumerate(drafts) if asks and count),
+            *(count for count, draft in enumerate(drafts) if draft.asks and count),
             *[len(drafts)] * bool(drafts),
         ]
+        if self._drafter is not None:
+            self._drafter.evaluated(drafts, length)
         output_positions = [len(left) - 1 + count for count in ahead]
         found = self._kv_cache.evaluate(
-            sequence, [*left, *(token for token, _ in drafts)], self._stop, output_positions
+            sequence, [*left, *(draft.token for draft in drafts)], self._stop, output_positions
         )
         self._logits = {length + count: logits for count, logits in zip(ahead, found, strict=True)}
         self._answer.first_token_at = self._answer.first_token_at or time.perf_counter()

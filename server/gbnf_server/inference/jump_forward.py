@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from gbnf.grammar.code_points import first_bytes
 from gbnf.grammar.forced_continuation import ForcedContinuation
@@ -26,18 +27,29 @@ from gbnf_server.inference.native import NativeModel
 _MOST_DRAFTS = 32
 
 
+class Draft(NamedTuple):
+    """A likely next token.
+
+    `asks`: the model has to sample it; otherwise it is final once those before it are sampled. `is_guessed`:
+    it includes text that the grammar does not force.
+    """
+
+    token: int
+    asks: bool
+    is_guessed: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Jump:
     """The final `tokens` of the answer after a jump, and the `text` that they add to it.
 
-    `kept`: how many tokens of the answer before stay. `drafts`: the likely next tokens, each with whether the
-    model has to sample it; otherwise it is final once those before it are sampled.
+    `kept`: how many tokens of the answer before stay. `drafts`: the likely next tokens.
     """
 
     tokens: list[int]
     text: str
     kept: int
-    drafts: list[tuple[int, bool]]
+    drafts: list[Draft]
 
 
 def jump(
@@ -61,29 +73,34 @@ def jump(
     offsets = list(accumulate((len(model.piece(token)) for token in whole), initial=0))
     raw = (text + forced_continuation.text).encode()
     started = len(text.encode())
-    choices: list[tuple[int, int]] = []  # byte offsets: up to where the tokens are final, and of the choice
-    for position, possible in forced_continuation.choices:
-        at = started + len(forced_continuation.text[:position].encode())
-        choices.append((model.stable_length(raw[:at], offsets, first_bytes(possible)), at))
-    certain = max(
-        count for count, at in enumerate(offsets) if at <= choices[0][0] and not _is_inside(raw, at)
-    )
+    choices = [
+        (started + len(forced_continuation.text[:position].encode()), possible)
+        for position, possible in forced_continuation.choices
+    ]
+
+    def stable_length(choice: int) -> int:
+        at, possible = choices[choice]
+        return model.stable_length(raw[:at], offsets, first_bytes(possible))
+
+    stable = stable_length(0)
+    certain = max(count for count, at in enumerate(offsets) if at <= stable and not _is_inside(raw, at))
     if offsets[certain] <= started:
         if whole[: len(tokens)] != list(tokens):
             return None
         certain = len(tokens)
+    positions = [at for at, _ in choices]
+
+    def is_final(start: int, end: int) -> bool:
+        """Return whether a token between these bytes is the same whatever the next choice is."""
+        following = bisect_left(positions, start)
+        return following < len(choices) and end <= positions[following] and end <= stable_length(following)
+
     likely = [
-        (token, not _is_final(offsets[index], offsets[index + 1], choices))
+        Draft(token, not is_final(offsets[index], offsets[index + 1]))
         for index, token in enumerate(whole[certain : certain + _MOST_DRAFTS], certain)
     ]
     added = raw[started : offsets[certain]].decode()
     return Jump(whole[:certain], added, shared_prefix_length(tokens, whole[:certain]), likely)
-
-
-def _is_final(start: int, end: int, choices: Sequence[tuple[int, int]]) -> bool:
-    """Return whether a token between these bytes is the same whatever the next choice is."""
-    index = bisect_left(choices, start, key=lambda choice: choice[1])
-    return index < len(choices) and end <= choices[index][0]
 
 
 def _is_inside(raw: bytes, offset: int) -> bool:

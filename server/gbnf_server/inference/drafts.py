@@ -1,0 +1,197 @@
+"""Drafts by prompt lookup: tokens that probably come next, because their text occurred before.
+
+    prompt           … write passport and tickets to trips/rome/packing.txt
+    answer so far    {"name": "write_files", "arguments": {"files": [{"path": "tr
+    drafts           ips/rome/packing.txt", "content": "
+
+Arguments are often copied from the request or from earlier results. The decoder evaluates the drafts with the
+last token, and samples each step from the logits of that step; a draft that it does not sample is rolled
+back. So drafts change the time that an answer takes, not its distribution. Invariants:
+
+- Texts are compared, not tokens: a value has other tokens after a quote than after a space.
+- A guess ends where the grammar refuses it. Text that the grammar forces after a guess is drafted as well.
+- On a CPU that computes all the time, a draft costs nearly as much as a step. So a guess is one word, and
+  more only after guesses that were right.
+
+The method is prompt lookup decoding (Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, takewhile
+
+from gbnf.grammar.forced_continuation import ForcedContinuation
+from gbnf.grammar.ir import char_class
+from gbnf_server.inference.constraint import Constraint
+from gbnf_server.inference.jump_forward import Draft, jump
+from gbnf_server.inference.native import NativeModel
+
+_LONGEST_KEY = 64  # characters of the answer that are looked up
+_SHORTEST_KEY = 2
+_DISTINCTIVE = 8  # characters of a key whose last occurrence decides; after a shorter one, all must agree
+_MOST_OCCURRENCES = 8
+_LONGEST_GUESS = 100  # characters
+_MOST_WORDS = 16
+_MOST_REFUSED = 16  # tokens more than the accepted ones: then drafting does not pay in this answer
+_SEPARATOR = b"\0"  # in place of a control token
+_ANY = char_class((1, 0x10FFFF))
+
+
+class PromptLookup:
+    """The text of a prompt, in which the last words of an answer are looked up."""
+
+    def __init__(self, model: NativeModel, prompt: Sequence[int]) -> None:
+        self._model, self._prompt = model, prompt
+
+    def guess(self, text: str, words: int) -> str:
+        """Return what probably follows `text`, at most so many words; "" if unknown.
+
+        Looked up is what follows the last quote: in JSON, the value so far. Of texts that occur several
+        times, the longest one counts, then the one in the latest message.
+        """
+        value = text.rfind('"') + 1
+        for start in _word_starts(text, max(value, len(text) - _LONGEST_KEY)):
+            key = text[start:]
+            if len(key) < _SHORTEST_KEY:
+                break
+            for section in (text[:-1], *self._sections):
+                if found := _occurrences(section, key):
+                    return _shortened(key, found, words, is_value=0 < value == start)
+        return ""
+
+    @cached_property
+    def _sections(self) -> list[str]:
+        """The texts between control tokens, the last one first."""
+        control = {text.encode() for text in self._model.control_token_texts}
+        pieces = map(self._model.piece, self._prompt)
+        raw = b"".join(_SEPARATOR if piece in control else piece for piece in pieces)
+        sections = raw.decode(errors="replace").split(_SEPARATOR.decode())
+        return [section for section in reversed(sections) if section.strip()]
+
+
+class Drafter:
+    """Proposes the drafts of one answer, and counts them.
+
+    `drafted`: the guessed tokens that were evaluated, each of which the model has to sample. `accepted`: those
+    of them that it sampled.
+    """
+
+    def __init__(
+        self,
+        model: NativeModel,
+        prompt: Sequence[int],
+        constraint: Constraint | None,
+        control_texts: Collection[str] = (),
+    ) -> None:
+        self._model, self._constraint, self._control_texts = model, constraint, control_texts
+        self._lookup = PromptLookup(model, prompt)
+        self._words = 1  # of the next guess
+        self._before = (0, 0)  # `drafted` and `accepted` at the last guess
+        self._positions: frozenset[int] = frozenset()
+        self.drafted = self.accepted = 0
+
+    def propose(self, tokens: Sequence[int], text: str, *, spaced: bool) -> list[Draft]:
+        """Return the likely tokens after an answer, given as tokens and text; [] without a guess."""
+        self._adapt()
+        if self.drafted - 2 * self.accepted > _MOST_REFUSED:
+            return []
+        left, started = self._words, -1
+
+        def guess(ahead: str) -> str:
+            nonlocal left, started
+            found = self._lookup.guess(text + ahead, left) if left > 0 else ""
+            left -= max(1, len(found.split()))
+            if found and started < 0:
+                started = len(ahead.encode())
+            return found
+
+        if self._constraint is not None:
+            continuation = self._constraint.forced_continuation(spaced=spaced, guess=guess)
+        else:
+            found = guess("")
+            choices = tuple((index, _ANY) for index in range(len(found) + 1))
+            continuation = ForcedContinuation(found, 0, choices, ends=False)
+        if continuation is None or started < 0:
+            return []
+        jumped = jump(self._model, tokens, text, continuation, self._control_texts)
+        if jumped is None or jumped.kept < len(tokens):
+            return []  # the model used other tokens than the tokenizer
+        drafts = [*(Draft(token, True) for token in jumped.tokens[len(tokens) :]), *jumped.drafts]
+        ends = accumulate(len(self._model.piece(draft.token)) for draft in drafts)
+        return [
+            draft._replace(is_guessed=draft.asks and end > started)
+            for draft, end in zip(drafts, ends, strict=True)
+        ]
+
+    def evaluated(self, drafts: Sequence[Draft], position: int) -> None:
+        """Count drafts that were evaluated, the first of them at this position of prompt and answer."""
+        self._positions = frozenset(
+            index for index, draft in enumerate(drafts, position) if draft.is_guessed
+        )
+        self.drafted += len(self._positions)
+
+    def sampled(self, position: int) -> bool:
+        """Count a draft that the model sampled; return whether it was guessed."""
+        is_guessed = position in self._positions
+        self.accepted += is_guessed
+        return is_guessed
+
+    def _adapt(self) -> None:
+        """Guess more words after a guess that was right, one word after another one."""
+        drafted, accepted = self._before
+        if self.drafted > drafted:
+            is_right = self.accepted - accepted == self.drafted - drafted
+            self._words = min(2 * self._words, _MOST_WORDS) if is_right else 1
+        self._before = (self.drafted, self.accepted)
+
+
+def _word_starts(text: str, start: int) -> Iterator[int]:
+    """Yield the indices from `start` on where a word starts, `start` included if it is inside one."""
+    for index in range(start, len(text)):
+        if _in_word(text[index]) and (index == start or not _in_word(text[index - 1])):
+            yield index
+
+
+def _occurrences(section: str, key: str) -> list[tuple[str, str]]:
+    """Return the character before and the text after each word that begins with `key`, the last one first."""
+    found: list[tuple[str, str]] = []
+    start = section.rfind(key)
+    while start >= 0 and len(found) < _MOST_OCCURRENCES:
+        before = section[start - 1 : start]
+        if not before or not _in_word(before):
+            end = start + len(key)
+            found.append((before, section[end : end + _LONGEST_GUESS]))
+        start = section.rfind(key, 0, start + len(key) - 1)
+    return found
+
+
+def _shortened(key: str, found: Sequence[tuple[str, str]], words: int, *, is_value: bool) -> str:
+    """Return the part of the text after an occurrence that may be expected in the answer.
+
+    `is_value`: the key is all of a value. If the value probably ends, a quote does.
+    """
+    before, text = found[0]
+    if len(key) < _DISTINCTIVE:
+        for _, other in found[1:]:
+            pairs = zip(text, other, strict=False)
+            text = text[: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))]
+    if before == '"' and (end := text.find('"')) >= 0:
+        return text[: end + is_value]
+    following = re.match(rf'[^\s"]*(?:[^\S\n]+[^\s"]+){{0,{words - 1}}}', text)
+    guessed = following.group() if following is not None else ""
+    if guessed.split() != [guessed]:
+        return guessed
+    guessed = guessed.rstrip(_PUNCTUATION)
+    return guessed + '"' if is_value and _PRECISE.search(key + guessed) else guessed
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+_PUNCTUATION = ",.;:?!)'"
+_PRECISE = re.compile(r"[/@_\d*]|\w\.\w")
+"""Found in paths, addresses, dates and numbers, which rarely are only the first word of a value."""
