@@ -125,12 +125,13 @@ class Completion:
     truncated text: is a prefix of its language), or without a grammar. `reasoning`: the model's reasoning
     before the text, if the backend can separate the two. `grammar_s`: the time for parsing the grammar and
     computing token masks, None if unknown or without a grammar. `forced_tokens`: how many of the
-    `completion_tokens` the grammar forced, without a step of the model. `reclaimed`: the server returned the
-    text as reasoning, but it fits the grammar. `context_length`: that of the backend, as far as it is known.
-    `stop_string`: that of the request which ended the text; with a grammar, the text then is a prefix only.
-    `logprobs`: one per token, if the request asked for them. `shortened_at`: the index in the text from
-    which on the token limit determined it, so that it could end: complete and valid, but another value than
-    the model's own may be.
+    `completion_tokens` the grammar forced, without a step of the model. `drafted_tokens`: how many guessed
+    tokens the model evaluated along with another step; `accepted_tokens`: how many of them it chose.
+    `reclaimed`: the server returned the text as reasoning, but it fits the grammar. `context_length`: that of
+    the backend, as far as it is known. `stop_string`: that of the request which ended the text; with a
+    grammar, the text then is a prefix only. `logprobs`: one per token, if the request asked for them.
+    `shortened_at`: the index in the text from which on the token limit determined it, so that it could end:
+    complete and valid, but another value than the model's own may be.
     """
 
     text: str
@@ -144,6 +145,8 @@ class Completion:
     reasoning: str = ""
     grammar_s: float | None = None
     forced_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     reclaimed: bool = False
     context_length: int | None = None
     stop_string: str | None = None

@@ -222,6 +222,8 @@ class InProcess(RequestBackend):
             completion_s=ended - (answer.first_token_at or ended),
             grammar_s=None if constrained is None else constrained.seconds,
             forced_tokens=answer.forced_tokens,
+            drafted_tokens=answer.drafted_tokens,
+            accepted_tokens=answer.accepted_tokens,
             context_length=self.context_length,
             stop_string=answer.stop_string,
             shortened_at=answer.shortened_at,

@@ -98,7 +98,10 @@ class Decoder:
             drafts: list[Draft] = []
             if self._constraint is not None and self._jumps:
                 forced_continuation = self._constraint.forced_continuation(spaced=self._was_spaced())
-                if forced_continuation is not None and (space := forced_continuation.optional_space) is not None:
+                if (
+                    forced_continuation is not None
+                    and (space := forced_continuation.optional_space) is not None
+                ):
                     self._space_at = len(answer.text) + space
                 jumped = (
                     None

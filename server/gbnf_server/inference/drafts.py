@@ -36,7 +36,7 @@ _MOST_OCCURRENCES = 8
 _LONGEST_GUESS = 100  # characters
 _MOST_WORDS = 16
 _MOST_REFUSED = 16  # tokens more than the accepted ones: then drafting does not pay in this answer
-_SEPARATOR = b"\0"  # in place of a control token
+_SEPARATORS = re.compile(r"\0|<\|\w+\|>")  # control tokens, and the ones that are text in this vocabulary
 _ANY = char_class((1, 0x10FFFF))
 
 
@@ -49,17 +49,17 @@ class PromptLookup:
     def guess(self, text: str, words: int) -> str:
         """Return what probably follows `text`, at most so many words; "" if unknown.
 
-        Looked up is what follows the last quote: in JSON, the value so far. Of texts that occur several
-        times, the longest one counts, then the one in the latest message.
+        Looked up is what follows the last quote: in JSON, the value so far. The longest part of it that
+        occurs decides; of its occurrences the latest, or what all agree on if it is short.
         """
         value = text.rfind('"') + 1
         for start in _word_starts(text, max(value, len(text) - _LONGEST_KEY)):
             key = text[start:]
             if len(key) < _SHORTEST_KEY:
                 break
-            for section in (text[:-1], *self._sections):
-                if found := _occurrences(section, key):
-                    return _shortened(key, found, words, is_value=0 < value == start)
+            sections = (text[:-1], *self._sections)
+            if found := [each for section in sections for each in _occurrences(section, key)]:
+                return _shortened(key, found, words, is_value=0 < value == start)
         return ""
 
     @cached_property
@@ -67,8 +67,8 @@ class PromptLookup:
         """The texts between control tokens, the last one first."""
         control = {text.encode() for text in self._model.control_token_texts}
         pieces = map(self._model.piece, self._prompt)
-        raw = b"".join(_SEPARATOR if piece in control else piece for piece in pieces)
-        sections = raw.decode(errors="replace").split(_SEPARATOR.decode())
+        text = b"".join(b"\0" if piece in control else piece for piece in pieces).decode(errors="replace")
+        sections = _SEPARATORS.split(text)
         return [section for section in reversed(sections) if section.strip()]
 
 
@@ -128,9 +128,7 @@ class Drafter:
 
     def evaluated(self, drafts: Sequence[Draft], position: int) -> None:
         """Count drafts that were evaluated, the first of them at this position of prompt and answer."""
-        self._positions = frozenset(
-            index for index, draft in enumerate(drafts, position) if draft.is_guessed
-        )
+        self._positions = frozenset(index for index, draft in enumerate(drafts, position) if draft.is_guessed)
         self.drafted += len(self._positions)
 
     def sampled(self, position: int) -> bool:
@@ -174,10 +172,14 @@ def _shortened(key: str, found: Sequence[tuple[str, str]], words: int, *, is_val
     `is_value`: the key is all of a value. If the value probably ends, a quote does.
     """
     before, text = found[0]
+    whole = text
     if len(key) < _DISTINCTIVE:
         for _, other in found[1:]:
             pairs = zip(text, other, strict=False)
             text = text[: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))]
+    is_value = is_value and text == whole
+    if is_value and not text:
+        return '"'
     if before == '"' and (end := text.find('"')) >= 0:
         return text[: end + is_value]
     following = re.match(rf'[^\s"]*(?:[^\S\n]+[^\s"]+){{0,{words - 1}}}', text)
