@@ -13,8 +13,8 @@ any GGUF file instead of random weights. Rows:
     forced text         text that the grammar forces is appended
     forced and drafts   the same, and text that occurred before is drafted (`gbnf_server.inference.drafts`)
 
-Seconds are CPU seconds of the decoding thread (`--threads 1`) without the prompt, which is cached; the least
-of `--repeat` rounds, summed over the calls. A call that comes out as another text is reported and not counted.
+Seconds are CPU seconds of the decoding thread (`--threads 1`), with the prompt cached: the least of
+`--repeat` rounds, summed over the calls. A call that comes out as another text is reported and not counted.
 """
 
 from __future__ import annotations
@@ -161,7 +161,17 @@ def measure(backend: InProcess, grammar: Grammar, job: Job, rounds: int) -> Iter
 def summary(results: Sequence[Result], title: str) -> Table:
     """Return a row for each way of decoding, over the calls that all of them generated as expected."""
     drawn = Table(title=title)
-    for column in ("", "calls", "s", "× one by one", "evaluations", "tokens", "forced", "drafted", "accepted"):
+    for column in (
+        "",
+        "calls",
+        "s",
+        "× one by one",
+        "evaluations",
+        "tokens",
+        "forced",
+        "drafted",
+        "accepted",
+    ):
         drawn.add_column(column, justify="right" if column else "left")
     other = {each.job for each in results if not each.is_same}
     rows = {row: [each for each in results if each.row == row and each.job not in other] for row in _ROWS}

@@ -1,7 +1,7 @@
 """A model in this process: llama-cpp-python's low-level API, with a decoding loop of our own.
 
 The parts are in `gbnf_server.inference`: allowed tokens (`constraint`), the choice of a token (`sampler`),
-forced text (`jump_forward`), the KV cache (`kv_cache`), and the loop (`decoder`).
+forced text (`jump_forward`), drafts (`drafts`), the KV cache (`kv_cache`), and the loop (`decoder`).
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class InProcess(RequestBackend):
         one per usable physical core, or one for a small model. `gpu_layers`: how many layers to compute on
         the GPU, by default all, if llama.cpp was built for one. `prompt_style`: by default "minimal" for the
         bundled model, otherwise "full". `engine`: what enforces grammars, "llama.cpp" or "llguidance".
-        `jump_forward`: append text that the grammar forces instead of sampling it. `parallel`: how many calls
-        may run at once, each in a sequence of `context_length`. `top_k`, `top_p`, `min_p`: truncation of the
-        distribution at temperatures above 0; the defaults truncate nothing.
+        `jump_forward`: append text that the grammar forces instead of sampling it, and draft copied text.
+        `parallel`: how many calls may run at once, each in a sequence of `context_length`. `top_k`, `top_p`,
+        `min_p`: truncation of the distribution at temperatures above 0; the defaults truncate nothing.
         """
         if parallel < 1:
             raise ValueError(f"parallel is {parallel}; it must be at least 1")

@@ -75,8 +75,8 @@ class PromptLookup:
 class Drafter:
     """Proposes the drafts of one answer, and counts them.
 
-    `drafted`: the guessed tokens that were evaluated, each of which the model has to sample. `accepted`: those
-    of them that it sampled.
+    `drafted`: how many guessed tokens were evaluated, each of which the model has to sample. `accepted`: how
+    many of them it sampled.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class PureModel:
         self,
         sequence: CachedSequence,
         tokens: Sequence[int],
-        stop: threading.Event,
+        _stop: threading.Event,
         output_positions: Sequence[int],
     ) -> list[Logits]:
         start = len(sequence.cached_tokens)
@@ -147,12 +147,10 @@ def check_equal(drafted: Run, plain: Run, max_tokens: int) -> None:
 
 
 CALLS = [
-    '{"name": "write_files", "arguments": {"files": [{"path": "trips/rome/packing.txt", "content": "passport and '
-    'tickets"}]}}',
-    '{"name": "send_messages", "arguments": {"to": ["anna@example.org"], "subject": "dinner is at eight", "body": '
-    '"dinner is at eight"}}',
+    '{"name": "write_files", "arguments": {"files": [{"path": "trips/rome/packing.txt", "content": "to"}]}}',
+    '{"name": "send_messages", "arguments": {"to": ["anna@example.org"], "subject": "dinner is at eight", "body": "to"}}',
     '{"name": "delete_files", "arguments": {"paths": ["archive/a.csv", "archive/old/b.csv"]}}',
-    '{"name": "final_answer", "arguments": {"message": "Moved archive/a.csv, archive/old/b.csv to the trash."}}',
+    '{"name": "final_answer", "arguments": {"message": "Moved archive/a.csv, archive/old/b.csv."}}',
 ]
 PLAIN = "You find archive/a.csv and archive/old/b.csv, and dinner is at eight. Write to anna@example.org."
 models = st.fixed_dictionaries({"wanted": st.sampled_from([*CALLS, PLAIN, ""]), "strength": st.floats(0, 20)})
@@ -207,7 +205,11 @@ def test_stop_strings_end_the_same_texts(
 @pytest.mark.parametrize("wanted", [*CALLS, PLAIN])
 def test_copied_text_takes_fewer_steps(wanted: str) -> None:
     arguments = (None if wanted == PLAIN else pool_grammar("spaced"), 0.0, 0, 60)
-    options = {"wanted": wanted, "strength": 30.0, "stop_strings": ["org."] if wanted == PLAIN else []}
+    options: dict[str, Any] = {
+        "wanted": wanted,
+        "strength": 30.0,
+        "stop_strings": ["org."] if wanted == PLAIN else [],
+    }
     drafted, plain = run(*arguments, **options), run_without_drafts(*arguments, **options)
     check_equal(drafted, plain, 60)
     assert wanted.startswith(drafted.answer.text)
