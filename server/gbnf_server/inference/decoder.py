@@ -49,9 +49,9 @@ class Decoder:
     """Generates one answer after a prompt, in a sequence of the KV cache.
 
     `jumps`: append forced text instead of sampling it; not with log-probabilities, which need a step of the
-    model for each token. `stop_strings` end the text. `logprobs`: how many alternatives to each token are
-    wanted beside its log-probability, None for neither. `on_text` gets each new piece of the text.
-    `control_texts`: forced texts that are control tokens, such as the marker of a tool-call format.
+    model for each token. So does drafting copied text. `stop_strings` end the text. `logprobs`: how many
+    alternatives to each token are wanted beside its log-probability, None for neither. `on_text` gets each
+    new piece of the text. `control_texts`: forced texts that are control tokens, such as the marker of a tool-call format.
     """
 
     def __init__(
@@ -72,7 +72,8 @@ class Decoder:
         self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
         self._constraint = constraint
         self._jumps = jumps and constraint is not None and logprobs is None
-        self._drafts = jumps and logprobs is None
+        # a step of a small model takes no longer than the lookup
+        self._drafts = jumps and logprobs is None and not model.is_small
         self._stop_strings, self._logprob_count = StopStrings(stop_strings), logprobs
         self._stop, self._on_text = stop, on_text
         self._control_texts = sorted(control_texts, key=len, reverse=True)

@@ -38,6 +38,14 @@ RESULT = (
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_model_is_small() -> Iterator[None]:
+    """The models here are, and would not be drafted for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NativeModel, "is_small", False)
+        yield
+
+
 @cache
 def vocabulary() -> NativeModel:
     return NativeModel(model_path(), vocab_only=True)
@@ -148,7 +156,7 @@ def check_equal(drafted: Run, plain: Run, max_tokens: int) -> None:
 
 CALLS = [
     '{"name": "write_files", "arguments": {"files": [{"path": "trips/rome/packing.txt", "content": "to"}]}}',
-    '{"name": "send_messages", "arguments": {"to": ["anna@example.org"], "subject": "dinner is at eight", "body": "to"}}',
+    '{"name": "send_messages", "arguments": {"to": ["anna@example.org"], "subject": "dinner", "body": "to"}}',
     '{"name": "delete_files", "arguments": {"paths": ["archive/a.csv", "archive/old/b.csv"]}}',
     '{"name": "final_answer", "arguments": {"message": "Moved archive/a.csv, archive/old/b.csv."}}',
 ]
@@ -222,6 +230,12 @@ def test_log_probabilities_take_a_step_each() -> None:
     found = run(None, 0.0, 0, 40, wanted=PLAIN, strength=30.0, logprobs=2)
     assert found.answer.drafted_tokens == 0
     assert len(found.evaluated) == len(found.answer.tokens) == len(found.answer.logprobs)
+
+
+def test_a_small_model_drafts_nothing() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NativeModel, "is_small", True)
+        assert run(None, 0.0, 0, 40, wanted=PLAIN, strength=30.0).answer.drafted_tokens == 0
 
 
 def test_a_model_that_cannot_roll_back_drafts_nothing() -> None:
