@@ -51,7 +51,8 @@ class Decoder:
     `jumps`: append forced text instead of sampling it; not with log-probabilities, which need a step of the
     model for each token. So does drafting copied text. `stop_strings` end the text. `logprobs`: how many
     alternatives to each token are wanted beside its log-probability, None for neither. `on_text` gets each
-    new piece of the text. `control_texts`: forced texts that are control tokens, such as the marker of a tool-call format.
+    new piece of the text. `control_texts`: forced texts that are control tokens, such as the marker of a
+    tool-call format.
     """
 
     def __init__(
