@@ -8,7 +8,7 @@ parent process what it crashed in. It exits with status 0 if all results agree, 
 weights of the last printed line give different results, with `CANNOT_QUANTIZE` if this library cannot
 quantize and the model itself can be computed.
 
-It is run as a file, in its own process, and imports nothing of this package but the bindings (see `cpu_support`).
+It is run as a file, in its own process; of this package it imports only the bindings (see `cpu_support`).
 """
 
 from __future__ import annotations
