@@ -3,10 +3,10 @@
     python bench/vllm_grammars.py --vllm VENV/bin/vllm --folder FOLDER [--every 100] [--data bfcl_eval/data]
 
 FOLDER is written by `vllm_folder.py`. Two tables. First the constructs of GBNF in which xgrammar differs, or
-might: each is sent as llama.cpp reads it, and as `gbnf.dialects.xgrammar` rewrites it. Then whole grammars: one
-of every N schemas of MaskBench, and the functions of BFCL's requests, translated as the `vllm` backend does.
-The bundled model knows none of them and samples at temperature 2, so the grammar alone decides. Each answer is
-matched against the original grammar; a truncated answer must be the beginning of a text of it.
+might: each is sent as llama.cpp reads it, and as `gbnf.dialects.xgrammar` rewrites it. Then whole grammars:
+one of every N schemas of MaskBench, and the functions of BFCL's requests, translated as the `vllm` backend
+does. The bundled model knows none of them and samples at temperature 2, so the grammar alone decides. Each
+answer is matched against the original grammar; a truncated answer must be the beginning of a text of it.
 """
 
 from __future__ import annotations
