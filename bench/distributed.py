@@ -10,8 +10,8 @@ process as many sequences, as there are runs at a time; vLLM batches up to the h
 
 Two tables. The planner's: runs of a bundled suite's requests over the bundled tools, whose calls are
 validated, but not executed: each returns a constant, since executors would take most of the time. The
-gateway's (with --data): `gbnf serve` in front of each, and vLLM's own `tools`, get BFCL requests with
-`tool_choice: "required"` at temperature 1; jsonschema judges the calls.
+gateway's (with --data): `gbnf serve` in front of each, and vLLM's own `tools`, with and without `strict`, get
+BFCL requests with `tool_choice: "required"` at temperature 1; jsonschema judges the calls.
 
 Server, planner and this program share the machine's cores. `×` is the ratio to llama-server in the same run
 with as many runs at a time.
@@ -47,6 +47,7 @@ from gbnf_server.executors import Workspace
 from gbnf_server.llama_server.build import start
 
 TIMEOUT = 600.0
+OWN = "vLLM's own tools"
 Opened = Callable[[int], AbstractContextManager[Backend]]
 
 
@@ -201,11 +202,17 @@ async def clients(contender: Contender, bodies: Sequence[dict[str, Any]], level:
         return Measured(time.perf_counter() - started, tokens, outcomes)
 
 
+def own_body(body: Mapping[str, Any], model: str, *, strict: bool) -> dict[str, Any]:
+    """Return the body for vLLM itself. `strict` makes it enforce the schemas of the arguments."""
+    tools = [{**tool, "function": {**tool["function"], "strict": strict}} for tool in body["tools"]]
+    return {**body, "model": model, "tools": tools}
+
+
 @contextmanager
 def gateway_to(name: str, vllm_url: str | None, level: int) -> Iterator[Contender]:
     """Run what the name says; yield its address."""
     with ExitStack() as stack:
-        if name == "vLLM's own tools":
+        if name.startswith(OWN):
             assert vllm_url is not None
             yield Contender(name, vllm_url, {})
             return
@@ -225,7 +232,7 @@ def gateway_table(vllm_url: str | None, levels: Sequence[int], requests: Sequenc
     """Print the gateway's table."""
     names = ["gbnf serve, llama-server", "gbnf serve, in process"]
     if vllm_url is not None:
-        names += ["gbnf serve, vLLM", "vLLM's own tools"]
+        names += ["gbnf serve, vLLM", OWN, f"{OWN}, strict"]
     kinds = ("valid", "invalid", "no call", "truncated")
     print(
         "| contender | clients | answers/s | output tokens/s | × tokens/s of llama-server | "
@@ -233,7 +240,7 @@ def gateway_table(vllm_url: str | None, levels: Sequence[int], requests: Sequenc
         + " | errors |"
     )
     print("|---" * (6 + len(kinds)) + "|")
-    model = None
+    model = ""
     if vllm_url is not None:
         with closing(vllm_backend(vllm_url)) as backend:
             model = backend.model_name
@@ -241,7 +248,9 @@ def gateway_table(vllm_url: str | None, levels: Sequence[int], requests: Sequenc
     for level in levels:
         reference = 0.0
         for name in names:
-            sent = [body | {"model": model} for body in bodies] if name == "vLLM's own tools" else bodies
+            sent = bodies
+            if name.startswith(OWN):
+                sent = [own_body(body, model, strict=name.endswith("strict")) for body in bodies]
             with gateway_to(name, vllm_url, level) as contender:
                 asyncio.run(clients(contender, sent[:1], 1))  # warm
                 found = asyncio.run(clients(contender, sent, level))
