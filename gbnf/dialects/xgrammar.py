@@ -1,13 +1,13 @@
 r"""Translate a grammar to the subset of GBNF that xgrammar reads as llama.cpp does.
 
 xgrammar is the engine of vLLM and SGLang. The differences, found by testing both with random grammars
-(xgrammar 0.2.8), and what is emitted instead:
+(xgrammar 0.2.8, and a real vLLM 0.32: bench/vllm_grammars.py), and what is emitted instead:
 
     .          the name of a rule in xgrammar: a class of everything
     [\x5Ea]    a caret in first position negates, even if it is escaped: it is moved to the end
     "\x1Fa"    xgrammar reads all hexadecimal digits that follow: the literal is split, "\x1F" "a";
                in a class such escapes come last
-    0a, -a     no rule names in xgrammar: a letter is prepended
+    0a         no rule name in xgrammar: a letter is prepended (and to -a)
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ nothing is changed except the cached result of the CPU probe.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from gbnf.tool_formats import detect
 from gbnf_server.backends.tool_formats import describe_format
 from gbnf_server.errors import GbnfServerError, SetupError
 from gbnf_server.inference.cpu_support import REINSTALL, cpu_support, run_cpu_probe
+from gbnf_server.inference.prebuilt import prebuilt_library
 from gbnf_server.llama_server.build import compiler, find_llama_server
 from gbnf_server.llama_server.process import check_port
 from gbnf_server.system.config_file import find_config_file
@@ -39,7 +41,8 @@ _WITH_GPU = f'CMAKE_ARGS="-DGGML_CUDA=on" {REINSTALL} (or GGML_VULKAN, GGML_META
 _ENGINES = {"llguidance": "pip install llguidance", "xgrammar": "pip install xgrammar"}
 
 _LOAD = """
-import json, llama_cpp
+import json
+from gbnf_server.inference.bindings import llama_cpp
 print(json.dumps({
     "system": llama_cpp.llama_print_system_info().decode(errors="replace"),
     "offload": bool(llama_cpp.llama_supports_gpu_offload()),
@@ -110,6 +113,8 @@ def _llama() -> tuple[Check, dict[str, Any] | None]:
         done = run_program([sys.executable, "-P", "-c", _LOAD], _LIMIT_S)
         if done.returncode == 0:
             info: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            if prebuilt_library(os.environ):
+                installed += f" with the library of xllamacpp {version('xllamacpp')}"
             return Check(name, "ok", f"{installed}; {_features(info['system'])}"), info
         message = (done.stderr.strip().splitlines() or ["no message"])[-1]
         reason = f"the process that loads it {describe_exit(done.returncode)}: {message}"
@@ -134,7 +139,11 @@ def _cpu() -> Check:
     if not found.computes:
         return Check(name, "broken", found.reason, f"Compile llama.cpp on this machine: {REINSTALL}")
     if not found.repacks:
-        fix = "A newer compiler (GCC 13 or later) may help: CC=gcc-13 CXX=g++-13 " + REINSTALL
+        fix = (
+            f"Compile llama.cpp on this machine: {REINSTALL}"
+            if prebuilt_library(os.environ)
+            else f"A newer compiler (GCC 13 or later) may help: CC=gcc-13 CXX=g++-13 {REINSTALL}"
+        )
         return Check(
             name, "limited", f"{found.reason}; weights are not repacked, so some models are slower", fix
         )

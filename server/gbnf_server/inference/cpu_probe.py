@@ -5,9 +5,10 @@
 It quantizes the model into the folder, once per quantization, and evaluates some tokens: first without
 repacking, then with it. Before each computation it prints a line such as "Q4_0 repacked", which shows the
 parent process what it crashed in. It exits with status 0 if all results agree, with `DIFFERS` if repacked
-weights of the last printed line give different results.
+weights of the last printed line give different results, with `CANNOT_QUANTIZE` if this library cannot
+quantize and the model itself can be computed.
 
-It is run as a file, in its own process, and imports nothing of this package (see `cpu_support`).
+It is run as a file, in its own process; of this package it imports only the bindings (see `cpu_support`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
 import numpy as np
 import numpy.typing as npt
 
+from gbnf_server.errors import SetupError
+from gbnf_server.inference.bindings import llama_cpp
+
 DIFFERS = 9
 """Exit status: a computation finished with wrong results."""
+
+CANNOT_QUANTIZE = 10
+"""Exit status: the model itself can be computed without repacking; nothing else was tried."""
 
 QUANTIZATIONS = ("Q8_0", "Q4_0", "Q4_1", "Q4_K_S", "Q5_K_S", "Q6_K", "Q2_K", "IQ4_XS", "IQ4_NL")
 """Quantizations of dense models with repacked kernels (ggml/src/ggml-cpu: repack.cpp, amx/common.h)."""
@@ -39,7 +45,12 @@ def main(model: Path, folder: Path) -> int:
     llama_cpp.llama_backend_init()
     silent = llama_cpp.llama_log_callback(lambda *_: None)
     llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
-    files = {name: _quantized(model, name, folder) for name in QUANTIZATIONS}
+    try:
+        files = {name: _quantized(model, name, folder) for name in QUANTIZATIONS}
+    except SetupError:  # see `prebuilt`
+        _announce("unchanged plain")
+        _logits(model, repack=False)
+        return CANNOT_QUANTIZE
     plain = {}
     for name, file in files.items():
         _announce(f"{name} plain")

@@ -33,6 +33,7 @@ from typing import Any
 
 from gbnf_server.demo_model import model_path
 from gbnf_server.errors import SetupError
+from gbnf_server.inference.prebuilt import prebuilt_library
 from gbnf_server.system.folders import cache_folder
 from gbnf_server.system.processes import CRASH_SIGNALS, run_program, signal_name
 
@@ -40,7 +41,7 @@ REINSTALL = "pip install --force-reinstall --no-binary llama-cpp-python llama-cp
 """The command that compiles llama.cpp on this machine."""
 
 _PROGRAM = Path(__file__).with_name("cpu_probe.py")
-_DIFFERS = 9  # exit status of `cpu_probe`, which is not imported: it loads llama.cpp
+_DIFFERS, _CANNOT_QUANTIZE = 9, 10  # exit statuses of `cpu_probe`, which is not imported: it loads llama.cpp
 _LIMIT_S = 300.0  # the probe takes about three seconds of one core
 _LIBRARIES = ("*.so", "*.dylib", "*.dll")
 
@@ -96,6 +97,9 @@ def run_cpu_probe() -> tuple[CpuSupport, bool]:
             return CpuSupport(computes=computes, repacks=False, reason=reason), crashed
         case status if status == _DIFFERS:
             return CpuSupport(computes=True, repacks=False, reason=f"{what} give wrong results"), True
+        case status if status == _CANNOT_QUANTIZE:
+            reason = "the prebuilt llama.cpp cannot quantize, so repacked weights cannot be tested"
+            return CpuSupport(computes=True, repacks=False, reason=reason), True
         case status:
             message = (done.stderr.strip().splitlines() or ["no message"])[-1]
             reason = f"the CPU probe failed with status {status}: {message[:300]}"
@@ -107,7 +111,8 @@ def model_params() -> Any:
 
     Raises SetupError if nothing does.
     """
-    import llama_cpp  # noqa: PLC0415 - `gbnf doctor` uses this module even if llama.cpp cannot be loaded
+    # `gbnf doctor` uses this module even if llama.cpp cannot be loaded
+    from gbnf_server.inference.bindings import llama_cpp  # noqa: PLC0415
 
     params = llama_cpp.llama_model_default_params()
     found = cpu_support()
@@ -144,12 +149,20 @@ def cpu_features() -> str:
     return platform.processor()
 
 
+def _prebuilt() -> Path | None:
+    with suppress(SetupError):
+        return prebuilt_library(os.environ)
+    return None
+
+
 def _identity() -> str:
     """Return a hash of llama.cpp's libraries, the CPU, and the probe itself."""
     identity = sha256(f"{platform.machine()} {cpu_features()}\n".encode())
     identity.update(_PROGRAM.read_bytes())
-    folder = library_folder()
-    files = (file for pattern in _LIBRARIES for file in folder.glob(pattern)) if folder else ()
-    for file in sorted(files):
-        identity.update(file.name.encode() + b"\0" + sha256(file.read_bytes()).digest())
+    if prebuilt := _prebuilt():
+        state = prebuilt.stat()  # reading its 100 MB would take a tenth of a second in each process
+        identity.update(f"{prebuilt} {state.st_size} {state.st_mtime_ns}\n".encode())
+    elif folder := library_folder():
+        for file in sorted(file for pattern in _LIBRARIES for file in folder.glob(pattern)):
+            identity.update(file.name.encode() + b"\0" + sha256(file.read_bytes()).digest())
     return identity.hexdigest()[:32]
