@@ -16,8 +16,8 @@ from typing import Any
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import Branch, factor_prefixes, json_string, trie
-from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
 from gbnf.compiler.notations import JSON, ElementArguments, Notation
+from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
@@ -281,6 +281,8 @@ def _compile_arguments(
     name: str,
     notation: Notation,
 ) -> CompiledTool:
+    from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # not needed where all tools are cached
+
     table = RuleTable(RESERVED)
     references = dict.fromkeys(tool.step_references, _FROM_STEP) if has_steps else {}
     ref = table.reserve("args", name)

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from gbnf.compiler.garbage_collection import paused_garbage_collection
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
+from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.effort import limit_effort
@@ -51,6 +51,8 @@ def compile_schema(
 
 
 def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Grammar:
+    from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # pools of cached tools use this module only
+
     table = RuleTable(RESERVED - {"root"})
     lowering = Lowering(Document(schema, closed=options.closed), options, table)
     root = table.reserve("root")
