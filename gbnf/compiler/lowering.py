@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from typing import Literal as OneOf
 
 from gbnf.compiler.any_order import DUPLICATES_COUNT, OrderBudget, counted_expr, permuted_expr
 from gbnf.compiler.anything import DECLARED_ONLY, AnyPlace, Anything
@@ -23,11 +22,11 @@ from gbnf.compiler.arrays import (
     possible_items,
     unique_expr,
 )
-from gbnf.compiler.decimals import BOUNDED_DIGITS, UNBOUNDED_DIGITS, DigitLimits
-from gbnf.compiler.layout import Layout, Whitespace
+from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes, join_expressions
 from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
 from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
+from gbnf.compiler.options import CompileOptions
 from gbnf.compiler.places import ElementForm, FormsPlace, Place, place_of
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND
 from gbnf.compiler.report import Report
@@ -54,32 +53,6 @@ from gbnf.schema.value_sets import (
     conjunction,
     distinct,
 )
-
-PropertyOrder = OneOf["declared", "any"]
-
-
-@dataclass(frozen=True, slots=True)
-class CompileOptions:
-    """How a schema becomes a grammar.
-
-    `whitespace`: see `gbnf.compiler.layout`. `max_depth`: the most objects and arrays around one that is
-    still constrained; None: any number. If `closed`, an object that declares properties but not
-    `additionalProperties` allows no others. `property_order`: properties in declared order, or in any, as far
-    as `gbnf.compiler.objects.MAX_ANY_ORDER` and `gbnf.compiler.any_order` go. With `bounded_digits`,
-    numbers have at most the digits of `gbnf.compiler.decimals.BOUNDED_DIGITS`.
-    """
-
-    whitespace: Whitespace = "default"
-    max_depth: int | None = None
-    closed: bool = False
-    property_order: PropertyOrder = "declared"
-    bounded_digits: bool = True
-
-    @property
-    def digits(self) -> DigitLimits:
-        """How many digits numbers may have."""
-        return BOUNDED_DIGITS if self.bounded_digits else UNBOUNDED_DIGITS
-
 
 #: The most rules of one schema; beyond, the rest of it is not constrained.
 MAX_RULES = 8_000

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import Branch, factor_prefixes, json_string, trie
-from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
 from gbnf.compiler.notations import JSON, ElementArguments, Notation
+from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
@@ -34,6 +34,9 @@ from gbnf.schema.document import Document
 from gbnf.surrogates import has_surrogate
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.step_references import offered_args
+
+if TYPE_CHECKING:
+    from gbnf.compiler.lowering import Lowering
 
 _FROM_STEP = Ref("fromStep")
 #: How often a recursive schema of a tool may recur.
@@ -303,6 +306,8 @@ def lower_arguments(
     notation: Notation = JSON,
 ) -> tuple[Ref, Lowering]:
     """Return the compilation of a tool's arguments before the passes, and the rule of all of them."""
+    from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # not needed where all tools are cached
+
     table = RuleTable(RESERVED)
     references = dict.fromkeys(tool.step_references, _FROM_STEP) if has_steps else {}
     ref = table.reserve("args", name)

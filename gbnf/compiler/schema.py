@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from gbnf.compiler.garbage_collection import paused_garbage_collection
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.lowering import CompileOptions, Lowering, PropertyOrder
+from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.effort import limit_effort
@@ -18,6 +18,9 @@ from gbnf.grammar.ir import EMPTY_LANGUAGE, Ref, Rules
 from gbnf.grammar.passes import run_passes
 from gbnf.schema.document import Document, lone_surrogate
 from gbnf.schema.models import json_schema_of
+
+if TYPE_CHECKING:
+    from gbnf.compiler.lowering import Lowering
 
 
 def compile_schema(
@@ -61,6 +64,8 @@ def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Gramm
 
 def lower_schema(schema: Mapping[str, Any] | bool, options: CompileOptions) -> tuple[Ref, Lowering]:
     """Return the compilation of a schema before the passes, and its start symbol."""
+    from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # pools of cached tools use this module only
+
     table = RuleTable(RESERVED - {"root"})
     lowering = Lowering(Document(schema, closed=options.closed), options, table)
     root = table.reserve("root")

@@ -12,8 +12,8 @@ from functools import lru_cache
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.literals import factor_prefixes
-from gbnf.compiler.lowering import CompileOptions
 from gbnf.compiler.notations import JSON, Notation
+from gbnf.compiler.options import CompileOptions
 from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding, pool_tools
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.quoting import quoted

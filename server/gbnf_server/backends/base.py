@@ -30,6 +30,7 @@ from gbnf.prompts.messages import Message, PromptStyle
 from gbnf.tool_formats import ToolFormat
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.inference.logprobs import TokenLogprob
+from gbnf_server.inference.trace import TracedToken
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""
@@ -68,7 +69,8 @@ class Request:
     ignores `seed`. `top_p`, `top_k`, `min_p`: truncation of the distribution; the defaults are those of the
     backend. `stop`: strings that end the answer, and are no part of it. `reasoning`: ask the template for
     reasoning; a grammar then covers it. `logprobs`: return the log-probabilities of the answer's tokens, and
-    of this many alternatives to each.
+    of this many alternatives to each. `trace`: return what happened at each token, at the cost of a mask over
+    the vocabulary for each.
     """
 
     messages: Sequence[Message]
@@ -83,6 +85,7 @@ class Request:
     stop: Sequence[str] = ()
     reasoning: bool = False
     logprobs: int | None = None
+    trace: bool = False
     on_text: Callable[[str], None] | None = None
     on_reasoning: Callable[[str], None] | None = None
 
@@ -131,7 +134,8 @@ class Completion:
     the backend, as far as it is known. `stop_string`: that of the request which ended the text; with a
     grammar, the text then is a prefix only. `logprobs`: one per token, if the request asked for them.
     `shortened_at`: the index in the text from which on the token limit determined it, so that it could end:
-    complete and valid, but another value than the model's own may be.
+    complete and valid, but another value than the model's own may be. `trace`: an entry for each token, and
+    one for the end of the generation, if it was asked for.
     """
 
     text: str
@@ -152,6 +156,7 @@ class Completion:
     stop_string: str | None = None
     shortened_at: int | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
+    trace: tuple[TracedToken, ...] = ()
 
 
 class Completer(Protocol):

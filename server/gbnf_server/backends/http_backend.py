@@ -40,12 +40,18 @@ class HttpBackend(RequestBackend):
     @abstractmethod
     def _flow(self, request: Request) -> Flow[Completion]: ...
 
+    def _check(self, request: Request) -> None:
+        if request.trace:
+            raise RequestNotSupported("a model server", "trace", "Run the model in this process.")
+
     def generate(self, request: Request) -> Completion:
         """Answer a request; see `Completer`."""
+        self._check(request)
         return self._http.drive(self._flow(request))
 
     async def agenerate(self, request: Request) -> Completion:
         """Answer a request in an event loop; see `Completer`."""
+        self._check(request)
         # cancelling it closes the connection, and the server stops
         return await self._http.adrive(self._flow(request))
 

@@ -209,6 +209,7 @@ class InProcess(RequestBackend):
             logprobs=request.logprobs,
             on_text=on_text,
             control_texts=self._control_texts(request),
+            trace=request.trace,
         )
         answer = decoder.generate(prompt, min(request.max_tokens, self.context_length - len(prompt)))
         ended = time.perf_counter()
@@ -228,6 +229,7 @@ class InProcess(RequestBackend):
             stop_string=answer.stop_string,
             shortened_at=answer.shortened_at,
             logprobs=tuple(answer.logprobs),
+            trace=tuple(answer.trace),
         )
 
 

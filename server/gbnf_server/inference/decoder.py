@@ -13,12 +13,13 @@ from gbnf_server.errors import BackendError
 from gbnf_server.inference.constraint import Constraint
 from gbnf_server.inference.drafts import Drafter
 from gbnf_server.inference.jump_forward import Draft, Jump, jump
-from gbnf_server.inference.kv_cache import CachedSequence, KVCache, Logits
+from gbnf_server.inference.kv_cache import CachedSequence, KVCache, Logits, shared_prefix_length
 from gbnf_server.inference.logprobs import TokenLogprob, token_logprob
 from gbnf_server.inference.native import NativeModel
 from gbnf_server.inference.sampler import Sampler
 from gbnf_server.inference.stop_strings import StopStrings
 from gbnf_server.inference.token_budget import TokenBudget
+from gbnf_server.inference.trace import TracedToken, TraceRecorder
 
 _MIN_DRAFT_BATCH = 3  # tokens evaluated at once: on a CPU, two cost as much as one after the other
 
@@ -30,7 +31,8 @@ class Generation:
     """The answer so far. `forced_tokens`: how many of `tokens` took no step; `first_token_at`: time in s.
 
     `stop_string`: what ended it, and is no part of `text`. `logprobs`: one per token, if they are wanted.
-    `shortened_at`: the index in `text` from which on a token was refused so that the answer can end.
+    `shortened_at`: the index in `text` from which on a token was refused so that the answer can end. `trace`:
+    one entry for each token, and one for the end of the generation, if it was asked for.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -43,6 +45,7 @@ class Generation:
     stop_string: str | None = None
     shortened_at: int | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    trace: list[TracedToken] = field(default_factory=list)
 
 
 class Decoder:
@@ -52,7 +55,7 @@ class Decoder:
     model for each token. So does drafting copied text. `stop_strings` end the text. `logprobs`: how many
     alternatives to each token are wanted beside its log-probability, None for neither. `on_text` gets each
     new piece of the text. `control_texts`: forced texts that are control tokens, such as the marker of a
-    tool-call format.
+    tool-call format. `trace`: record what happens at each token.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Decoder:
         logprobs: int | None = None,
         on_text: OnText | None = None,
         control_texts: Collection[str] = (),
+        trace: bool = False,
     ) -> None:
         self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
         self._constraint = constraint
@@ -88,12 +92,17 @@ class Decoder:
         self._space_at: int | None = None  # where the text may have the next one
         self._drafter: Drafter | None = None
         self._max_tokens = 0
+        self._traces = trace
+        self._trace: TraceRecorder | None = None
 
     def generate(self, prompt: Sequence[int], max_tokens: int) -> Generation:
         """Generate at most `max_tokens`, which the context must have space for. Raises BackendError."""
         answer, self._max_tokens = self._answer, max_tokens
         if self._constraint is not None:
             self._budget = TokenBudget(self._model, self._constraint, max_tokens)
+        if self._traces:
+            self._trace = TraceRecorder(self._model, self._constraint, max_tokens)
+            answer.trace = self._trace.tokens
         if self._drafts:
             self._drafter = Drafter(self._model, prompt, self._constraint, self._control_texts)
         while self._stop_strings.found is None:
@@ -129,14 +138,18 @@ class Decoder:
                         break
             if len(answer.tokens) >= max_tokens or self._stop_strings.found is not None:
                 break
-            token = self._sample(self._next_logits(prompt, drafts), max_tokens - len(answer.tokens))
+            token, looked = self._sample(self._next_logits(prompt, drafts), max_tokens - len(answer.tokens))
             if token in self._model.end_tokens:
                 answer.finish = "stop"
+                if self._trace is not None and looked is not None:
+                    self._trace.sampled(looked, token, "end")
                 break
             position = len(prompt) + len(answer.tokens)
             is_cached = self._commit_token(position, token)
             is_guessed = is_cached and self._drafter is not None and self._drafter.sampled(position)
             answer.forced_tokens += is_cached and not is_guessed
+            if self._trace is not None and looked is not None:
+                self._trace.sampled(looked, token, "drafted" if is_cached else "sampled")
             answer.tokens.append(token)
             self._emit(self._characters.decode(self._model.piece(token)))
         if self._is_complete():
@@ -174,6 +187,8 @@ class Decoder:
         for index in range(jumped.kept, len(jumped.tokens)):
             self._commit_token(start + index, jumped.tokens[index])
         answer.tokens = jumped.tokens
+        if self._trace is not None:
+            self._trace.forced(jumped.kept, jumped.tokens)
         if self._budget is not None and jumped.text:
             self._budget.accept_forced()
         self._emit(jumped.text)
@@ -195,6 +210,8 @@ class Decoder:
         text = codecs.getincrementaldecoder("utf-8")().decode(raw)
         if len(text) >= len(answer.text):  # shorter only if the model used fewer tokens for it
             answer.forced_tokens = max(0, answer.forced_tokens + len(tokens) - len(answer.tokens))
+            if self._trace is not None:
+                self._trace.forced(shared_prefix_length(answer.tokens, tokens), tokens)
             answer.tokens = tokens
             self._emit(text[len(answer.text) :])
 
@@ -229,10 +246,12 @@ class Decoder:
         self._answer.first_token_at = self._answer.first_token_at or time.perf_counter()
         return found[0]
 
-    def _sample(self, logits: Logits, left: int) -> int:
+    def _sample(self, logits: Logits, left: int) -> tuple[int, TracedToken | None]:
+        """Return the next token, and what the trace says of it."""
         budget = self._budget if self._budget is not None and self._budget.is_active else None
         if budget is not None:
             budget.start_step(left)
+        looked = None if self._trace is None else self._trace.look(logits, budget)
         try:
             token = self._sampler.sample(logits, self._constraint, None if budget is None else budget.fits)
         except ValueError as error:
@@ -249,7 +268,7 @@ class Decoder:
             self._constraint.accept(token)
         if self._logprob_count is not None and token not in self._model.end_tokens:
             self._answer.logprobs.append(token_logprob(self._model, logits, token, self._logprob_count))
-        return token
+        return token, looked
 
     def _emit(self, text: str) -> None:
         self._answer.text += text

@@ -59,12 +59,13 @@ class TokenBudget:
         if token in self._model.end_tokens:
             return True
         started = time.perf_counter()
-        fits = self._fits(token)
+        fits = self.would_fit(token)
         self.refused = self.refused or not fits
         self.seconds += time.perf_counter() - started
         return fits
 
-    def _fits(self, token: int) -> bool:
+    def would_fit(self, token: int) -> bool:
+        """Return the same for a token that may never be chosen, which changes nothing."""
         state = self._constraint.state()
         if state is None:
             return True

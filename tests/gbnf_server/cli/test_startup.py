@@ -55,6 +55,15 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], needed: set[
     assert commands & others == set()
 
 
+def test_the_compiler_is_not_imported_for_tools_that_are_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GBNF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GBNF_COMPILE_CACHE", "1")
+    assert "gbnf.compiler.lowering" in imported("compile", folder=tmp_path)
+    assert "gbnf.compiler.lowering" not in imported("compile", folder=tmp_path)
+
+
 @pytest.mark.parametrize("module", ["gbnf", "gbnf_server"])
 def test_a_package_imports_nothing_by_itself(module: str) -> None:
     program = f"import sys; import {module}; print(*sys.modules)"
