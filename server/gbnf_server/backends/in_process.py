@@ -75,7 +75,9 @@ class InProcess(RequestBackend):
         self._template = ChatTemplate(model)
         self.dialect: Dialect = "gbnf"
         self.capabilities = Capabilities(
-            reasoning_tags=self._template.reasoning_tags, tool_format=self._template.tool_format
+            reasoning_tags=self._template.reasoning_tags,
+            tool_format=self._template.tool_format,
+            traces=True,
         )
         # it rolls back the KV cache, which a recurrent model cannot
         self._jumps = jump_forward and not model.has_recurrent_state

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,12 +75,13 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What `gbnf run` prints: the answer, or JSON, at the end or while it is generated."""
+    """What `gbnf run` prints: the answer, or JSON, at the end or while it is generated; what it records."""
 
     json: bool = False
     stream: bool = False
     quiet: bool = False
     verbose: bool = False
+    record: Path | None = None
 
 
 def run(
@@ -111,6 +113,13 @@ def run(
             "--stream", help="Print the answer as it is generated; with --json, each event on a line."
         ),
     ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the run, its events and every call of the model to a file, for `gbnf inspect --run`.",
+        ),
+    ] = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
     call_format: Annotated[
@@ -164,6 +173,7 @@ def run(
       gbnf run "tidy up the notes" --require read_files --terminal create_dirs
       gbnf run "…" --model Qwen3-4B-Q4_K_M.gguf --reasoning free
       gbnf run "…" --hf Qwen/Qwen3-4B-GGUF
+      gbnf run "…" --record run.json && gbnf inspect --run run.json
       gbnf run "…" --server http://127.0.0.1:8080 --manifests my-tools/
       gbnf run "…" --backend ollama --model qwen2.5:7b --call-format text --stream
     """
@@ -198,7 +208,7 @@ def run(
         language=language,
     )
     request = RunRequest(query, workspace, image or (), yes)
-    output = OutputOptions(json_, stream, quiet, verbose)
+    output = OutputOptions(json_, stream, quiet, verbose, record)
     with interruptible(), ToolSources(manifests, tools, mcp, verbose).open() as loaded:
         pool, is_untrained = restrict_demo_model(source, loaded)
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
@@ -225,6 +235,7 @@ def run_request(
     from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
+    from gbnf_server.planner.recording import RunRecorder
 
     console = stderr_console()
     workspace = Workspace(request.workspace)
@@ -232,13 +243,18 @@ def run_request(
         console.print(f"workspace: {workspace.root}", style="dim", soft_wrap=True)
     changes = dict(settings or (profile_settings(source, pool, console) if use_profile else {}))
     style = changes.pop("prompt_style", None)
-    with source.open(style) as backend:
+    with (
+        nullcontext() if output.record is None else RunRecorder(output.record) as recorder,
+        source.open(style) as opened,
+    ):
+        backend: Backend = opened if recorder is None else recorder.backend(opened)
         query, images, pool = _with_images(request, backend, workspace, pool)
         request_text(query)  # with the names of the images
         with RunProgress(console, quiet=output.quiet, verbose=output.verbose) as progress:
             person = person_at_terminal(workspace, console, approve_all=request.approve_all)
             context = Context(workspace, person=PausingPerson(person, progress))
-            planner = Planner(pool, backend, replace(options, **changes), context=context)
+            hooks = () if recorder is None else (recorder.add,)
+            planner = Planner(pool, backend, replace(options, **changes), context=context, hooks=hooks)
             try:
                 return print_run(planner.events(query, images=images, text=output.stream), output, progress)
             except KeyboardInterrupt as error:
