@@ -21,6 +21,7 @@
         ├── BatchFileError        a file of requests                          (gbnf_server.batch)
         ├── ResultsFileError      stored runs or a leaderboard's files        (gbnf_server.evaluation)
         ├── InvalidSuite          all problems of one suite                   (gbnf_server.evaluation)
+        ├── RunFileError          a file of recorded runs                     (gbnf_server.inspect)
         ├── McpConfigError        MCP servers that are given wrongly          (gbnf_server.mcp)
         └── LogDamagedError       a line of a log is invalid JSON             (gbnf_server.system.append_log)
 

@@ -12,7 +12,7 @@ from gbnf_server.backends.base import Backend, Capabilities, Completion, Dialect
 from gbnf_server.backends.request_backend import RequestBackend
 
 OnCall: TypeAlias = Callable[[Request, "Completion | BaseException"], None]
-"""Gets the request of a call, and the completion, or the exception that ended it. In the thread of the call."""
+"""Gets a call's request, and the completion or the exception that ended it; in the thread of the call."""
 
 
 class RecordingBackend(RequestBackend):

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,10 @@ from gbnf_server.cli.model_options import ModelOption, ModelSource
 from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
+    from gbnf.tools import Tool
     from gbnf_server.inspect.inspection import Inspection
+    from gbnf_server.inspect.live_decoding import LiveDecoder
+    from gbnf_server.inspect.run_files import RecordedRun
 
 _HOST = "127.0.0.1"
 
@@ -39,6 +42,13 @@ def inspect(
         str | None,
         typer.Option(metavar="FILE", help="JSON Schema to show instead of tools; -: standard input."),
     ] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Run to show, from `gbnf run --record` or `--json`, or the log of a batch; repeatable.",
+        ),
+    ] = None,
     model: ModelOption = None,
     html: Annotated[
         Path | None,
@@ -51,9 +61,11 @@ def inspect(
 
     For each tool, or for one JSON Schema: the schema, the GBNF and railroad diagrams side by side, with the
     keyword that each rule comes from and what is not enforced; a text as you type it, how far the grammar
-    accepts it and why not further; for a request, the tools that are offered and what each costs. Print the
-    URL when ready; it is valid on this machine, and contains a token. Nothing is loaded from elsewhere.
-    --model names the model whose tokenizer counts the prompt, by default the bundled one.
+    accepts it and why not further; a request as the model decodes it, token by token, with what the grammar
+    refused; for a request, the tools that are offered and what each costs. With --run, what happened in a
+    run, and how its calls were decoded. Print the URL when ready; it is valid on this machine, and contains a
+    token. Nothing is loaded from elsewhere. --model names the model that decodes, and whose tokenizer counts
+    the prompt, by default the bundled one.
 
     \b
     Try:
@@ -61,8 +73,14 @@ def inspect(
       gbnf inspect my-tools/                      your own tools
       gbnf inspect --schema person.json           one JSON Schema
       gbnf inspect --mcp mcp.json --html mcp.html
+      gbnf inspect --run run.json                 from `gbnf run --record run.json`
     """
-    with _inspection(context, paths or [], manifests, tools, mcp, schema, model) as inspection:
+    given = paths or manifests or tools or mcp or schema
+    with (
+        _runs_alone(run)
+        if run and not given
+        else _inspection(context, paths or [], manifests, tools, mcp, schema, model, run or [])
+    ) as inspection:
         if html is not None:
             _write_file(html, inspection.file())
         else:
@@ -78,10 +96,13 @@ def _inspection(
     mcp: list[str] | None,
     schema: str | None,
     model: str | None,
+    run: list[Path],
 ) -> Iterator[Inspection]:
     """Return what the command line names, while its MCP servers run. Raises InputError."""
     from gbnf_server.inspect.inspection import Inspection
+    from gbnf_server.inspect.run_files import read_runs
 
+    runs = [each for path in run for each in read_runs(path)]
     check_one_stdin(schema, *(tools or ()))
     given = [*paths, *([] if schema is None else [Path(schema)])]
     sources = ToolSources.of_paths(given, manifests, tools, mcp, context)
@@ -89,15 +110,24 @@ def _inspection(
     if schemas:
         if len(sources) > 1:
             raise typer.BadParameter(f"{schemas[0]} is a JSON Schema, which is shown alone: give no tools")
-        yield _schema_inspection(schemas[0])
+        yield _schema_inspection(schemas[0], model, runs)
         return
     counter = _token_counter(model)
     title = ", ".join([*map(str, given), *(tools or ()), *(mcp or ())]) or "The bundled tools"
     with sources.open() as pool:
-        yield Inspection(title, pool, count_tokens=counter)
+        decoder = None if counter is None else _decoder(model, tools=pool)
+        yield Inspection(title, pool, count_tokens=counter, runs=runs, decoder=decoder)
 
 
-def _schema_inspection(file: str) -> Inspection:
+@contextmanager
+def _runs_alone(files: list[Path]) -> Iterator[Inspection]:
+    from gbnf_server.inspect.inspection import Inspection
+    from gbnf_server.inspect.run_files import read_runs
+
+    yield Inspection(", ".join(map(str, files)), runs=[each for path in files for each in read_runs(path)])
+
+
+def _schema_inspection(file: str, model: str | None, runs: Sequence[RecordedRun]) -> Inspection:
     from gbnf import SchemaError
     from gbnf.tools.near_misses import misspelt_keywords
     from gbnf_server.errors import InputError
@@ -106,7 +136,9 @@ def _schema_inspection(file: str) -> Inspection:
     name = source_name(file)
     content = read_schema(file)
     try:
-        return Inspection(name, schema=InspectedSchema(name, content, tuple(misspelt_keywords("", content))))
+        decoder = None if model is None else _decoder(model, schema=content)  # the bundled model knows none
+        shown = InspectedSchema(name, content, tuple(misspelt_keywords("", content)))
+        return Inspection(name, schema=shown, runs=runs, decoder=decoder)
     except SchemaError as error:
         raise InputError(f"{name}: {error}") from None
 
@@ -132,6 +164,14 @@ def _token_counter(model: str | None) -> Callable[[str], int] | None:
         return load()(text)
 
     return count
+
+
+def _decoder(model: str | None, tools: Sequence[Tool] = (), schema: Any = None) -> LiveDecoder:
+    from gbnf_server.inspect.live_decoding import LiveDecoder
+
+    source = ModelSource(model)
+    name = "the demonstration model, which is trained on the bundled tools only" if model is None else model
+    return LiveDecoder(source.open, name, tools, schema)
 
 
 def _write_file(path: Path, text: str) -> None:
@@ -166,3 +206,5 @@ def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
             webbrowser.open(url)
         with suppress(KeyboardInterrupt):
             uvicorn.Server(server_config(create_app(inspection, token))).run(sockets=[listening])
+    if inspection.decoder is not None:
+        inspection.decoder.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import UnionType
 from typing import Any
 
 from anyio import CapacityLimiter
@@ -22,9 +23,10 @@ from starlette.types import ASGIApp
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.access import Access
-from gbnf_server.gateway.bodies import ClientLeft, read_body
+from gbnf_server.gateway.bodies import ClientLeft, read_body, while_connected
 from gbnf_server.gateway.limits import Limits, MemoryBudget
 from gbnf_server.inspect.inspection import Inspection
+from gbnf_server.inspect.live_decoding import DecodingOptions
 from gbnf_server.inspect.rendering import content_security_policy
 
 _LIMITS = Limits(body_bytes=1024 * 1024, memory_bytes=16 * 1024 * 1024)
@@ -47,6 +49,7 @@ def create_app(inspection: Inspection, token: str) -> ASGIApp:
         Route("/tool", handlers.tool, methods=["GET"]),
         Route("/text", handlers.text, methods=["POST"]),
         Route("/pool", handlers.pool, methods=["POST"]),
+        Route("/decode", handlers.decode, methods=["POST"]),
     ]
     return Starlette(routes=routes)
 
@@ -109,6 +112,18 @@ class _PageHandlers:
         wanted, limit = _member(body, "request", str), _member(body, "limit", int)
         return await self._run(partial(self._inspection.pool, wanted, max(1, limit)))
 
+    @_checked
+    async def decode(self, request: Request) -> str:
+        body = await self._body(request)
+        options = DecodingOptions(
+            _member(body, "request", str),
+            tuple(_member(body, "strategies", list)),
+            _member(body, "max_tokens", int),
+            float(_member(body, "temperature", int | float)),
+            _member(body, "seed", int),
+        )
+        return await while_connected(request.receive, self._inspection.decode(options))
+
     async def _run(self, work: Callable[[], str]) -> str:
         """Run work in a thread; a few at a time."""
         if self._limiter is None:
@@ -128,9 +143,11 @@ class _PageHandlers:
         return value
 
 
-def _member(body: Mapping[str, Any], name: str, kind: type[Any]) -> Any:
+def _member(body: Mapping[str, Any], name: str, kind: type[Any] | UnionType) -> Any:
     value = body.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
         shown = json.dumps(value)[:40]
-        raise GatewayError(400, f"{name!r} must be a {kind.__name__}, got {shown}.", "invalid_request")
+        raise GatewayError(
+            400, f"{name!r} must be a {getattr(kind, '__name__', 'number')}, got {shown}.", "invalid_request"
+        )
     return value

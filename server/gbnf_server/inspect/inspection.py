@@ -13,10 +13,13 @@ from markupsafe import Markup
 from gbnf.findings import Finding
 from gbnf.prompts.descriptions import call_skeleton
 from gbnf.tools import Tool
-from gbnf_server.errors import InputError
+from gbnf_server.errors import GatewayError, InputError
 from gbnf_server.inspect import rendering
 from gbnf_server.inspect.grammar_view import GrammarView, view_schema, view_tool
+from gbnf_server.inspect.live_decoding import DecodingOptions, LiveDecoder
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolMeter
+from gbnf_server.inspect.run_files import RecordedRun
+from gbnf_server.inspect.step_rendering import decoding_tab, render_decodings, run_tab
 from gbnf_server.inspect.text_view import TextChecker
 
 _SUMMARY = 90
@@ -33,10 +36,10 @@ class InspectedSchema:
 
 
 class Inspection:
-    """A pool of tools, or a schema. May be used by several threads.
+    """A pool of tools, or a schema, and recorded runs. May be used by several threads.
 
-    `count_tokens`: of a text, with the tokenizer of a model. Raises InputError without tools or a schema,
-    SchemaError for a schema that cannot be compiled.
+    `count_tokens`: of a text, with the tokenizer of a model. `decoder` decodes requests while the page is
+    open. Raises InputError if there is nothing to show, SchemaError for a schema that cannot be compiled.
     """
 
     def __init__(
@@ -45,12 +48,16 @@ class Inspection:
         tools: Sequence[Tool] = (),
         schema: InspectedSchema | None = None,
         count_tokens: Callable[[str], int] | None = None,
+        runs: Sequence[RecordedRun] = (),
+        decoder: LiveDecoder | None = None,
     ) -> None:
-        if schema is None and not tools:
+        if schema is None and not tools and not runs:
             raise InputError(f"{title}: there is no tool in it to show.")
         self.title = title
         self.tools = tuple(tools)
+        self.decoder = decoder
         self._schema = schema
+        self._runs = tuple(runs)
         self._checker = TextChecker(self.tools, None if schema is None else schema.schema)
         self._meter = PoolMeter(self.tools, count_tokens)
         self._grammar = lru_cache(maxsize=64)(self._render_grammar)
@@ -74,28 +81,48 @@ class Inspection:
 
     def page(self, token: str) -> str:
         """Return the page, whose other parts the browser asks for with the token."""
-        tabs = [
-            self._grammar_tab(self.grammar(0)),
-            rendering.text_tab(is_pool=bool(self.tools), example=self._example),
-        ]
+        tabs = self._run_tabs
+        if len(self):
+            tabs += [
+                self._grammar_tab(self.grammar(0)),
+                rendering.text_tab(is_pool=bool(self.tools), example=self._example),
+            ]
+        if self.decoder is not None:
+            strategies = self.decoder.strategies
+            live = decoding_tab(self._runs, strategies=strategies, model=self.decoder.name)
+            tabs = [*(tab for tab in tabs if tab.key != live.key), live]
         if self.tools:
             tabs.append(rendering.pool_tab(Markup(), token=token))
         return rendering.render_page(self.title, tabs, token=token)
 
     def file(self) -> str:
         """Return the page as one file, without the parts that are live."""
-        if len(self) == 1:
-            tabs = [self._grammar_tab(self.grammar(0))]
-            tabs += [rendering.pool_tab(self.pool())] if self.tools else []
-            return rendering.render_page(self.title, tabs)
+        tabs = self._run_tabs
         views = [self._view(index) for index in range(len(self))]
-        templates = [rendering.render_grammar(view, common=True) for view in views]
+        is_pool = len(views) > 1
+        templates = [rendering.render_grammar(view, common=is_pool) for view in views]
+        if templates:
+            tabs.append(self._grammar_tab(templates[0]))
+        if self.tools:
+            tabs.append(rendering.pool_tab(self.pool()))
         return rendering.render_page(
             self.title,
-            [self._grammar_tab(templates[0]), rendering.pool_tab(self.pool())],
-            templates=templates,
-            shared=rendering.render_shared_rules(views),
+            tabs,
+            templates=templates if is_pool else (),
+            shared=rendering.render_shared_rules(views) if is_pool else None,
         )
+
+    @property
+    def _run_tabs(self) -> list[rendering.Tab]:
+        return [run_tab(self._runs), decoding_tab(self._runs)] if self._runs else []
+
+    async def decode(self, options: DecodingOptions) -> Markup:
+        """Return a request as the model decodes it. Raises GatewayError."""
+        if self.decoder is None:
+            raise GatewayError(404, "the page has no model.", "not_found")
+        decodings = await self.decoder.decode(options)
+        labels = [self.decoder.strategies[strategy] for strategy in options.strategies]
+        return render_decodings(labels, decodings)
 
     def _render_grammar(self, index: int) -> Markup:
         return rendering.render_grammar(self._view(index))

@@ -68,6 +68,8 @@
     });
   }
 
+  window.inspectPage = { $, all, say, ask, token, show };
+
   // The grammar: what comes from what. `index` has the marked elements by the number of an origin.
   const opened = $("#opened");
   let index = new Map();
@@ -199,7 +201,7 @@
   });
   const named = links.find((link) => link.getAttribute("href") === location.hash);
   if (named) open(named, false);
-  else read();
+  else if (opened) read();
 
   // Tables.
   document.addEventListener("click", (event) => {
@@ -219,9 +221,11 @@
   // The live parts.
   if (token === undefined) return;
   const text = $("#text");
-  const check = () => fill($("#text-result"), "text", { text: text.value });
-  text.addEventListener("input", debounced(check));
-  if (text.value) check();
+  if (text) {
+    const check = () => fill($("#text-result"), "text", { text: text.value });
+    text.addEventListener("input", debounced(check));
+    if (text.value) check();
+  }
   const pool = () => fill($("#pool-result"), "pool", { request: $("#request").value, limit: Number($("#limit").value) || 1 });
   const request = $("#request");
   if (request) {

@@ -66,27 +66,32 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _render(template: str, **values: Any) -> Markup:
+def render_template(template: str, **values: Any) -> Markup:
+    """Return a template of the page with values."""
     return Markup(_environment().get_template(template).render(values))  # noqa: S704  # the template escapes
 
 
 @cache
-def _asset(name: str) -> str:
-    return files("gbnf_server.inspect").joinpath(name).read_text("utf-8")
+def _assets(kind: str) -> str:
+    """Return the page's scripts ("js") or style sheets ("css"), as one."""
+    return "\n".join(
+        files("gbnf_server.inspect").joinpath(f"{name}.{kind}").read_text("utf-8")
+        for name in ("page", "steps")
+    )
 
 
 @cache
 def content_security_policy(*, live: bool) -> str:
     """Return the policy of the page: nothing from elsewhere, its own script and style sheet only."""
 
-    def source(name: str) -> str:
-        digest = hashlib.sha256(_asset(name).encode()).digest()
+    def source(kind: str) -> str:
+        digest = hashlib.sha256(_assets(kind).encode()).digest()
         return f"'sha256-{base64.b64encode(digest).decode()}'"
 
     parts = [
         "default-src 'none'",
-        f"script-src {source('page.js')}",
-        f"style-src {source('page.css')}",
+        f"script-src {source('js')}",
+        f"style-src {source('css')}",
         "img-src data:",
         "base-uri 'none'",
         "form-action 'none'",
@@ -109,7 +114,7 @@ def render_page(
     `templates`: the grammars that a file can open, `shared`: the rules that they have in common.
     """
     return str(
-        _render(
+        render_template(
             "page.html.j2",
             title=title,
             tabs=tabs,
@@ -117,44 +122,48 @@ def render_page(
             templates=templates,
             shared=shared,
             policy=content_security_policy(live=False),
-            css=_asset("page.css"),
-            js=_asset("page.js"),
+            css=_assets("css"),
+            js=_assets("js"),
         )
     )
 
 
 def grammar_tab(names: Sequence[tuple[str, str]], first: Markup) -> Tab:
     """Return the tab of the grammars: the tools with their descriptions, of which the first is open."""
-    return Tab("grammar", "Grammar", _render("grammar_tab.html.j2", names=names, first=first))
+    return Tab("grammar", "Grammar", render_template("grammar_tab.html.j2", names=names, first=first))
 
 
 def text_tab(*, is_pool: bool, example: str) -> Tab:
     """Return the tab in which a text is checked."""
-    html = _render("text_tab.html.j2", is_pool=is_pool, example=example, most=MOST_CHARACTERS, result="")
+    html = render_template(
+        "text_tab.html.j2", is_pool=is_pool, example=example, most=MOST_CHARACTERS, result=""
+    )
     return Tab("text", "A text", html)
 
 
 def pool_tab(result: Markup, *, token: str = "") -> Tab:
     """Return the tab of the pool; without a token, only its table."""
-    html = _render("pool_tab.html.j2", token=token, limit=DEFAULT_LIMIT, most=MOST_REQUEST, result=result)
+    html = render_template(
+        "pool_tab.html.j2", token=token, limit=DEFAULT_LIMIT, most=MOST_REQUEST, result=result
+    )
     return Tab("pool", "A pool", html)
 
 
 def render_text(view: TextView) -> Markup:
     """Return what is shown of a text."""
-    return _render("text.html.j2", view=view)
+    return render_template("text.html.j2", view=view)
 
 
 def render_pool(view: PoolView) -> Markup:
     """Return what is shown of a pool."""
-    return _render("pool.html.j2", view=view)
+    return render_template("pool.html.j2", view=view)
 
 
 def render_shared_rules(views: Iterable[GrammarView]) -> Markup:
     """Return the rules that grammars share, each once, for a page of grammars with `common` ones."""
     rules = {rule.name: rule for view in views for rule in view.rules if rule.is_shared}
     rows = [_rule(rule, {}, rules.keys(), draw=True) for rule in rules.values()]
-    return _render("grammar.html.j2", only_shared=True, shared=rows)
+    return render_template("grammar.html.j2", only_shared=True, shared=rows)
 
 
 def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
@@ -176,7 +185,7 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
         for number, (rule, length) in enumerate(zip(own, lengths, strict=True))
     ]
     states = Counter(line.state for line in view.lines if line.state and line.key)
-    return _render(
+    return render_template(
         "grammar.html.j2",
         only_shared=False,
         common=common,

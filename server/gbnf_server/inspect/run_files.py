@@ -1,4 +1,4 @@
-"""Runs from files: what `gbnf run` prints with --json or writes with --record, and logs and results of batches."""
+"""Runs from files: those of `gbnf run --json` and `--record`, and the logs and results of batches."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def read_runs(path: Path) -> tuple[RecordedRun, ...]:
     try:
         return parse_runs(data.decode(), str(path))
     except UnicodeDecodeError as error:
-        raise RunFileError(
-            f"{path} is not UTF-8: {error.reason} at byte {error.start}. {_HINT}"
-        ) from None
+        raise RunFileError(f"{path} is not UTF-8: {error.reason} at byte {error.start}. {_HINT}") from None
 
 
 def parse_runs(text: str, source: str) -> tuple[RecordedRun, ...]:
@@ -64,7 +62,7 @@ def parse_runs(text: str, source: str) -> tuple[RecordedRun, ...]:
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise RunFileError(f"{source} is empty. {_HINT}")
-    number, first = lines[0]
+    first = lines[0][1]
     head = _json_or_none(first)
     is_run = isinstance(head, dict) and not head.keys() & {"batch", "event", "id"}
     if head is None or (len(lines) == 1 and is_run):
@@ -106,7 +104,7 @@ def _one_run(value: Mapping[str, Any], where: str, name: str) -> RecordedRun:
         raise RunFileError(f"{where}, /query and /error: must be strings. {_HINT}")
     if "outcome" not in value:
         raise RunFileError(f"{where}, /outcome: is missing. {_HINT}")
-    if value["outcome"] == INTERRUPTED or "steps" not in value and error:
+    if value["outcome"] == INTERRUPTED or ("steps" not in value and error):
         return RecordedRun(name, query, None, error or "the run was interrupted", events, decodings)
     run = _read(Run, value, where, ())
     return RecordedRun(name, run.query, run, run.error or "", events, decodings)

@@ -95,7 +95,7 @@ class Decoding:
     def of(
         cls, request: Request, answer: Completion | BaseException, step: int = 0, purpose: Purpose = "call"
     ) -> Decoding:
-        """Return a call of a model. Credentials are in no request: tools and persons give them to no model."""
+        """Return a call of a model. No request contains credentials: no model gets them."""
         asked: dict[str, Any] = {
             "messages": tuple(_plain_message(message) for message in request.messages),
             "grammar": _grammar_text(request.grammar),
@@ -168,6 +168,3 @@ def _plain_message(message: Mapping[str, Any]) -> dict[str, Any]:
         return value
 
     return {key: plain(value) for key, value in message.items()}
-
-
-

@@ -49,7 +49,9 @@ class RunRecorder:
                 raise IsADirectoryError(0, "it is a folder")
             self._part.touch()
         except OSError as error:
-            raise SetupError(f"{path} cannot be written: {error.strerror or error}. Use another file.") from None
+            raise SetupError(
+                f"{path} cannot be written: {error.strerror or error}. Use another file."
+            ) from None
 
     def backend(self, backend: Backend) -> RecordingBackend:
         """Return a backend whose calls are recorded."""

@@ -1,0 +1,119 @@
+"""What the page shows of one call of a model: its tokens, and for each what else it could have been."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from gbnf_server.inference.trace import TracedToken
+from gbnf_server.planner.decodings import Decoding, trace_to_json
+
+ShownKind: TypeAlias = Literal["sampled", "drafted", "forced", "end", "untraced"]
+"""As `TokenKind`; "untraced" is a whole text of which only a server knows the tokens."""
+
+_END = "■"
+_MOST_CHARACTERS = 200_000
+"""Of a text or a grammar."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenView:
+    """A token as it is shown. `is_changed`: the model's likeliest token was refused here."""
+
+    text: str
+    kind: ShownKind
+    is_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingView:
+    """A call of a model. `data` has the entry of each token as JSON (see `gbnf_server.planner.decodings`)."""
+
+    label: str
+    facts: tuple[str, ...]
+    tokens: tuple[TokenView, ...]
+    data: tuple[Any, ...]
+    changed: int
+    error: str
+    reasoning: str
+    grammar: str
+    messages: tuple[tuple[str, str], ...]
+
+
+def view_decoding(decoding: Decoding, label: str) -> DecodingView:
+    """Return what is shown of a call."""
+    tokens = tuple(map(_token, decoding.trace))
+    data = trace_to_json(decoding.trace)
+    if not tokens and decoding.text:
+        text = decoding.text[:_MOST_CHARACTERS]
+        tokens = (TokenView(text, "untraced"),)
+        data = [[text, "untraced", decoding.completion_s, 0, None, None, []]]
+    return DecodingView(
+        label,
+        tuple(_facts(decoding)),
+        tokens,
+        tuple(data),
+        sum(token.is_changed for token in tokens),
+        decoding.error,
+        decoding.reasoning if not decoding.trace else "",
+        decoding.grammar[:_MOST_CHARACTERS],
+        tuple(_message(message) for message in decoding.messages),
+    )
+
+
+def _token(entry: TracedToken) -> TokenView:
+    is_changed = bool(entry.candidates) and entry.candidates[0].refused_by is not None
+    text = _END if entry.kind == "end" else visible(entry.token)
+    return TokenView(text, entry.kind, is_changed)
+
+
+def visible(token: bytes) -> str:
+    """Return a token in a form that can be seen, also blanks, control characters and stray bytes."""
+    text = token.decode(errors="backslashreplace")
+    if not text.strip(" "):
+        return "␣" * len(text) or "∅"
+    text = text.replace("\r", "␍").replace("\n", "↵\n").replace("\t", "⇥\t")
+    return "".join(each if each >= " " or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+
+
+def _facts(decoding: Decoding) -> list[str]:
+    if decoding.error:
+        return []
+    facts = [
+        f"{decoding.prompt_tokens} prompt tokens"
+        + (f" ({decoding.cached_tokens} cached)" if decoding.cached_tokens else ""),
+        f"{decoding.completion_tokens} generated",
+    ]
+    facts += [f"{decoding.forced_tokens} forced"] if decoding.forced_tokens else []
+    facts += [f"{decoding.accepted_tokens} drafted"] if decoding.accepted_tokens else []
+    facts.append(seconds(decoding.prompt_s + decoding.completion_s))
+    facts += (
+        [f"{seconds(decoding.grammar_s)} of it for the grammar"] if decoding.grammar_s is not None else []
+    )
+    facts.append("with a grammar" if decoding.grammar else "without a grammar")
+    if decoding.max_tokens:
+        facts.append(f"at most {decoding.max_tokens} tokens")
+        facts.append(
+            f"temperature {decoding.temperature:g}, seed {decoding.seed}"
+            if decoding.temperature
+            else "greedy"
+        )
+    facts += ["truncated by the token limit"] if decoding.finish == "length" else []
+    if decoding.shortened_at is not None:
+        facts.append(f"shortened by the token limit from character {decoding.shortened_at} on")
+    return facts
+
+
+def seconds(value: float) -> str:
+    """Return a duration with its unit."""
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.0f} ms" if value >= 0.001 else "< 1 ms"
+
+
+def _message(message: Any) -> tuple[str, str]:
+    content = message.get("content", "")
+    others = {key: value for key, value in message.items() if key not in ("role", "content")}
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    if others:
+        text = f"{text}\n{json.dumps(others, ensure_ascii=False, indent=2)}".strip()
+    return str(message.get("role", "")), text[:_MOST_CHARACTERS]

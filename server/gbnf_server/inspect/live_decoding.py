@@ -1,0 +1,169 @@
+"""Decodes a request while the page is open: as the first step of the planner would, or for a schema."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+
+from gbnf import compile_schema
+from gbnf.errors import GbnfError
+from gbnf.tools import Tool
+from gbnf_server.backends.base import Backend, Request
+from gbnf_server.errors import GatewayError
+from gbnf_server.planner.decodings import Decoding
+from gbnf_server.planner.effects import CallModel
+from gbnf_server.planner.events import RunFinished
+from gbnf_server.planner.loop import plan
+from gbnf_server.planner.options import CallFormat, PlannerOptions, ResolvedOptions
+from gbnf_server.planner.streaming import request_of
+
+Strategy: TypeAlias = Literal["json", "unconstrained", "native", "text", "lines"]
+STRATEGIES: dict[Strategy, str] = {
+    "json": "JSON, with the grammar",
+    "unconstrained": "JSON, without a grammar",
+    "native": "The chat template's format, with the grammar",
+    "text": "A text tool call, without a grammar",
+    "lines": "The line protocol, without a grammar",
+}
+MOST_TOKENS = 2000
+MOST_REQUEST = 2000
+"""Characters of a request."""
+_MOST_S = 120.0
+_MOST_TEMPERATURE = 10.0
+_INSTRUCTIONS = "Answer with one JSON value that fits this JSON Schema, and nothing else:\n"
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingOptions:
+    """What the form asks for. Raises GatewayError for a value out of range."""
+
+    request: str
+    strategies: tuple[Strategy, ...]
+    max_tokens: int = 256
+    temperature: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_tokens <= MOST_TOKENS:
+            raise _bad(f"max_tokens is {self.max_tokens}; it must be from 1 to {MOST_TOKENS}.")
+        if not (math.isfinite(self.temperature) and 0 <= self.temperature <= _MOST_TEMPERATURE):
+            raise _bad(f"temperature is {self.temperature}; it must be from 0 to {_MOST_TEMPERATURE:g}.")
+        if not 0 <= self.seed < 2**32:
+            raise _bad(f"seed is {self.seed}; it must be from 0 to {2**32 - 1}.")
+        if not self.request.strip() or len(self.request) > MOST_REQUEST:
+            raise _bad(f"the request must have from 1 to {MOST_REQUEST} characters.")
+        unknown = [each for each in self.strategies if not isinstance(each, str) or each not in STRATEGIES]
+        if unknown or not 1 <= len(self.strategies) <= 2:
+            raise _bad(f"strategies must be one or two of {', '.join(STRATEGIES)}.")
+
+
+class LiveDecoder:
+    """Decodes requests for tools, or for one schema. The model is loaded for the first one.
+
+    One request is decoded at a time, for at most two minutes. `name` is the model's, for the page.
+    """
+
+    def __init__(
+        self, open_backend: Callable[[], Backend], name: str, tools: Sequence[Tool] = (), schema: Any = None
+    ) -> None:
+        self.name = name
+        self._open, self._tools, self._schema = open_backend, tuple(tools), schema
+        self._backend: Backend | None = None
+        self._lock = threading.Lock()
+        self._turn = asyncio.Lock()
+
+    @property
+    def strategies(self) -> Mapping[Strategy, str]:
+        """Those that the tools, or the schema, allow, with their labels."""
+        return STRATEGIES if self._tools else {key: STRATEGIES[key] for key in ("json", "unconstrained")}
+
+    async def decode(self, options: DecodingOptions) -> tuple[Decoding, ...]:
+        """Return a decoding for each strategy; cancelling it ends the generation. Raises GatewayError."""
+        async with self._turn:
+            try:
+                async with asyncio.timeout(_MOST_S):
+                    return tuple([await self._decode(options, each) for each in options.strategies])
+            except TimeoutError:
+                raise GatewayError(504, f"decoding took more than {_MOST_S:g} s.", "timeout") from None
+
+    def close(self) -> None:
+        """Release the model."""
+        with self._lock:
+            if self._backend is not None:
+                self._backend.close()
+
+    async def _decode(self, options: DecodingOptions, strategy: Strategy) -> Decoding:
+        try:
+            backend = await asyncio.to_thread(self._loaded)
+            request = await asyncio.to_thread(self._request, backend, options, strategy)
+        except (GbnfError, ValueError) as error:
+            if isinstance(error, GatewayError):
+                raise
+            raise _bad(str(error)) from None
+        try:
+            return Decoding.of(request, await backend.agenerate(request))
+        except GbnfError as error:
+            return Decoding.of(request, error)
+
+    def _loaded(self) -> Backend:
+        with self._lock:
+            if self._backend is None:
+                self._backend = self._open()
+            return self._backend
+
+    def _request(self, backend: Backend, options: DecodingOptions, strategy: Strategy) -> Request:
+        limits: dict[str, Any] = {
+            "max_tokens": options.max_tokens,
+            "temperature": options.temperature,
+            "seed": options.seed,
+        }
+        trace = backend.capabilities.traces
+        if not self._tools:
+            schema = json.dumps(self._schema, ensure_ascii=False)
+            return Request(
+                [
+                    {"role": "system", "content": _INSTRUCTIONS + schema},
+                    {"role": "user", "content": options.request},
+                ],
+                compile_schema(self._schema) if strategy == "json" else None,
+                trace=trace,
+                **limits,
+            )
+        call_format: CallFormat = "json" if strategy == "unconstrained" else strategy
+        resolved = ResolvedOptions.resolve(
+            PlannerOptions(call_format=call_format, **limits),
+            backend,
+            constrained=strategy != "unconstrained",
+        )
+        request = request_of(self._first_call(options.request, resolved))
+        return Request(
+            request.messages,
+            request.grammar,
+            tools=request.tools,
+            reasoning=request.reasoning,
+            trace=trace,
+            **limits,
+        )
+
+    def _first_call(self, text: str, options: ResolvedOptions) -> CallModel:
+        """Return what the planner asks of the model in its first step."""
+        planning = plan(text, self._tools, options, turn="", clock=lambda: datetime.now(UTC))
+        try:
+            for effect in planning:
+                if isinstance(effect, CallModel):
+                    return effect
+                if isinstance(effect, RunFinished):
+                    raise _bad(effect.run.error or "no tool can be offered.")
+        finally:
+            planning.close()
+        raise _bad("no tool can be offered.")
+
+
+def _bad(message: str) -> GatewayError:
+    return GatewayError(400, message, "invalid_request")
