@@ -170,7 +170,7 @@ def _decoder(model: str | None, tools: Sequence[Tool] = (), schema: Any = None) 
     from gbnf_server.inspect.live_decoding import LiveDecoder
 
     source = ModelSource(model)
-    name = "the demonstration model, which is trained on the bundled tools only" if model is None else model
+    name = "the demonstration model (trained on the bundled tools only)" if model is None else model
     return LiveDecoder(source.open, name, tools, schema)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -177,7 +177,7 @@ def _adapter(kind: type[_Value]) -> TypeAdapter[_Value]:
 
 def _read(kind: type[_Value], value: Any, where: str, path: tuple[int | str, ...]) -> _Value:
     try:
-        return _adapter(kind).validate_python(value)  # type: ignore[arg-type]  # mypy: the cache hides the type
+        return cast("_Value", _adapter(kind).validate_python(value))  # type: ignore[arg-type]  # it is cached
     except ValidationError as error:
         first = error.errors()[0]
         inside = [step for step in first["loc"] if step != "function-before"]

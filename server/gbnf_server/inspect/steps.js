@@ -13,7 +13,7 @@
   };
   const percent = (value) => {
     if (value === 0) return "0 %";
-    if (value < 1e-4) return `${value.toExponential(1)}`;
+    if (value < 1e-4) return "< 0.01 %";
     return `${(100 * value).toPrecision(value > 0.9995 && value < 1 ? 4 : 3)} %`;
   };
   const written = (piece) => (typeof piece === "string" ? JSON.stringify(piece) : `bytes ${piece.bytes.replace(/(..)(?=.)/g, "$1 ")}`);
@@ -125,26 +125,28 @@
       }
       if (kind !== "untraced") facts.push(["tokens left", String(left)], ["time", duration(at)]);
       parts.push(element("dl", {}, ...facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))));
-      if (candidates.length) parts.push(this.table(piece, kind, candidates));
+      if (candidates.length) parts.push(this.table(piece, kind, allowed, candidates));
       else if (kind === "forced") parts.push(element("p", { className: "quiet" }, "The grammar allows nothing else, so the model was not asked."));
       this.now.replaceChildren(...parts);
     }
-    table(piece, kind, candidates) {
+    table(piece, kind, allowed, candidates) {
       const most = candidates[0][1] || 1;
       const rows = candidates.map(([other, probability, refused]) => {
         const taken = !refused && kind !== "end" && same(other, piece);
         const bar = element("i");
         bar.style.width = `${(100 * probability) / most}%`;
+        const after = refused ? `✗ ${WHY[refused]}` : percent(allowed > 0 ? Math.min(probability / allowed, 1) : 0);
         return element(
           "tr", { className: taken ? "taken" : refused ? "refused" : "" },
           element("th", { scope: "row" }, written(other)),
           element("td", { className: "n" }, percent(probability)),
           element("td", { className: "meter" }, bar),
-          element("td", { className: "why" }, taken ? "✓ chosen" : refused ? `✗ ${WHY[refused]}` : ""),
+          element("td", { className: "after" }, after, taken ? " ✓ chosen" : ""),
         );
       });
-      const heads = ["Token", "Before the mask", "", ""].map((text, number) => element(text ? "th" : "td", { className: number === 1 ? "n" : "", ...(text && { scope: "col" }) }, text));
-      return element("table", {}, element("caption", { className: "sr" }, "The likeliest tokens"), element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows));
+      const heads = [["th", "Token", ""], ["th", "Before", "n"], ["td", "", ""], ["th", "After the mask", ""]];
+      const head = element("tr", {}, ...heads.map(([name, text, className]) => element(name, { className }, text)));
+      return element("table", {}, element("caption", { className: "sr" }, "The likeliest tokens, before and after the mask"), element("thead", {}, head), element("tbody", {}, ...rows));
     }
     // The other text, of which `blocks` are the common parts: [start here, start there, length].
     join(partner, blocks) {
