@@ -35,7 +35,7 @@ from gbnf.compiler.scalars import LEFT_OPEN, VALUE_WORK, Scalars, report_keyword
 from gbnf.compiler.values import JoinPairs, json_type, shape_type, value_expr, values_by_type
 from gbnf.effort import EffortSpent, is_spent, spend
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt
-from gbnf.schema.document import Document
+from gbnf.schema.document import Document, Subschema
 from gbnf.schema.expand import Expander
 from gbnf.schema.keywords import KEYWORDS, REFERENCES
 from gbnf.schema.value_sets import (
@@ -154,6 +154,23 @@ class Lowering:
         if isinstance(production, Ref) or production == EMPTY_LANGUAGE:
             self._known[key] = production
         return self._known[key]
+
+    @property
+    def compiled(self) -> Mapping[tuple[Conjunction, int, AnyPlace], Expr]:
+        """What each conjunction has become, by depth and place."""
+        return self._known
+
+    def shapes(self, subschemas: Conjunction) -> tuple[Shape, ...]:
+        """Return the shapes of a conjunction that was compiled. Raises SchemaError and EffortSpent."""
+        return self._expander.expand(subschemas).shapes
+
+    def target(self, subschemas: Conjunction) -> Conjunction:
+        """Return the conjunction that `compiled` has for this one: a lone reference leads to its target."""
+        return self._canonical(subschemas, Scope(self.table, ()))[0]
+
+    def pointer(self, subschema: Subschema) -> str:
+        """Return the JSON Pointer of a subschema in the document."""
+        return self._expander.pointer(subschema)
 
     def _is_spent(self) -> bool:
         """Return whether the limits are reached, so that new conjunctions are not constrained any more."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
@@ -34,6 +34,9 @@ from gbnf.schema.document import Document
 from gbnf.surrogates import has_surrogate
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.step_references import offered_args
+
+if TYPE_CHECKING:
+    from gbnf.compiler.lowering import Lowering
 
 _FROM_STEP = Ref("fromStep")
 #: How often a recursive schema of a tool may recur.
@@ -281,18 +284,8 @@ def _compile_arguments(
     name: str,
     notation: Notation,
 ) -> CompiledTool:
-    from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # not needed where all tools are cached
-
-    table = RuleTable(RESERVED)
-    references = dict.fromkeys(tool.step_references, _FROM_STEP) if has_steps else {}
-    ref = table.reserve("args", name)
-    schema = _arguments_schema(args, tool, closed=options.closed)
-    if isinstance(notation, ElementArguments) and notation.sorted_keys:
-        schema = _with_sorted_properties(schema)
-    document = Document(schema)
-    lowering = Lowering(document, options, table, tool.name, references, notation)
-    lowering.root(ref, Scope(table, (name,)))
-    rules = run_passes(Rules(table.productions, ref.name))
+    ref, lowering = lower_arguments(tool, args, options, has_steps, name, notation)
+    rules = run_passes(Rules(lowering.table.productions, ref.name))
     if rules.productions[ref.name] == EMPTY_LANGUAGE:
         reason = lowering.reason or "they require themselves without end"
         where = "" if tool.path is None else f" in {tool.path}"
@@ -302,6 +295,28 @@ def _compile_arguments(
             "Remove the contradiction, or leave the tool out.",
         )
     return CompiledTool(tool.name, ref, CompiledRules.of(rules), tuple(lowering.report))
+
+
+def lower_arguments(
+    tool: Tool,
+    args: Mapping[str, Any],
+    options: CompileOptions,
+    has_steps: bool,
+    name: str,
+    notation: Notation = JSON,
+) -> tuple[Ref, Lowering]:
+    """Return the compilation of a tool's arguments before the passes, and the rule of all of them."""
+    from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # not needed where all tools are cached
+
+    table = RuleTable(RESERVED)
+    references = dict.fromkeys(tool.step_references, _FROM_STEP) if has_steps else {}
+    ref = table.reserve("args", name)
+    schema = _arguments_schema(args, tool, closed=options.closed)
+    if isinstance(notation, ElementArguments) and notation.sorted_keys:
+        schema = _with_sorted_properties(schema)
+    lowering = Lowering(Document(schema), options, table, tool.name, references, notation)
+    lowering.root(ref, Scope(table, (name,)))
+    return ref, lowering
 
 
 def _arguments_schema(args: Mapping[str, Any], tool: Tool, *, closed: bool) -> Mapping[str, Any]:

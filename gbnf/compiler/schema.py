@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from gbnf.compiler.garbage_collection import paused_garbage_collection
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
@@ -14,10 +14,13 @@ from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.effort import limit_effort
 from gbnf.errors import InvalidArgumentError, SchemaError, is_rust_panic
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Rules
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Ref, Rules
 from gbnf.grammar.passes import run_passes
 from gbnf.schema.document import Document, lone_surrogate
 from gbnf.schema.models import json_schema_of
+
+if TYPE_CHECKING:
+    from gbnf.compiler.lowering import Lowering
 
 
 def compile_schema(
@@ -51,17 +54,23 @@ def compile_schema(
 
 
 def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Grammar:
+    root, lowering = lower_schema(schema, options)
+    rules = run_passes(Rules(lowering.table.productions, root.name))
+    if rules.productions[root.name] == EMPTY_LANGUAGE:
+        reason = lowering.reason or "it requires itself without end"
+        raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
+    return link([CompiledRules.of(rules)], lowering.report, options.whitespace, options.digits)
+
+
+def lower_schema(schema: Mapping[str, Any] | bool, options: CompileOptions) -> tuple[Ref, Lowering]:
+    """Return the compilation of a schema before the passes, and its start symbol."""
     from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # pools of cached tools use this module only
 
     table = RuleTable(RESERVED - {"root"})
     lowering = Lowering(Document(schema, closed=options.closed), options, table)
     root = table.reserve("root")
     lowering.root(root, Scope(table, ()))
-    rules = run_passes(Rules(table.productions, root.name))
-    if rules.productions[root.name] == EMPTY_LANGUAGE:
-        reason = lowering.reason or "it requires itself without end"
-        raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
-    return link([CompiledRules.of(rules)], lowering.report, options.whitespace, options.digits)
+    return root, lowering
 
 
 @contextmanager
