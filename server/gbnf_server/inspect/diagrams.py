@@ -1,0 +1,176 @@
+"""Rules as railroad diagrams: SVG, in the style of the page's stylesheet.
+
+Large rules are shortened: of an alternation the first alternatives, of a long literal or class the beginning.
+What is left out is listed beside the diagram (`Diagram.folded`) or is the title of its box.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import count
+
+from railroad import (
+    Choice,
+    Comment,
+    DiagramItem,
+    OneOrMore,
+    Optional,
+    Path,
+    Sequence,
+    Skip,
+    Stack,
+    ZeroOrMore,
+)
+from railroad import Diagram as Railroad
+
+from gbnf.grammar.emit import emit_expr
+from gbnf.grammar.ir import EPSILON, Alt, CharClass, Expr, Literal, Ref, Repeat, Seq
+
+SHOWN_ALTERNATIVES = 12
+SHOWN_CHARACTERS = 28
+ROW_WIDTH = 620.0
+"""Pixels, above which a sequence goes on in the next row."""
+_MOST_BOXES = 150
+_CHARACTER = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Diagram:
+    """The SVG of a rule, and the alternatives that it leaves out, as GBNF, in groups."""
+
+    svg: str
+    folded: tuple[tuple[str, ...], ...] = ()
+
+
+def diagram(name: str, production: Expr, href: Callable[[str], str | None]) -> Diagram:
+    """Return the diagram of a rule. `href`: the link to another rule's; None where it has none."""
+    drawing = _Drawing(href, name)
+    item = drawing.item(production, depth=0)
+    out = io.StringIO()
+    railroad = Railroad(item, type="complex")
+    railroad.attrs |= {"role": "group", "aria-label": f"Diagram of {name}"}
+    railroad.format(6).writeSvg(out.write)
+    return Diagram(out.getvalue(), tuple(drawing.folded))
+
+
+class _Drawing:
+    """The boxes of one rule, which are counted."""
+
+    def __init__(self, href: Callable[[str], str | None], name: str) -> None:
+        self._href = href
+        self._name = name
+        self._boxes = count(1)
+        self.folded: list[tuple[str, ...]] = []
+
+    def item(self, expr: Expr, depth: int) -> DiagramItem:
+        if next(self._boxes) > _MOST_BOXES:
+            return _Box("…", "more", title=_cut(emit_expr(expr), 2000))
+        match expr:
+            case Ref(name):
+                kind = "reference self" if name == self._name else "reference"
+                return _Box(_cut(name, SHOWN_CHARACTERS), kind, self._href(name), name)
+            case Literal(text):
+                return _terminal(text, emit_expr(expr))
+            case CharClass():
+                written = emit_expr(expr)
+                return _Box(_cut(written, SHOWN_CHARACTERS), "class", title=written)
+            case Seq(items):
+                return self._sequence([self.item(item, depth + 1) for item in items], depth)
+            case Alt(items):
+                return self._choice(items, depth)
+            case Repeat(item, minimum, maximum):
+                return self._repeat(item, minimum, maximum, depth)
+
+    def _sequence(self, items: list[DiagramItem], depth: int) -> DiagramItem:
+        if not items:
+            return Skip()
+        rows: list[list[DiagramItem]] = [[]]
+        width = 0.0
+        for item in items:
+            if depth == 0 and rows[-1] and width + item.width > ROW_WIDTH:
+                rows.append([])
+                width = 0.0
+            rows[-1].append(item)
+            width += item.width + 20
+        if len(rows) == 1:
+            return Sequence(*items)
+        return Stack(*(Sequence(*row) for row in rows))
+
+    def _choice(self, alternatives: tuple[Expr, ...], depth: int) -> DiagramItem:
+        shown = alternatives[:SHOWN_ALTERNATIVES]
+        items = [self.item(one, depth + 1) if one != EPSILON else Skip() for one in shown]
+        if rest := alternatives[SHOWN_ALTERNATIVES:]:
+            if len(rest) == 1:
+                items.append(self.item(rest[0], depth + 1))
+            else:
+                self.folded.append(tuple(emit_expr(one) for one in rest))
+                items.append(_Box(f"{len(rest)} more", "more"))
+        return Choice(0, *items) if len(items) > 1 else items[0]
+
+    def _repeat(self, item: Expr, minimum: int, maximum: int | None, depth: int) -> DiagramItem:
+        inner = self.item(item, depth + 1)
+        match minimum, maximum:
+            case 0, 1:
+                return Optional(inner)
+            case 0, None:
+                return ZeroOrMore(inner)
+            case 1, None:
+                return OneOrMore(inner)
+            case _, None:
+                return OneOrMore(inner, Comment(f"at least {minimum}×"))
+            case _ if minimum == maximum:
+                return OneOrMore(inner, Comment(f"{minimum}×"))
+            case 0, _:
+                return ZeroOrMore(inner, Comment(f"at most {maximum}×"))
+        return OneOrMore(inner, Comment(f"{minimum} to {maximum}×"))
+
+
+class _Box(DiagramItem):
+    """A box with a text, as the library's; those write the text of a link twice."""
+
+    def __init__(self, text: str, kind: str, href: str | None = None, title: str = "") -> None:
+        super().__init__("g", {"class": kind})
+        self._text, self._href, self._title = text, href, title if title != text else ""
+        self._corner = 4 if kind.startswith(("reference", "more")) else 11
+        self.width = len(text) * _CHARACTER + 20
+        self.up = self.down = 11
+        self.needsSpace = True
+
+    def format(self, x: float, y: float, width: float) -> DiagramItem:
+        """Add the box to the drawing, as the library asks its items."""
+        left = (width - self.width) / 2
+        Path(x, y).h(left).addTo(self)
+        Path(x + left + self.width, y).h(left).addTo(self)
+        parts: list[DiagramItem] = []
+        if self._title:
+            parts.append(DiagramItem("title", {}, self._title))
+        box = {
+            "x": x + left, "y": y - 11, "width": self.width, "height": 22, "rx": self._corner,
+            "ry": self._corner,
+        }  # fmt: skip
+        parts.append(DiagramItem("rect", box))
+        parts.append(DiagramItem("text", {"x": x + left + self.width / 2, "y": y + 4}, self._text))
+        parent: DiagramItem = self
+        if self._href is not None:
+            parent = DiagramItem("a", {"href": self._href}).addTo(self)
+            parent.name = "a"
+            parent = self.children[-1]  # type: ignore[assignment]  # the link
+        for part in parts:
+            part.addTo(parent)
+        return self
+
+
+def _terminal(text: str, written: str) -> DiagramItem:
+    shown = written[1:-1].replace('\\"', '"')
+    return _Box(_cut(shown, SHOWN_CHARACTERS), "terminal", title=written if shown != text else text)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def folded_count(groups: Iterable[tuple[str, ...]]) -> int:
+    """Return how many alternatives the groups have."""
+    return sum(map(len, groups))
