@@ -7,7 +7,7 @@ What is left out is listed beside the diagram (`Diagram.folded`) or is the title
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
@@ -154,9 +154,8 @@ class _Box(DiagramItem):
         parts.append(DiagramItem("text", {"x": x + left + self.width / 2, "y": y + 4}, self._text))
         parent: DiagramItem = self
         if self._href is not None:
-            parent = DiagramItem("a", {"href": self._href}).addTo(self)
-            parent.name = "a"
-            parent = self.children[-1]  # type: ignore[assignment]  # the link
+            parent = DiagramItem("a", {"href": self._href})
+            parent.addTo(self)
         for part in parts:
             part.addTo(parent)
         return self
@@ -170,7 +169,3 @@ def _terminal(text: str, written: str) -> DiagramItem:
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
-
-def folded_count(groups: Iterable[tuple[str, ...]]) -> int:
-    """Return how many alternatives the groups have."""
-    return sum(map(len, groups))

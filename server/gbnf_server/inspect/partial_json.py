@@ -16,7 +16,7 @@ _SCALAR = re.compile(r"[^\s,:\[\]{}\"]+")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The end of a text. `path`: of the value that it is in or before. `start`: of the unfinished token.
+    """The end of a text. `path`: of the value that it is in or before. `start`: of the unfinished token, which goes to `end`.
 
     `keys`: those of the innermost object, so far.
     """
@@ -24,6 +24,7 @@ class Location:
     path: tuple[str | int, ...]
     where: Where
     start: int
+    end: int
     keys: tuple[str, ...] = ()
 
     @property
@@ -53,7 +54,8 @@ def locate(text: str) -> Location:
 
     def located(kind: Where, start: int) -> Location:
         inner = levels if kind in ("value", "inside") else levels[:-1]
-        return Location(tuple(level.step for level in inner), kind, start, levels[-1].keys if levels else ())
+        keys = levels[-1].keys if levels else ()
+        return Location(tuple(level.step for level in inner), kind, start, len(text), keys)
 
     while at < len(text):
         char = text[at]

@@ -82,7 +82,7 @@ class PoolMeter:
             self._cost(
                 tool,
                 kept=tool in kept,
-                reason=_why(tool, request, selection, ranks, needed),
+                reason=_why(tool, request, selection, needed),
                 rank=ranks.get(tool, 0),
             )
             for tool in self._tools
@@ -124,9 +124,7 @@ class PoolMeter:
         return len(str(grammar).encode()), len(grammar.rules.productions)
 
 
-def _why(
-    tool: Tool, request: str, selection: Selection, ranks: dict[Tool, int], needed: dict[str, str]
-) -> str:
+def _why(tool: Tool, request: str, selection: Selection, needed: dict[str, str]) -> str:
     """Return why a tool is kept or dropped."""
     if tool in selection.dropped:
         return selection.dropped[tool]
@@ -144,9 +142,6 @@ def _why(
     if tool.name in needed:
         return f"{needed[tool.name]} may only be called after it"
     if selection.outranked:
-        return f"it fits the request {_place(ranks[tool])} of all"
+        return "it is one of those that fit the request best"
     return "no rule drops it, and the limit is not reached"
 
-
-def _place(rank: int) -> str:
-    return "best" if rank == 1 else f"as number {rank}"

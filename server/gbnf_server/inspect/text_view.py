@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gbnf import Grammar, SchemaError, compile_pool, compile_schema, parse_tool_calls, validate_call
-from gbnf.calls import ToolCalls
+from gbnf import Grammar, SchemaError, compile_pool, compile_schema, validate_call
+from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.calls.repair import repair_call
 from gbnf.effort import MAX_VALIDATION_EFFORT, EffortSpent, limit_effort
 from gbnf.errors import AmbiguousGrammarError, PoolError
@@ -81,7 +81,8 @@ class TextChecker:
         following = self._following(text, state, location)
         problem = ""
         if not match.complete:
-            refused = text[match.position : match.position + _FOUND]
+            begun = location.start if location.where in ("inside", "key") else match.position
+            refused = text[max(begun, match.position - _FOUND) : match.position + _FOUND]
             found = "the text ends" if match.accepted else f"found {json.dumps(refused, ensure_ascii=False)}"
             problem = f"expected {following}, but {found}"
         validation, repairs, repaired, after = self._judged(text)
@@ -102,7 +103,7 @@ class TextChecker:
 
     def _following(self, text: str, state: MatchState, location: Location) -> str:
         """Return what may come next, in the words of the schema."""
-        where = location.pointer or "the root"
+        where = location.pointer or "the top level"
         match location.where:
             case "value" | "inside":
                 if location.where == "value" and location.start and state.advance("]") is not None:
@@ -124,17 +125,17 @@ class TextChecker:
             return words_at(self._schema, location.path)
         match location.path:
             case ():
-                return "a call, {"
+                return "a call, that is an object"
             case ("name",):
-                names = self._accepted(text[: location.start], [tool.name for tool in self._tools])
-                return _listed("the name of a tool", names)
+                names = self._accepted(text, location, [tool.name for tool in self._tools])
+                return _listed("the name of a tool:", names)
             case ("arguments", *inner):
                 tool = self._by_name.get(_called_name(text))
                 return words_at({} if tool is None else tool.model_args(), tuple(inner))
         return "a JSON value"
 
     def _keys_expected(self, text: str, location: Location, where: str) -> str:
-        names = self._accepted(text[: location.start], self._declared(text, location))
+        names = self._accepted(text, location, self._declared(text, location))
         before = self.grammar.matcher.start().advance(text[: location.start])
         ends = before is not None and before.advance("}") is not None
         return _listed("the property", names, ("}",) if ends else ()) + f" at {where}"
@@ -147,7 +148,7 @@ class TextChecker:
         if not comma:
             return " or ".join(closings) + f" after the value in {where}" if closings else "the end"
         if location.keys or not closings or closings == ("}",):
-            names = self._accepted(text[: location.start] + ",", self._declared(text, location))
+            names = self._allowed(text[: location.start] + ",", self._declared(text, location))
             if names:
                 return _listed("a comma and the property", names, closings) + f" in {where}"
         return " or ".join([*closings, "a comma and another value"]) + f" in {where}"
@@ -164,7 +165,13 @@ class TextChecker:
                 return [] if tool is None else property_names(tool.model_args(), tuple(inner))
         return []
 
-    def _accepted(self, before: str, names: Sequence[str]) -> list[str]:
+    def _accepted(self, text: str, location: Location, names: Sequence[str]) -> list[str]:
+        """Return the names that may be where a string has begun; those that begin as it does, if any do."""
+        names = self._allowed(text[: location.start], names)
+        begun = text[location.start + 1 : location.end]
+        return [name for name in names if name.startswith(begun)] or names
+
+    def _allowed(self, before: str, names: Sequence[str]) -> list[str]:
         """Return the names that the grammar accepts as strings after a text, compact or with a space."""
         state = self.grammar.matcher.start().advance(before)
         if state is None:

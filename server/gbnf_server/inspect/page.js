@@ -1,0 +1,223 @@
+"use strict";
+(() => {
+  const $ = (selector, within = document) => within.querySelector(selector);
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const token = document.body.dataset.token;
+  const say = (text) => { $("#status").textContent = text; };
+
+  // Requests to the server, of which only the latest answer of each kind counts.
+  const running = new Map();
+  async function ask(path, body) {
+    running.get(path.split("?")[0])?.abort();
+    const controller = new AbortController();
+    running.set(path.split("?")[0], controller);
+    const options = { headers: { Authorization: `Bearer ${token}` }, signal: controller.signal };
+    if (body !== undefined) {
+      options.method = "POST";
+      options.headers["Content-Type"] = "application/json";
+      options.body = JSON.stringify(body);
+    }
+    const answer = await fetch(path, options);
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(JSON.parse(text).error);
+    return text;
+  }
+  async function fill(target, path, body) {
+    target.setAttribute("aria-busy", "true");
+    try {
+      target.innerHTML = await ask(path, body);
+      return true;
+    } catch (error) {
+      if (error.name === "AbortError") return false;
+      const problem = document.createElement("p");
+      problem.className = "problem";
+      problem.textContent = error instanceof TypeError ? "The server does not answer: it was stopped." : error.message;
+      target.replaceChildren(problem);
+      return false;
+    } finally {
+      target.removeAttribute("aria-busy");
+    }
+  }
+  const debounced = (run, wait = 150) => {
+    let timer;
+    return () => { clearTimeout(timer); timer = setTimeout(run, wait); };
+  };
+
+  // Tabs.
+  const tabs = all("[role=tab]");
+  const show = (tab) => {
+    for (const other of tabs) {
+      const chosen = other === tab;
+      other.setAttribute("aria-selected", chosen);
+      other.tabIndex = chosen ? 0 : -1;
+      $(`#${other.getAttribute("aria-controls")}`).hidden = !chosen;
+    }
+  };
+  for (const tab of tabs) {
+    tab.addEventListener("click", () => show(tab));
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = tabs[(tabs.indexOf(tab) + step + tabs.length) % tabs.length];
+      show(next);
+      next.focus();
+    });
+  }
+
+  // The grammar: what comes from what. `index` has the marked elements by the number of an origin.
+  const opened = $("#opened");
+  let index = new Map();
+  let lit = [];
+  const numbers = (element) => element.dataset.o.split(" ").filter(Boolean);
+  function read() {
+    index = new Map();
+    for (const element of all("[data-o]", opened)) {
+      for (const number of numbers(element)) {
+        if (!index.has(number)) index.set(number, []);
+        index.get(number).push(element);
+      }
+    }
+    for (const list of all("[data-roving]", opened)) {
+      all("a.key", list).forEach((key, position) => { key.tabIndex = position ? -1 : 0; });
+    }
+  }
+  const kindOf = (element) => (element.dataset.pointer !== undefined ? "schema" : "rule");
+  function light(source) {
+    for (const element of lit) element.classList.remove("lit");
+    lit = [];
+    if (!source) return;
+    const kind = kindOf(source);
+    const found = new Set();
+    for (const number of numbers(source)) {
+      for (const element of index.get(number) ?? []) if (kindOf(element) !== kind) found.add(element);
+    }
+    if (kind === "rule") {
+      for (const twin of all(`[data-rule="${source.dataset.rule}"]`, opened)) if (twin !== source) found.add(twin);
+    }
+    lit = [source, ...found];
+    for (const element of lit) element.classList.add("lit");
+    for (const pane of all(".pane > .body", opened)) {
+      const inside = [...found].filter((element) => pane.contains(element));
+      if (inside.length && !pane.contains(source)) bring(pane, inside);
+    }
+  }
+  function bring(pane, elements) {
+    const frame = pane.getBoundingClientRect();
+    const boxes = elements.map((element) => element.getBoundingClientRect());
+    if (boxes.some((box) => box.bottom > frame.top && box.top < frame.bottom)) return;
+    const shown = boxes.find((box) => box.height);
+    if (shown && pane.scrollHeight > pane.clientHeight) pane.scrollTop += shown.top - frame.top - 20;
+  }
+  function told(source) {
+    const other = lit.slice(1).filter((element) => kindOf(element) !== kindOf(source));
+    if (kindOf(source) === "schema") {
+      const rules = [...new Set(other.map((element) => element.dataset.rule))];
+      say(rules.length ? `${source.dataset.pointer || "the schema"}: rules ${rules.join(", ")}` : "no rule of its own");
+    } else {
+      say(`${source.dataset.rule}: from ${other.map((element) => element.dataset.pointer).join(", ") || "no keyword"}`);
+    }
+  }
+  let over = null;
+  opened?.addEventListener("pointerover", (event) => {
+    const source = event.target.closest("[data-o]");
+    if (source !== over) light(over = source);
+  });
+  opened?.addEventListener("pointerleave", () => light(over = null));
+  opened?.addEventListener("focusin", (event) => {
+    const source = event.target.closest("[data-o]");
+    light(source);
+    if (source) told(source);
+  });
+  opened?.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") return light(null);
+    const list = event.target.closest("[data-roving]");
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!list || !step) return;
+    const keys = all("a.key", list);
+    const next = keys[keys.indexOf(event.target) + step];
+    if (!next) return;
+    event.preventDefault();
+    event.target.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
+  opened?.addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    const href = link?.getAttribute("href") ?? "";
+    if (!href.startsWith("#d-") && !href.startsWith("#g-")) return;
+    event.preventDefault();
+    const target = document.getElementById(href.slice(1)) ?? document.getElementById(`g-${href.slice(3)}`);
+    if (!target) return;
+    const folded = target.closest("details:not([open])");
+    if (folded) folded.open = true;
+    target.scrollIntoView({ block: "nearest" });
+    target.tabIndex = -1;
+    target.focus({ preventScroll: true });
+    light(target);
+  });
+
+  // The list of tools.
+  const links = all("#tools a");
+  async function open(link, focus) {
+    for (const other of links) other.removeAttribute("aria-current");
+    link.setAttribute("aria-current", "true");
+    light(null);
+    const number = link.dataset.tool;
+    const template = document.getElementById(`tool-${number}`);
+    if (template) opened.replaceChildren(template.content.cloneNode(true));
+    else await fill(opened, `tool?index=${number}`);
+    read();
+    if (focus) $("#grammar-title")?.focus();
+  }
+  for (const link of links) {
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      history.replaceState(null, "", link.getAttribute("href"));
+      open(link, true);
+    });
+  }
+  $("#filter")?.addEventListener("input", (event) => {
+    const words = event.target.value.toLowerCase().split(/\s+/);
+    let count = 0;
+    for (const link of links) {
+      const text = link.textContent.toLowerCase();
+      link.parentElement.hidden = !words.every((word) => text.includes(word));
+      count += !link.parentElement.hidden;
+    }
+    say(`${count} tools`);
+  });
+  const named = links.find((link) => link.getAttribute("href") === location.hash);
+  if (named) open(named, false);
+  else read();
+
+  // Tables.
+  document.addEventListener("click", (event) => {
+    const head = event.target.closest(".sortable thead th:has(button)");
+    if (!head || !event.target.closest("button")) return;
+    const table = head.closest("table");
+    const column = head.cellIndex;
+    const downward = head.getAttribute("aria-sort") === (head.classList.contains("n") ? "none" : "ascending");
+    for (const other of all("th[aria-sort]", table)) other.setAttribute("aria-sort", "none");
+    head.setAttribute("aria-sort", downward ? "descending" : "ascending");
+    const value = (row) => row.cells[column].dataset.sort ?? row.cells[column].textContent.trim();
+    const body = table.tBodies[0];
+    const order = new Intl.Collator("en", { numeric: true });
+    body.append(...[...body.rows].sort((a, b) => (downward ? -1 : 1) * order.compare(value(a), value(b))));
+  });
+
+  // The live parts.
+  if (token === undefined) return;
+  const text = $("#text");
+  const check = () => fill($("#text-result"), "text", { text: text.value });
+  text.addEventListener("input", debounced(check));
+  if (text.value) check();
+  const pool = () => fill($("#pool-result"), "pool", { request: $("#request").value, limit: Number($("#limit").value) || 1 });
+  const request = $("#request");
+  if (request) {
+    request.addEventListener("input", debounced(pool, 250));
+    $("#limit").addEventListener("input", debounced(pool, 250));
+    $("#tab-pool").addEventListener("click", () => { if (!$("#pool-result").textContent.trim()) pool(); });
+    $("#tab-pool").addEventListener("focus", () => { if (!$("#pool-result").textContent.trim()) pool(); });
+  }
+  for (const form of all("form")) form.addEventListener("submit", (event) => event.preventDefault());
+})();

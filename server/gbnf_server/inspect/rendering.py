@@ -1,0 +1,201 @@
+"""The views as HTML. Everything that comes from a schema, a tool or a person is escaped by the templates."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from gbnf_server.inspect.diagrams import Diagram, diagram
+from gbnf_server.inspect.gbnf_tokens import Token, tokens
+from gbnf_server.inspect.grammar_view import GrammarView, RuleView
+from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolView
+from gbnf_server.inspect.schema_lines import SchemaLine
+from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextView
+
+MOST_REQUEST = 2000
+"""Characters of a request."""
+_SHOWN_CHARACTERS = 1500
+"""Of a rule or a value, before the rest is folded."""
+_MOST_DIAGRAMS = 400
+_MOST_LEVELS = 12
+_MOST_ORIGINS = 4
+_WORDS = {
+    "unenforced": "not enforced:",
+    "free_form": "left free:",
+    "inexpressible": "cannot be written:",
+    "loosened": "removed, since it is malformed:",
+    "left_out": "the tool is left out:",
+    "unknown_key": "unknown:",
+    "undeclared": "undeclared:",
+    "not_executable": "not executable:",
+    "unreachable": "unreachable:",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A view of the page: a key for the browser, a label and the HTML of its panel."""
+
+    key: str
+    label: str
+    html: Markup
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("gbnf_server.inspect", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _render(template: str, **values: Any) -> Markup:
+    return Markup(_environment().get_template(template).render(values))  # noqa: S704  # the template escapes
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("gbnf_server.inspect").joinpath(name).read_text("utf-8")
+
+
+@cache
+def content_security_policy(*, live: bool) -> str:
+    """Return the policy of the page: nothing from elsewhere, its own script and style sheet only."""
+
+    def source(name: str) -> str:
+        digest = hashlib.sha256(_asset(name).encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+    parts = [
+        "default-src 'none'",
+        f"script-src {source('page.js')}",
+        f"style-src {source('page.css')}",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    if live:
+        parts += ["connect-src 'self'", "frame-ancestors 'none'"]
+    return "; ".join(parts)
+
+
+def render_page(title: str, tabs: Sequence[Tab], *, token: str = "", templates: Sequence[Markup] = ()) -> str:
+    """Return the whole page; live with a token. `templates`: the grammars that a file can open."""
+    return str(
+        _render(
+            "page.html.j2",
+            title=title,
+            tabs=tabs,
+            token=token,
+            templates=templates,
+            policy=content_security_policy(live=False),
+            css=_asset("page.css"),
+            js=_asset("page.js"),
+        )
+    )
+
+
+def grammar_tab(names: Sequence[tuple[str, str]], first: Markup) -> Tab:
+    """Return the tab of the grammars: the tools with their descriptions, of which the first is open."""
+    return Tab("grammar", "Grammar", _render("grammar_tab.html.j2", names=names, first=first))
+
+
+def text_tab(*, is_pool: bool, example: str) -> Tab:
+    """Return the tab in which a text is checked."""
+    html = _render("text_tab.html.j2", is_pool=is_pool, example=example, most=MOST_CHARACTERS, result="")
+    return Tab("text", "A text", html)
+
+
+def pool_tab(result: Markup, *, token: str = "") -> Tab:
+    """Return the tab of the pool; without a token, only its table."""
+    html = _render("pool_tab.html.j2", token=token, limit=DEFAULT_LIMIT, most=MOST_REQUEST, result=result)
+    return Tab("pool", "A pool", html)
+
+
+def render_text(view: TextView) -> Markup:
+    """Return what is shown of a text."""
+    return _render("text.html.j2", view=view)
+
+
+def render_pool(view: PoolView) -> Markup:
+    """Return what is shown of a pool."""
+    return _render("pool.html.j2", view=view)
+
+
+def render_grammar(view: GrammarView) -> Markup:
+    """Return what is shown of one grammar."""
+    numbers = {pointer: number for number, pointer in enumerate(view.origins)}
+    own = [rule for rule in view.rules if not rule.is_shared]
+    shared = [rule for rule in view.rules if rule.is_shared]
+    first_rule: dict[str, str] = {}
+    for rule in sorted(own, key=lambda rule: len(rule.origins)):  # the most specific one
+        for pointer in rule.origins:
+            first_rule.setdefault(pointer, rule.name)
+    names = frozenset(rule.name for rule in view.rules)
+    rows = [_rule(rule, numbers, names, draw=number < _MOST_DIAGRAMS) for number, rule in enumerate(own)]
+    states = Counter(line.state for line in view.lines if line.state and line.key)
+    return _render(
+        "grammar.html.j2",
+        view=view,
+        rules=rows,
+        drawn=[row for row in rows if row["diagram"] is not None],
+        undrawn=max(len(rows) - _MOST_DIAGRAMS, 0),
+        shared=[_rule(rule, numbers, names, draw=True) for rule in shared],
+        lines=[_line(line, numbers, first_rule) for line in view.lines],
+        counts={state: states[state] for state in ("enforced", "reported", "free")},
+        words=_WORDS,
+    )
+
+
+def _rule(
+    rule: RuleView, numbers: Mapping[str, int], names: frozenset[str], *, draw: bool
+) -> dict[str, Any]:
+    head: list[Token] = []
+    rest: list[Token] = []
+    shown = 0
+    for token in tokens(rule.text):
+        shown += len(token.text)
+        (head if not head or shown <= _SHOWN_CHARACTERS else rest).append(token)
+    drawing: Diagram | None = None
+    if draw:
+        drawing = diagram(rule.name, rule.production, lambda name: f"#d-{name}" if name in names else None)
+    where = [pointer or "the schema itself" for pointer in rule.origins]
+    more = len(where) - _MOST_ORIGINS
+    return {
+        "name": rule.name,
+        "origins": [numbers[pointer] for pointer in rule.origins],
+        "is_recursive": rule.is_recursive,
+        "where": ", ".join([*where[:_MOST_ORIGINS], *([f"{more} more"] if more > 0 else [])]),
+        "head": head,
+        "rest": rest,
+        "rest_length": sum(len(token.text) for token in rest),
+        "diagram": drawing,
+    }
+
+
+def _line(line: SchemaLine, numbers: Mapping[str, int], rules: Mapping[str, str]) -> dict[str, Any]:
+    is_source = line.kind in ("keyword", "name") and line.origin is not None
+    return {
+        "level": min(line.indent // 2, _MOST_LEVELS),
+        "key": line.key,
+        "text": line.text[:_SHOWN_CHARACTERS],
+        "rest": line.text[_SHOWN_CHARACTERS:],
+        "pointer": line.pointer,
+        "kind": line.kind,
+        "state": line.state,
+        "origin": numbers.get(line.origin or "") if is_source else None,
+        "href": f"#d-{rules[line.origin or '']}" if is_source and (line.origin or "") in rules else "",
+        "findings": line.findings,
+    }
