@@ -126,11 +126,11 @@ class _Tracing:
             keys: dict[str, tuple[str, ...]] = {}
             for key, part in self._parts(conjunction):
                 target = self._lowering.target(part)
-                pointers = [*self.pointers(part), *(self.pointers(target) if target in inline else ())]
+                places = [*self.pointers(part), *(self.pointers(target) if target in inline else ())]
                 if key is None:
-                    self._add(family, pointers)
+                    self._add(family, places)
                 else:
-                    keys[json_string(key)] = tuple(pointers)
+                    keys[json_string(key)] = tuple(places)
             written = self._writers(family, keys.keys()) if keys else {}
             for key, pointers in keys.items():
                 self._add(written.get(key, [name]), pointers)

@@ -30,6 +30,7 @@ Try:
   gbnf generate "…" --schema F.json   generate one JSON value
   gbnf compile > tools.gbnf           print the grammar of their calls
   gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
+  gbnf inspect                        see what the grammar does
   gbnf test my-manifests              property-test your own tools
   gbnf bench --model F.gguf           measure what a grammar does
   gbnf tune --model F.gguf            find the best strategy for it

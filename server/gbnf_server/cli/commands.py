@@ -30,6 +30,7 @@ _COMMANDS = {
     ),
     "compile": ("compile:compile_", "Compile tools to one GBNF grammar on stdout, or one JSON Schema."),
     "check": ("check:check", "Check a grammar, and whether a text is in its language."),
+    "inspect": ("inspect:inspect", "Show what a grammar does, as a page in the browser."),
     "manifests": (
         "manifests:manifests",
         "List the tools: name, effect, complexity of the arguments, and findings.",

@@ -127,7 +127,7 @@ class _Drawing:
         return OneOrMore(inner, Comment(f"{minimum} to {maximum}×"))
 
 
-class _Box(DiagramItem):
+class _Box(DiagramItem):  # type: ignore[misc]  # the library ships no types
     """A box with a text, as the library's; those write the text of a link twice."""
 
     def __init__(self, text: str, kind: str, href: str | None = None, title: str = "") -> None:
@@ -168,4 +168,3 @@ def _terminal(text: str, written: str) -> DiagramItem:
 
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
-

@@ -16,9 +16,9 @@ _SCALAR = re.compile(r"[^\s,:\[\]{}\"]+")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The end of a text. `path`: of the value that it is in or before. `start`: of the unfinished token, which goes to `end`.
+    """The end of a text. `path`: of the value that it is in or before.
 
-    `keys`: those of the innermost object, so far.
+    `start`: of the unfinished token, which goes to `end`. `keys`: those of the innermost object, so far.
     """
 
     path: tuple[str | int, ...]

@@ -144,4 +144,3 @@ def _why(tool: Tool, request: str, selection: Selection, needed: dict[str, str])
     if selection.outranked:
         return "it is one of those that fit the request best"
     return "no rule drops it, and the limit is not reached"
-

@@ -159,9 +159,7 @@ def render_grammar(view: GrammarView) -> Markup:
     )
 
 
-def _rule(
-    rule: RuleView, numbers: Mapping[str, int], names: frozenset[str], *, draw: bool
-) -> dict[str, Any]:
+def _rule(rule: RuleView, numbers: Mapping[str, int], names: frozenset[str], *, draw: bool) -> dict[str, Any]:
     head: list[Token] = []
     rest: list[Token] = []
     shown = 0

@@ -1,4 +1,4 @@
-"""What a page is about, a pool of tools or one JSON Schema, and its parts as HTML, made when they are asked for."""
+"""What a page is about, a pool of tools or one JSON Schema, and its parts as HTML."""
 
 from __future__ import annotations
 

@@ -179,9 +179,7 @@ class TextChecker:
         quoted = ((name, json.dumps(name, ensure_ascii=False)) for name in names[:_MOST_TRIED])
         return [name for name, text in quoted if state.advance(text) or state.advance(f" {text}")]
 
-    def _judged(
-        self, text: str
-    ) -> tuple[tuple[str, ...] | None, tuple[str, ...], str, tuple[str, ...]]:
+    def _judged(self, text: str) -> tuple[tuple[str, ...] | None, tuple[str, ...], str, tuple[str, ...]]:
         """Return what the validator says, the repairs, the repaired value, and what it says of that."""
         try:
             value = parse_json(text)

@@ -1,0 +1,167 @@
+"""`gbnf inspect`: a page that shows what a grammar does."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gbnf_server.cli.input_files import check_one_stdin, is_schema_file, read_schema, source_name
+from gbnf_server.cli.model_options import ModelOption, ModelSource
+from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+
+if TYPE_CHECKING:
+    from gbnf_server.inspect.subject import Subject
+
+_HOST = "127.0.0.1"
+
+
+def inspect(
+    context: typer.Context,
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="PATH",
+            help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
+        ),
+    ] = None,
+    manifests: ManifestsOption = None,
+    tools: ToolsOption = None,
+    mcp: McpOption = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="JSON Schema to show instead of tools; -: standard input."),
+    ] = None,
+    model: ModelOption = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write one self-contained file without the live parts, and exit."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 0,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
+) -> None:
+    """Show what a grammar does, as a page in the browser.
+
+    For each tool, or for one JSON Schema: the schema, the GBNF and railroad diagrams side by side, with the
+    keyword that each rule comes from and what is not enforced; a text as you type it, how far the grammar
+    accepts it and why not further; for a request, the tools that are offered and what each costs. Print the
+    URL when ready; it is valid on this machine, and contains a token. Nothing is loaded from elsewhere.
+    --model names the model whose tokenizer counts the prompt, by default the bundled one.
+
+    \b
+    Try:
+      gbnf inspect                                the bundled tools
+      gbnf inspect my-tools/                      your own tools
+      gbnf inspect --schema person.json           one JSON Schema
+      gbnf inspect --mcp mcp.json --html mcp.html
+    """
+    with _subject(context, paths or [], manifests, tools, mcp, schema, model) as subject:
+        if html is not None:
+            _write_file(html, subject.file())
+        else:
+            _serve(subject, port, opens=not no_open and sys.stdout is not None and sys.stdout.isatty())
+
+
+@contextmanager
+def _subject(
+    context: typer.Context,
+    paths: list[Path],
+    manifests: list[Path] | None,
+    tools: list[str] | None,
+    mcp: list[str] | None,
+    schema: str | None,
+    model: str | None,
+) -> Iterator[Subject]:
+    """Return what the command line names, while its MCP servers run. Raises InputError."""
+    from gbnf_server.inspect.subject import Subject
+
+    check_one_stdin(schema, *(tools or ()))
+    given = [*paths, *([] if schema is None else [Path(schema)])]
+    sources = ToolSources.of_paths(given, manifests, tools, mcp, context)
+    schemas = [str(path) for path in given if str(path) == schema or is_schema_file(path)]
+    if schemas:
+        if len(sources) > 1:
+            raise typer.BadParameter(f"{schemas[0]} is a JSON Schema, which is shown alone: give no tools")
+        yield _schema_subject(schemas[0])
+        return
+    counter = _token_counter(model)
+    title = ", ".join([*map(str, given), *(tools or ()), *(mcp or ())]) or "The bundled tools"
+    with sources.open() as pool:
+        yield Subject(title, pool, count_tokens=counter)
+
+
+def _schema_subject(file: str) -> Subject:
+    from gbnf import SchemaError
+    from gbnf.tools.near_misses import misspelt_keywords
+    from gbnf_server.errors import InputError
+    from gbnf_server.inspect.subject import InspectedSchema, Subject
+
+    name = source_name(file)
+    content = read_schema(file)
+    try:
+        return Subject(name, schema=InspectedSchema(name, content, tuple(misspelt_keywords("", content))))
+    except SchemaError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def _token_counter(model: str | None) -> Callable[[str], int] | None:
+    """Return what counts the tokens of a text; None without a model. Raises ModelLoadError for its file."""
+    from gbnf_server.errors import ModelLoadError
+
+    path = ModelSource(model).path()
+    if not path.is_file():
+        if model is None:
+            return None
+        raise ModelLoadError(f"there is no model file {path}. Use the path of a GGUF file.")
+
+    @cache
+    def load() -> Callable[[str], int]:
+        from gbnf_server.inference.native import NativeModel
+
+        native = NativeModel(path, vocab_only=True)
+        return lambda text: len(native.tokenize(text, special=False))
+
+    def count(text: str) -> int:
+        return load()(text)
+
+    return count
+
+
+def _write_file(path: Path, text: str) -> None:
+    from gbnf_server.cli.output import stderr_console
+    from gbnf_server.errors import SetupError
+
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise SetupError(f"{path} cannot be written: {error.strerror or error}.") from None
+    stderr_console().print(f"wrote {path}", style="dim", soft_wrap=True)
+
+
+def _serve(subject: Subject, port: int, *, opens: bool) -> None:
+    """Serve the page until Ctrl-C."""
+    import secrets
+    import webbrowser
+
+    import uvicorn
+
+    from gbnf_server.cli.listening import listen, url_of
+    from gbnf_server.cli.output import stderr_console, write
+    from gbnf_server.gateway.http_server import server_config
+    from gbnf_server.inspect.app import create_app
+
+    token = secrets.token_urlsafe(24)
+    with listen(_HOST, port) as listening:
+        url = f"{url_of(_HOST, listening)}/?token={token}"
+        write(url)
+        stderr_console().print("press Ctrl-C to stop", style="dim")
+        if opens:
+            webbrowser.open(url)
+        uvicorn.Server(server_config(create_app(subject, token))).run(sockets=[listening])

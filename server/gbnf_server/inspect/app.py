@@ -1,0 +1,133 @@
+"""The ASGI application of the page: one person's browser on this machine, which knows a token.
+
+Invariants: no request without the token is answered, and none that names another host; the page loads
+nothing from elsewhere; what takes long runs beside the event loop, and the size of a body is limited.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf_server.errors import GatewayError
+from gbnf_server.gateway.access import Access
+from gbnf_server.gateway.bodies import ClientLeft, read_body
+from gbnf_server.gateway.limits import Limits, MemoryBudget
+from gbnf_server.inspect.rendering import content_security_policy
+from gbnf_server.inspect.subject import Subject
+
+_LIMITS = Limits(body_bytes=1024 * 1024, memory_bytes=16 * 1024 * 1024)
+_THREADS = 2
+_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": content_security_policy(live=True),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+def create_app(subject: Subject, token: str) -> ASGIApp:
+    """Return the application. The page is at `/?token=…`; its script sends the token in a header."""
+    handlers = _Handlers(subject, token)
+    routes = [
+        Route("/", handlers.page, methods=["GET"]),
+        Route("/tool", handlers.tool, methods=["GET"]),
+        Route("/text", handlers.text, methods=["POST"]),
+        Route("/pool", handlers.pool, methods=["POST"]),
+    ]
+    return Starlette(routes=routes)
+
+
+def _checked(
+    handler: Callable[[_Handlers, Request], Awaitable[str]],
+) -> Callable[[_Handlers, Request], Awaitable[Response]]:
+    """Answer a request that is allowed with the HTML of a handler, and a problem with its message."""
+
+    async def answer(self: _Handlers, request: Request) -> Response:
+        try:
+            self.check(request)
+            return HTMLResponse(await handler(self, request), headers=_HEADERS)
+        except GatewayError as error:
+            return JSONResponse({"error": str(error)}, error.status, headers=_HEADERS)
+        except ClientLeft:
+            return Response(status_code=499)
+
+    return answer
+
+
+class _Handlers:
+    """What the endpoints do."""
+
+    def __init__(self, subject: Subject, token: str) -> None:
+        self._subject, self._token = subject, token
+        self._access = Access(keys=(token,))
+        self._budget = MemoryBudget(_LIMITS.memory_bytes)
+        self._limiter: CapacityLimiter | None = None
+
+    def check(self, request: Request) -> None:
+        """Check the host, the origin and the token. Raises GatewayError (401, 403)."""
+        headers = dict(request.headers)
+        if request.url.path == "/":  # a person opens it, whose browser sends no header
+            headers["authorization"] = f"Bearer {request.query_params.get('token', '')}"
+        self._access.check(request.url.path, headers)
+
+    @_checked
+    async def page(self, _request: Request) -> str:
+        return await self._run(partial(self._subject.page, self._token))
+
+    @_checked
+    async def tool(self, request: Request) -> str:
+        index = request.query_params.get("index", "")
+        if not (index.isascii() and index.isdecimal() and len(index) < 7 and int(index) < len(self._subject)):
+            raise GatewayError(404, f"there is no tool number {index[:20]!r}.", "not_found")
+        return await self._run(partial(self._subject.grammar, int(index)))
+
+    @_checked
+    async def text(self, request: Request) -> str:
+        body = await self._body(request)
+        return await self._run(partial(self._subject.text, _member(body, "text", str)))
+
+    @_checked
+    async def pool(self, request: Request) -> str:
+        body = await self._body(request)
+        wanted, limit = _member(body, "request", str), _member(body, "limit", int)
+        return await self._run(partial(self._subject.pool, wanted, max(1, limit)))
+
+    async def _run(self, work: Callable[[], str]) -> str:
+        """Run work in a thread; a few at a time."""
+        if self._limiter is None:
+            self._limiter = CapacityLimiter(_THREADS)
+        return await run_sync(work, limiter=self._limiter)
+
+    async def _body(self, request: Request) -> Mapping[str, Any]:
+        """Return the object of a request's body. Raises GatewayError and ClientLeft."""
+        with self._budget.share() as share:
+            body = await read_body(request.scope, request.receive, _LIMITS, share)
+        try:
+            value = parse_json(body.decode(), surrogates=True)
+        except (UnicodeDecodeError, InvalidJsonError) as error:
+            raise GatewayError(400, f"the body is not JSON: {error}.", "invalid_request") from None
+        if not isinstance(value, dict):
+            raise GatewayError(400, "the body must be a JSON object.", "invalid_request")
+        return value
+
+
+def _member(body: Mapping[str, Any], name: str, kind: type[Any]) -> Any:
+    value = body.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        shown = json.dumps(value)[:40]
+        raise GatewayError(400, f"{name!r} must be a {kind.__name__}, got {shown}.", "invalid_request")
+    return value
