@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from typing import Any, TypeAlias
 
 from gbnf.compiler.literals import json_string
@@ -260,7 +259,7 @@ def _keys(expr: Expr, text: str, entry: str | None) -> Iterator[tuple[str, str |
             for item in items:
                 yield from _keys(item, text, entry)
         case Seq(items):
-            for item, following in zip(items, chain(items[1:], [None]), strict=True):
+            for item, following in zip(items, (*items[1:], None), strict=False):
                 after = following.name if isinstance(following, Ref) else None
                 yield from _keys(item, text, after)
                 text = text + item.text if isinstance(item, Literal) else ""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
+import railroad
 from railroad import (
     Choice,
     Comment,
@@ -34,6 +35,7 @@ ROW_WIDTH = 620.0
 """Pixels, above which a sequence goes on in the next row."""
 _MOST_BOXES = 150
 _CHARACTER = 8.0
+railroad.INTERNAL_ALIGNMENT = "left"  # the library has no other way; it draws only here
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,9 @@ def diagram(name: str, production: Expr, href: Callable[[str], str | None]) -> D
     drawing = _Drawing(href, name)
     item = drawing.item(production, depth=0)
     out = io.StringIO()
-    railroad = Railroad(item, type="complex")
-    railroad.attrs |= {"role": "group", "aria-label": f"Diagram of {name}"}
-    railroad.format(6).writeSvg(out.write)
+    drawn = Railroad(item, type="complex")
+    drawn.attrs |= {"role": "group", "aria-label": f"Diagram of {name}"}
+    drawn.format(6).writeSvg(out.write)
     return Diagram(out.getvalue(), tuple(drawing.folded))
 
 
@@ -140,18 +142,16 @@ class _Box(DiagramItem):  # type: ignore[misc]  # the library ships no types
 
     def format(self, x: float, y: float, width: float) -> DiagramItem:
         """Add the box to the drawing, as the library asks its items."""
-        left = (width - self.width) / 2
-        Path(x, y).h(left).addTo(self)
-        Path(x + left + self.width, y).h(left).addTo(self)
+        Path(x + self.width, y).h(width - self.width).addTo(self)
         parts: list[DiagramItem] = []
         if self._title:
             parts.append(DiagramItem("title", {}, self._title))
         box = {
-            "x": x + left, "y": y - 11, "width": self.width, "height": 22, "rx": self._corner,
+            "x": x, "y": y - 11, "width": self.width, "height": 22, "rx": self._corner,
             "ry": self._corner,
         }  # fmt: skip
         parts.append(DiagramItem("rect", box))
-        parts.append(DiagramItem("text", {"x": x + left + self.width / 2, "y": y + 4}, self._text))
+        parts.append(DiagramItem("text", {"x": x + self.width / 2, "y": y + 4}, self._text))
         parent: DiagramItem = self
         if self._href is not None:
             parent = DiagramItem("a", {"href": self._href})

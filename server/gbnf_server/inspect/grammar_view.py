@@ -17,6 +17,7 @@ from gbnf.grammar.ir import Expr
 from gbnf.tools import Tool
 from gbnf_server.inspect.schema_lines import SchemaLine, schema_lines
 
+_TEXTS = ("title", "description")
 STEPS = (1,)
 """The earlier steps that arguments may refer to, so that all arguments are shown."""
 
@@ -75,10 +76,10 @@ def view_tool(tool: Tool) -> GrammarView:
 def view_schema(name: str, schema: Mapping[str, Any] | bool, findings: Iterable[Finding] = ()) -> GrammarView:
     """Return the view of a JSON Schema. `findings`: more than the compiler's. Raises SchemaError."""
     grammar = compile_schema(schema)
-    title = schema.get("description", "") if isinstance(schema, Mapping) else ""
-    description = title if isinstance(title, str) else ""
+    texts = schema if isinstance(schema, Mapping) else {}
+    title, description = (text if isinstance(text, str) else "" for text in map(texts.get, _TEXTS))
     origins = schema_origins(schema, CompileOptions())
-    return _view(name, description, schema, None, grammar, origins, tuple(findings))
+    return _view(title or name, description, schema, None, grammar, origins, tuple(findings))
 
 
 def _view(
