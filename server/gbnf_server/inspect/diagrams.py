@@ -7,6 +7,7 @@ What is left out is listed beside the diagram (`Diagram.folded`) or is the title
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -35,6 +36,8 @@ ROW_WIDTH = 620.0
 """Pixels, above which a sequence goes on in the next row."""
 _MOST_BOXES = 150
 _CHARACTER = 8.0
+_NO_LENGTH = re.compile(r'<path d="M[\d.]+ [\d.]+(?:h-?0(?:\.0)?)+" />')
+"""Lines that are not seen: a third of the drawing's text."""
 railroad.INTERNAL_ALIGNMENT = "left"  # the library has no other way; it draws only here
 
 
@@ -54,7 +57,7 @@ def diagram(name: str, production: Expr, href: Callable[[str], str | None]) -> D
     drawn = Railroad(item, type="complex")
     drawn.attrs |= {"role": "group", "aria-label": f"Diagram of {name}"}
     drawn.format(6).writeSvg(out.write)
-    return Diagram(out.getvalue(), tuple(drawing.folded))
+    return Diagram(_NO_LENGTH.sub("", out.getvalue()), tuple(drawing.folded))
 
 
 class _Drawing:

@@ -70,6 +70,12 @@
   let lit = [];
   const numbers = (element) => element.dataset.o.split(" ").filter(Boolean);
   function read() {
+    const shared = $("#shared")?.content;
+    for (const list of all("[data-shared]", opened)) {
+      const kind = list.tagName === "OL" ? "g" : "d";
+      const rules = list.dataset.shared.split(" ").map((name) => shared.getElementById(`${kind}-${name}`));
+      list.replaceChildren(...rules.filter(Boolean).map((rule) => rule.cloneNode(true)));
+    }
     index = new Map();
     for (const element of all("[data-o]", opened)) {
       for (const number of numbers(element)) {

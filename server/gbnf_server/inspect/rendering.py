@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -91,8 +91,18 @@ def content_security_policy(*, live: bool) -> str:
     return "; ".join(parts)
 
 
-def render_page(title: str, tabs: Sequence[Tab], *, token: str = "", templates: Sequence[Markup] = ()) -> str:
-    """Return the whole page; live with a token. `templates`: the grammars that a file can open."""
+def render_page(
+    title: str,
+    tabs: Sequence[Tab],
+    *,
+    token: str = "",
+    templates: Sequence[Markup] = (),
+    shared: Markup | None = None,
+) -> str:
+    """Return the whole page; live with a token.
+
+    `templates`: the grammars that a file can open, `shared`: the rules that they have in common.
+    """
     return str(
         _render(
             "page.html.j2",
@@ -100,6 +110,7 @@ def render_page(title: str, tabs: Sequence[Tab], *, token: str = "", templates: 
             tabs=tabs,
             token=token,
             templates=templates,
+            shared=shared,
             policy=content_security_policy(live=False),
             css=_asset("page.css"),
             js=_asset("page.js"),
@@ -134,8 +145,15 @@ def render_pool(view: PoolView) -> Markup:
     return _render("pool.html.j2", view=view)
 
 
-def render_grammar(view: GrammarView) -> Markup:
-    """Return what is shown of one grammar."""
+def render_shared_rules(views: Iterable[GrammarView]) -> Markup:
+    """Return the rules that grammars share, each once, for a page of grammars with `common` ones."""
+    rules = {rule.name: rule for view in views for rule in view.rules if rule.is_shared}
+    rows = [_rule(rule, {}, rules.keys(), draw=True) for rule in rules.values()]
+    return _render("grammar.html.j2", only_shared=True, shared=rows)
+
+
+def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
+    """Return what is shown of one grammar; with `common`, the page has the shared rules, for all of them."""
     numbers = {pointer: number for number, pointer in enumerate(view.origins)}
     own = [rule for rule in view.rules if not rule.is_shared]
     shared = [rule for rule in view.rules if rule.is_shared]
@@ -148,18 +166,20 @@ def render_grammar(view: GrammarView) -> Markup:
     states = Counter(line.state for line in view.lines if line.state and line.key)
     return _render(
         "grammar.html.j2",
+        only_shared=False,
+        common=common,
         view=view,
         rules=rows,
         drawn=[row for row in rows if row["diagram"] is not None],
         undrawn=max(len(rows) - _MOST_DIAGRAMS, 0),
-        shared=[_rule(rule, numbers, names, draw=True) for rule in shared],
+        shared=[_rule(rule, numbers, names, draw=not common) for rule in shared],
         lines=[_line(line, numbers, first_rule) for line in view.lines],
         counts={state: states[state] for state in ("enforced", "reported", "free")},
         words=_WORDS,
     )
 
 
-def _rule(rule: RuleView, numbers: Mapping[str, int], names: frozenset[str], *, draw: bool) -> dict[str, Any]:
+def _rule(rule: RuleView, numbers: Mapping[str, int], names: Set[str], *, draw: bool) -> dict[str, Any]:
     head: list[Token] = []
     rest: list[Token] = []
     shown = 0

@@ -71,18 +71,27 @@ class Subject:
 
     def page(self, token: str) -> str:
         """Return the page, whose other parts the browser asks for with the token."""
-        tabs = [self._grammar_tab, rendering.text_tab(is_pool=bool(self.tools), example=self._example)]
+        tabs = [
+            self._grammar_tab(self.grammar(0)),
+            rendering.text_tab(is_pool=bool(self.tools), example=self._example),
+        ]
         if self.tools:
             tabs.append(rendering.pool_tab(Markup(), token=token))
         return rendering.render_page(self.title, tabs, token=token)
 
     def file(self) -> str:
         """Return the page as one file, without the parts that are live."""
-        tabs = [self._grammar_tab]
-        if self.tools:
-            tabs.append(rendering.pool_tab(self.pool()))
-        templates = [self._render_grammar(index) for index in range(len(self))] if len(self) > 1 else []
-        return rendering.render_page(self.title, tabs, templates=templates)
+        if len(self) == 1:
+            tabs = [self._grammar_tab(self.grammar(0))]
+            return rendering.render_page(self.title, tabs)
+        views = [self._view(index) for index in range(len(self))]
+        templates = [rendering.render_grammar(view, common=True) for view in views]
+        return rendering.render_page(
+            self.title,
+            [self._grammar_tab(templates[0]), rendering.pool_tab(self.pool())],
+            templates=templates,
+            shared=rendering.render_shared_rules(views),
+        )
 
     def _render_grammar(self, index: int) -> Markup:
         return rendering.render_grammar(self._view(index))
@@ -92,10 +101,9 @@ class Subject:
             return view_schema(self._schema.name, self._schema.schema, self._schema.findings)
         return view_tool(self.tools[index])
 
-    @property
-    def _grammar_tab(self) -> rendering.Tab:
+    def _grammar_tab(self, first: Markup) -> rendering.Tab:
         names = [(tool.name, _summary(tool.description())) for tool in self.tools]
-        return rendering.grammar_tab(names, self.grammar(0))
+        return rendering.grammar_tab(names, first)
 
     @cached_property
     def _example(self) -> str:
