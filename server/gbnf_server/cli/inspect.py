@@ -18,7 +18,7 @@ from gbnf_server.cli.model_options import ModelOption, ModelSource
 from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
-    from gbnf_server.inspect.subject import Subject
+    from gbnf_server.inspect.inspection import Inspection
 
 _HOST = "127.0.0.1"
 
@@ -62,15 +62,15 @@ def inspect(
       gbnf inspect --schema person.json           one JSON Schema
       gbnf inspect --mcp mcp.json --html mcp.html
     """
-    with _subject(context, paths or [], manifests, tools, mcp, schema, model) as subject:
+    with _inspection(context, paths or [], manifests, tools, mcp, schema, model) as inspection:
         if html is not None:
-            _write_file(html, subject.file())
+            _write_file(html, inspection.file())
         else:
-            _serve(subject, port, opens=not no_open and sys.stdout is not None and sys.stdout.isatty())
+            _serve(inspection, port, opens=not no_open and sys.stdout is not None and sys.stdout.isatty())
 
 
 @contextmanager
-def _subject(
+def _inspection(
     context: typer.Context,
     paths: list[Path],
     manifests: list[Path] | None,
@@ -78,9 +78,9 @@ def _subject(
     mcp: list[str] | None,
     schema: str | None,
     model: str | None,
-) -> Iterator[Subject]:
+) -> Iterator[Inspection]:
     """Return what the command line names, while its MCP servers run. Raises InputError."""
-    from gbnf_server.inspect.subject import Subject
+    from gbnf_server.inspect.inspection import Inspection
 
     check_one_stdin(schema, *(tools or ()))
     given = [*paths, *([] if schema is None else [Path(schema)])]
@@ -89,24 +89,24 @@ def _subject(
     if schemas:
         if len(sources) > 1:
             raise typer.BadParameter(f"{schemas[0]} is a JSON Schema, which is shown alone: give no tools")
-        yield _schema_subject(schemas[0])
+        yield _schema_inspection(schemas[0])
         return
     counter = _token_counter(model)
     title = ", ".join([*map(str, given), *(tools or ()), *(mcp or ())]) or "The bundled tools"
     with sources.open() as pool:
-        yield Subject(title, pool, count_tokens=counter)
+        yield Inspection(title, pool, count_tokens=counter)
 
 
-def _schema_subject(file: str) -> Subject:
+def _schema_inspection(file: str) -> Inspection:
     from gbnf import SchemaError
     from gbnf.tools.near_misses import misspelt_keywords
     from gbnf_server.errors import InputError
-    from gbnf_server.inspect.subject import InspectedSchema, Subject
+    from gbnf_server.inspect.inspection import InspectedSchema, Inspection
 
     name = source_name(file)
     content = read_schema(file)
     try:
-        return Subject(name, schema=InspectedSchema(name, content, tuple(misspelt_keywords("", content))))
+        return Inspection(name, schema=InspectedSchema(name, content, tuple(misspelt_keywords("", content))))
     except SchemaError as error:
         raise InputError(f"{name}: {error}") from None
 
@@ -139,13 +139,13 @@ def _write_file(path: Path, text: str) -> None:
     from gbnf_server.errors import SetupError
 
     try:
-        path.write_text(text, "utf-8")
+        path.write_text(text, "utf-8", errors="replace")  # a schema may contain a lone surrogate
     except OSError as error:
         raise SetupError(f"{path} cannot be written: {error.strerror or error}.") from None
     stderr_console().print(f"wrote {path}", style="dim", soft_wrap=True)
 
 
-def _serve(subject: Subject, port: int, *, opens: bool) -> None:
+def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
     """Serve the page until Ctrl-C."""
     import secrets
     import webbrowser
@@ -164,4 +164,4 @@ def _serve(subject: Subject, port: int, *, opens: bool) -> None:
         stderr_console().print("press Ctrl-C to stop", style="dim")
         if opens:
             webbrowser.open(url)
-        uvicorn.Server(server_config(create_app(subject, token))).run(sockets=[listening])
+        uvicorn.Server(server_config(create_app(inspection, token))).run(sockets=[listening])

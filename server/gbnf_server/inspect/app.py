@@ -24,8 +24,8 @@ from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.bodies import ClientLeft, read_body
 from gbnf_server.gateway.limits import Limits, MemoryBudget
+from gbnf_server.inspect.inspection import Inspection
 from gbnf_server.inspect.rendering import content_security_policy
-from gbnf_server.inspect.subject import Subject
 
 _LIMITS = Limits(body_bytes=1024 * 1024, memory_bytes=16 * 1024 * 1024)
 _THREADS = 2
@@ -39,9 +39,9 @@ _HEADERS = {
 }
 
 
-def create_app(subject: Subject, token: str) -> ASGIApp:
+def create_app(inspection: Inspection, token: str) -> ASGIApp:
     """Return the application. The page is at `/?token=…`; its script sends the token in a header."""
-    handlers = _Handlers(subject, token)
+    handlers = _PageHandlers(inspection, token)
     routes = [
         Route("/", handlers.page, methods=["GET"]),
         Route("/tool", handlers.tool, methods=["GET"]),
@@ -52,14 +52,15 @@ def create_app(subject: Subject, token: str) -> ASGIApp:
 
 
 def _checked(
-    handler: Callable[[_Handlers, Request], Awaitable[str]],
-) -> Callable[[_Handlers, Request], Awaitable[Response]]:
+    handler: Callable[[_PageHandlers, Request], Awaitable[str]],
+) -> Callable[[_PageHandlers, Request], Awaitable[Response]]:
     """Answer a request that is allowed with the HTML of a handler, and a problem with its message."""
 
-    async def answer(self: _Handlers, request: Request) -> Response:
+    async def answer(self: _PageHandlers, request: Request) -> Response:
         try:
             self.check(request)
-            return HTMLResponse(await handler(self, request), headers=_HEADERS)
+            html = await handler(self, request)  # a schema or a text may contain a lone surrogate
+            return HTMLResponse(html.encode("utf-8", "replace"), headers=_HEADERS)
         except GatewayError as error:
             return JSONResponse({"error": str(error)}, error.status, headers=_HEADERS)
         except ClientLeft:
@@ -68,11 +69,11 @@ def _checked(
     return answer
 
 
-class _Handlers:
+class _PageHandlers:
     """What the endpoints do."""
 
-    def __init__(self, subject: Subject, token: str) -> None:
-        self._subject, self._token = subject, token
+    def __init__(self, inspection: Inspection, token: str) -> None:
+        self._inspection, self._token = inspection, token
         self._access = Access(keys=(token,))
         self._budget = MemoryBudget(_LIMITS.memory_bytes)
         self._limiter: CapacityLimiter | None = None
@@ -86,25 +87,27 @@ class _Handlers:
 
     @_checked
     async def page(self, _request: Request) -> str:
-        return await self._run(partial(self._subject.page, self._token))
+        return await self._run(partial(self._inspection.page, self._token))
 
     @_checked
     async def tool(self, request: Request) -> str:
         index = request.query_params.get("index", "")
-        if not (index.isascii() and index.isdecimal() and len(index) < 7 and int(index) < len(self._subject)):
+        if not (
+            index.isascii() and index.isdecimal() and len(index) < 7 and int(index) < len(self._inspection)
+        ):
             raise GatewayError(404, f"there is no tool number {index[:20]!r}.", "not_found")
-        return await self._run(partial(self._subject.grammar, int(index)))
+        return await self._run(partial(self._inspection.grammar, int(index)))
 
     @_checked
     async def text(self, request: Request) -> str:
         body = await self._body(request)
-        return await self._run(partial(self._subject.text, _member(body, "text", str)))
+        return await self._run(partial(self._inspection.text, _member(body, "text", str)))
 
     @_checked
     async def pool(self, request: Request) -> str:
         body = await self._body(request)
         wanted, limit = _member(body, "request", str), _member(body, "limit", int)
-        return await self._run(partial(self._subject.pool, wanted, max(1, limit)))
+        return await self._run(partial(self._inspection.pool, wanted, max(1, limit)))
 
     async def _run(self, work: Callable[[], str]) -> str:
         """Run work in a thread; a few at a time."""

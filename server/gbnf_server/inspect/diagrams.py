@@ -1,7 +1,7 @@
 """Rules as railroad diagrams: SVG, in the style of the page's stylesheet.
 
 Large rules are shortened: of an alternation the first alternatives, of a long literal or class the beginning.
-What is left out is listed beside the diagram (`Diagram.folded`) or is the title of its box.
+What is left out is listed beside the diagram (`RuleDiagram.folded`) or is the title of its box.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ railroad.INTERNAL_ALIGNMENT = "left"  # the library has no other way; it draws o
 
 
 @dataclass(frozen=True, slots=True)
-class Diagram:
+class RuleDiagram:
     """The SVG of a rule, and the alternatives that it leaves out, as GBNF, in groups."""
 
     svg: str
     folded: tuple[tuple[str, ...], ...] = ()
 
 
-def diagram(name: str, production: Expr, href: Callable[[str], str | None]) -> Diagram:
+def diagram(name: str, production: Expr, href: Callable[[str], str | None]) -> RuleDiagram:
     """Return the diagram of a rule. `href`: the link to another rule's; None where it has none."""
     drawing = _Drawing(href, name)
     item = drawing.item(production, depth=0)
@@ -57,7 +57,7 @@ def diagram(name: str, production: Expr, href: Callable[[str], str | None]) -> D
     drawn = Railroad(item, type="complex")
     drawn.attrs |= {"role": "group", "aria-label": f"Diagram of {name}"}
     drawn.format(6).writeSvg(out.write)
-    return Diagram(_NO_LENGTH.sub("", out.getvalue()), tuple(drawing.folded))
+    return RuleDiagram(_NO_LENGTH.sub("", out.getvalue()), tuple(drawing.folded))
 
 
 class _Drawing:
@@ -166,7 +166,11 @@ class _Box(DiagramItem):  # type: ignore[misc]  # the library ships no types
 
 def _terminal(text: str, written: str) -> DiagramItem:
     shown = written[1:-1].replace('\\"', '"')
-    return _Box(_cut(shown, SHOWN_CHARACTERS), "terminal", title=written if shown != text else text)
+    return _Box(
+        _cut(shown, SHOWN_CHARACTERS),
+        "terminal",
+        title="" if shown == text and len(text) <= SHOWN_CHARACTERS else written,
+    )
 
 
 def _cut(text: str, limit: int) -> str:

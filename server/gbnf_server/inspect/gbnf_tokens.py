@@ -19,18 +19,18 @@ _TOKEN = re.compile(
 )
 
 
-class Token(NamedTuple):
+class GbnfToken(NamedTuple):
     """A word; `rule` is the name that a line defines."""
 
     kind: TokenKind
     text: str
 
 
-def tokens(line: str) -> Iterator[Token]:
+def tokens(line: str) -> Iterator[GbnfToken]:
     """Yield the words of a rule."""
     for number, found in enumerate(_TOKEN.finditer(line)):
         kind = found.lastgroup or "other"
         if kind == "reference" and number == 0:
-            yield Token("rule", found[0])
+            yield GbnfToken("rule", found[0])
         else:
-            yield Token("operator" if kind == "other" else kind, found[0])  # type: ignore[arg-type]  # the groups' names are the kinds
+            yield GbnfToken("operator" if kind == "other" else kind, found[0])  # type: ignore[arg-type]  # the groups' names are the kinds

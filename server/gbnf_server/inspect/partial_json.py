@@ -15,7 +15,7 @@ _SCALAR = re.compile(r"[^\s,:\[\]{}\"]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class JsonPosition:
     """The end of a text. `path`: of the value that it is in or before.
 
     `start`: of the unfinished token, which goes to `end`. `keys`: those of the innermost object, so far.
@@ -46,16 +46,16 @@ class _Level:
         return self.key if self.index is None else self.index
 
 
-def locate(text: str) -> Location:
+def locate(text: str) -> JsonPosition:
     """Return where the end of `text` is, the beginning of a JSON text. Never raises."""
     levels: list[_Level] = []
     where: Where = "value"
     at = 0
 
-    def located(kind: Where, start: int) -> Location:
+    def located(kind: Where, start: int) -> JsonPosition:
         inner = levels if kind in ("value", "inside") else levels[:-1]
         keys = levels[-1].keys if levels else ()
-        return Location(tuple(level.step for level in inner), kind, start, len(text), keys)
+        return JsonPosition(tuple(level.step for level in inner), kind, start, len(text), keys)
 
     while at < len(text):
         char = text[at]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -14,8 +15,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from gbnf_server.inspect.diagrams import Diagram, diagram
-from gbnf_server.inspect.gbnf_tokens import Token, tokens
+from gbnf_server.inspect.diagrams import RuleDiagram, diagram
+from gbnf_server.inspect.gbnf_tokens import GbnfToken, tokens
 from gbnf_server.inspect.grammar_view import GrammarView, RuleView
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolView
 from gbnf_server.inspect.schema_lines import SchemaLine
@@ -179,14 +180,16 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
     )
 
 
-def _rule(rule: RuleView, numbers: Mapping[str, int], names: Set[str], *, draw: bool) -> dict[str, Any]:
-    head: list[Token] = []
-    rest: list[Token] = []
+def _rule(
+    rule: RuleView, numbers: Mapping[str, int], names: AbstractSet[str], *, draw: bool
+) -> dict[str, Any]:
+    head: list[GbnfToken] = []
+    rest: list[GbnfToken] = []
     shown = 0
     for token in tokens(rule.text):
         shown += len(token.text)
         (head if not head or shown <= _SHOWN_CHARACTERS else rest).append(token)
-    drawing: Diagram | None = None
+    drawing: RuleDiagram | None = None
     if draw:
         drawing = diagram(rule.name, rule.production, lambda name: f"#d-{name}" if name in names else None)
     where = [pointer or "the schema itself" for pointer in rule.origins]

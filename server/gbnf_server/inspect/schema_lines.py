@@ -48,7 +48,7 @@ def schema_lines(
 
     A finding is at its keyword; at the first line of its schema if the schema does not have the keyword.
     """
-    writer = _Writer(frozenset(origins), tuple(findings), schema)
+    writer = _LineWriter(frozenset(origins), tuple(findings), schema)
     return tuple(writer.lines(schema, "", "", 0, "", "schema", None))
 
 
@@ -56,7 +56,7 @@ _Role: TypeAlias = Literal["schema", "schemas", "named schemas", "value"]
 _ROLES: Mapping[str, _Role] = {"one": "schema", "list": "schemas", "map": "named schemas"}
 
 
-class _Writer:
+class _LineWriter:
     def __init__(self, origins: frozenset[str], findings: tuple[Finding, ...], schema: Any) -> None:
         self._origins = origins
         self._findings: dict[str, list[Finding]] = {}

@@ -20,7 +20,7 @@ from gbnf.grammar.match import END_OF_TEXT, MatchState
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
 from gbnf_server.inspect.grammar_view import STEPS
-from gbnf_server.inspect.partial_json import Location, locate
+from gbnf_server.inspect.partial_json import JsonPosition, locate
 from gbnf_server.inspect.schema_words import property_names, words_at
 
 MOST_CHARACTERS = 100_000
@@ -101,7 +101,7 @@ class TextChecker:
             after,
         )
 
-    def _following(self, text: str, state: MatchState, location: Location) -> str:
+    def _following(self, text: str, state: MatchState, location: JsonPosition) -> str:
         """Return what may come next, in the words of the schema."""
         where = location.pointer or "the top level"
         match location.where:
@@ -120,7 +120,7 @@ class TextChecker:
         expected = state.expected()[:_MOST_EXPECTED]
         return " or ".join(expected) or "nothing more"
 
-    def _words(self, text: str, location: Location) -> str:
+    def _words(self, text: str, location: JsonPosition) -> str:
         if not self._tools:
             return words_at(self._schema, location.path)
         match location.path:
@@ -134,26 +134,26 @@ class TextChecker:
                 return words_at({} if tool is None else tool.model_args(), tuple(inner))
         return "a JSON value"
 
-    def _keys_expected(self, text: str, location: Location, where: str) -> str:
+    def _keys_expected(self, text: str, location: JsonPosition, where: str) -> str:
         names = self._accepted(text, location, self._declared(text, location))
         before = self.grammar.matcher.start().advance(text[: location.start])
         ends = before is not None and before.advance("}") is not None
         return _listed("the property", names, ("}",) if ends else ()) + f" at {where}"
 
-    def _after_expected(self, text: str, state: MatchState, location: Location, where: str) -> str:
+    def _after_expected(self, text: str, state: MatchState, location: JsonPosition, where: str) -> str:
         closings = tuple(
             closing for closing in ("}", "]") if state.advance(closing) or state.advance(f" {closing}")
         )
         comma = "," if state.advance(",") else ""
         if not comma:
-            return " or ".join(closings) + f" after the value in {where}" if closings else "the end"
+            return " or ".join(closings) + f" after the value at {where}" if closings else "the end"
         if location.keys or not closings or closings == ("}",):
             names = self._allowed(text[: location.start] + ",", self._declared(text, location))
             if names:
-                return _listed("a comma and the property", names, closings) + f" in {where}"
-        return " or ".join([*closings, "a comma and another value"]) + f" in {where}"
+                return _listed("a comma and the property", names, closings) + f" at {where}"
+        return " or ".join([*closings, "a comma and another value"]) + f" at {where}"
 
-    def _declared(self, text: str, location: Location) -> list[str]:
+    def _declared(self, text: str, location: JsonPosition) -> list[str]:
         """Return the keys that may be allowed in the object around a location."""
         if not self._tools:
             return property_names(self._schema, location.path)
@@ -165,7 +165,7 @@ class TextChecker:
                 return [] if tool is None else property_names(tool.model_args(), tuple(inner))
         return []
 
-    def _accepted(self, text: str, location: Location, names: Sequence[str]) -> list[str]:
+    def _accepted(self, text: str, location: JsonPosition, names: Sequence[str]) -> list[str]:
         """Return the names that may be where a string has begun; those that begin as it does, if any do."""
         names = self._allowed(text[: location.start], names)
         begun = text[location.start + 1 : location.end]

@@ -31,7 +31,7 @@ class InspectedSchema:
     findings: tuple[Finding, ...] = ()
 
 
-class Subject:
+class Inspection:
     """A pool of tools, or a schema. May be used by several threads.
 
     `count_tokens`: of a text, with the tokenizer of a model. Raises SchemaError for a schema that cannot be

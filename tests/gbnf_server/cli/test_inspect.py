@@ -1,0 +1,94 @@
+"""`gbnf inspect`: the file that it writes, what it refuses, and the server as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.command_line import Gbnf
+
+SCHEMA = {"type": "object", "properties": {"count": {"type": "integer", "minimum": 5}}}
+TOOLS = [{"name": f"tool_{number}", "inputSchema": SCHEMA} for number in range(3)]
+
+
+def test_the_file_contains_every_tool_and_nothing_from_elsewhere(gbnf: Gbnf, tmp_path: Path) -> None:
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
+    result = gbnf("inspect", "--tools", tmp_path / "tools.json", "--html", tmp_path / "page.html")
+    assert (result.code, result.out) == (0, "")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert page.count('<template id="tool-') == 3
+    assert "https://" not in page
+    assert re.findall(r"""(?:src|href)=["'](?!#|data:,)""", page) == []
+    assert "data-token" not in page
+    assert "connect-src" not in page
+
+
+def test_the_file_of_a_schema(gbnf: Gbnf, tmp_path: Path) -> None:
+    (tmp_path / "count.json").write_text(json.dumps({**SCHEMA, "titel": "x", "title": "Counts"}))
+    for given in (["--schema", tmp_path / "count.json"], [tmp_path / "count.json"]):
+        assert gbnf("inspect", *given, "--html", tmp_path / "page.html").code == 0
+        page = (tmp_path / "page.html").read_text("utf-8")
+        assert "Counts" in page
+        assert "tool-0" not in page
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        ({"type": 3}, [], "/type"),
+        (False, [], "no JSON value satisfies"),
+        (SCHEMA, ["--tools", "tools.json"], "shown alone"),
+        (SCHEMA, ["--html", "no/such/folder/page.html"], "cannot be written"),
+    ],
+)
+def test_what_is_refused(
+    gbnf: Gbnf,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    schema: object,
+    options: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("schema.json").write_text(json.dumps(schema))
+    Path("tools.json").write_text(json.dumps(TOOLS))
+    options = options if "--html" in options else [*options, "--html", "page.html"]
+    result = gbnf("inspect", "--schema", "schema.json", *options)
+    assert result.code != 0
+    assert message in " ".join(result.err.replace("│", " ").split())
+
+
+def test_a_model_that_is_missing_is_an_error(gbnf: Gbnf, tmp_path: Path) -> None:
+    result = gbnf("inspect", "--model", tmp_path / "no.gguf", "--html", tmp_path / "page.html")
+    assert result.code != 0
+    assert "there is no model file" in " ".join(result.err.split())
+
+
+def test_the_server_answers_until_it_is_interrupted(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gbnf_server", "inspect", "--no-open"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "GBNF_CONFIG": ""},
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{32}", url)
+        assert httpx.get(url).status_code == 200
+        assert httpx.get(url.partition("?")[0]).status_code == 401
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,166 @@
+"""The view of a grammar: the schema's lines, the words of the GBNF, the diagrams, the recursive rules."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from gbnf import SchemaError, load_manifests
+from gbnf.findings import Finding
+from gbnf.grammar.ir import Alt, Ref, Repeat, Seq, alt, literal, seq
+from gbnf.tools import Tool
+from gbnf_server.inspect.diagrams import SHOWN_ALTERNATIVES, diagram
+from gbnf_server.inspect.gbnf_tokens import tokens
+from gbnf_server.inspect.grammar_view import view_schema, view_tool
+from gbnf_server.inspect.rendering import render_grammar
+from gbnf_server.inspect.schema_lines import schema_lines
+from support.oracle import CHECKOUT
+from support.schemas import SCHEMAS
+
+BUNDLED = load_manifests(CHECKOUT / "manifests")
+HOSTILE = {
+    "title": "</title><script>alert(1)</script>",
+    "description": '<img src=x onerror="alert(1)">',
+    "properties": {"</script><em>": {"enum": ["<i>", "'\"&", "</svg><script>"]}, "javascript:alert(1)": True},
+}
+
+
+class Elements(HTMLParser):
+    """The names of the elements of a page, and the attributes that could run something."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.bad: list[tuple[str, str | None]] = []
+        self.ids: list[str] = []
+        self.links: set[str] = set()
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        for name, value in attrs:
+            if name.startswith("on") or name in ("style", "src"):
+                self.bad.append((name, value))
+            if name == "id":
+                self.ids.append(value or "")
+            if name == "href":
+                self.links.add(value or "")
+
+
+@given(SCHEMAS)
+def test_the_lines_of_a_schema_are_its_json(schema: Any) -> None:
+    lines = schema_lines(schema)
+    assert json.loads("\n".join(map(str, lines))) == schema
+    assert list(map(str, lines)) == [line.rstrip() for line in map(str, lines)]
+
+
+@given(SCHEMAS)
+def test_each_finding_is_at_one_line(schema: Any) -> None:
+    try:
+        view = view_schema("any", schema)
+    except SchemaError:
+        return
+    assert sorted(finding for line in view.lines for finding in line.findings) == list(view.findings)
+
+
+@pytest.mark.parametrize(
+    ("pointer", "keyword", "line"),
+    [
+        ("/properties/a/pattern", "pattern", '"pattern"'),
+        ("/properties/a", "pattern", '"pattern"'),
+        ("/properties/a", "type", '"a"'),
+        ("/properties/gone/items", "items", '"properties"'),
+        ("", "type", ""),
+    ],
+)
+def test_where_a_finding_is_shown(pointer: str, keyword: str, line: str) -> None:
+    schema = {"properties": {"a": {"pattern": "x"}}}
+    finding = Finding("", pointer, keyword, "unenforced", "it is too large")
+    (found,) = [one for one in schema_lines(schema, (), [finding]) if one.findings]
+    assert (found.key, found.state) == (line, "reported")
+
+
+def test_keywords_are_told_from_names_and_annotations() -> None:
+    schema = {"title": "t", "properties": {"minimum": {"minimum": 1}}, "enum": [{"type": 1}]}
+    kinds = {(line.key, line.pointer): line.kind for line in schema_lines(schema) if line.key}
+    assert kinds == {
+        ('"title"', "/title"): "annotation",
+        ('"properties"', "/properties"): "keyword",
+        ('"minimum"', "/properties/minimum"): "name",
+        ('"minimum"', "/properties/minimum/minimum"): "keyword",
+        ('"enum"', "/enum"): "keyword",
+    }
+
+
+@pytest.mark.parametrize("tool", BUNDLED, ids=lambda tool: tool.name)
+def test_words_are_the_text_and_links_lead_somewhere(tool: Tool) -> None:
+    view = view_tool(tool)
+    for rule in view.rules:
+        words = list(tokens(rule.text))
+        assert "".join(word.text for word in words) == rule.text
+        assert {word.text for word in words if word.kind == "reference"} == set(rule.references)
+    page = Elements(render_grammar(view))
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in page.links if link.startswith("#")} <= set(page.ids)
+    assert page.bad == []
+
+
+@given(SCHEMAS)
+def test_a_rule_is_recursive_if_it_reaches_itself(schema: Any) -> None:
+    try:
+        view = view_schema("any", schema)
+    except SchemaError:
+        return
+    below = {rule.name: set(rule.references) for rule in view.rules}
+    for rule in view.rules:
+        reached, pending = set[str](), [*below[rule.name]]
+        while pending:
+            name = pending.pop()
+            if name not in reached:
+                reached.add(name)
+                pending += below.get(name, ())
+        assert rule.is_recursive == (rule.name in reached)
+
+
+def test_large_alternations_are_folded_and_recursion_is_marked() -> None:
+    texts = [f"value {number}" for number in range(100)]
+    drawn = diagram(
+        "rule", alt(*map(literal, texts), seq(literal("["), Ref("rule"))), lambda name: f"#{name}"
+    )
+    assert len(drawn.folded[0]) == 101 - SHOWN_ALTERNATIVES
+    assert f"{101 - SHOWN_ALTERNATIVES} more" in drawn.svg
+    assert drawn.folded[0][-1] == '"[" rule'
+    assert 'href="#rule"' in diagram("rule", seq(literal("["), Ref("rule")), lambda name: f"#{name}").svg
+
+
+def test_long_texts_are_shortened_with_the_whole_as_title() -> None:
+    drawn = diagram("rule", literal("x" * 500), lambda _: None)
+    assert f'<title>"{"x" * 500}"</title>' in drawn.svg.replace("&quot;", '"')
+    assert float(re.findall(r'svg[^>]* width="([\d.]+)"', drawn.svg)[0]) < 400
+
+
+def test_a_huge_rule_has_a_small_diagram() -> None:
+    deep: Any = literal("x")
+    for _ in range(60):
+        deep = Seq((literal("a"), Alt((deep, Repeat(literal("b"), 2, 5), literal("c")))))
+    assert len(diagram("rule", deep, lambda _: None).svg) < 200_000
+
+
+def test_nothing_from_a_schema_is_markup() -> None:
+    page = Elements(render_grammar(view_schema("<script>", HOSTILE)))
+    assert page.names.isdisjoint({"script", "img", "em", "i", "iframe"})
+    assert page.bad == []
+    assert all(link.startswith("#") for link in page.links)
+
+
+def test_a_tool_that_cannot_be_compiled_says_why() -> None:
+    tool = Tool(name="no", args={"type": "object", "required": ["a"], "properties": {"a": {"allOf": 3}}})
+    view = view_tool(tool)
+    assert view.grammar is None
+    assert "no grammar" in render_grammar(view)
+    assert any(line.findings for line in view.lines)

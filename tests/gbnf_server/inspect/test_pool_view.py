@@ -1,0 +1,49 @@
+"""What is said of a pool: the filter's choice, with reasons, and sizes that add up."""
+
+from __future__ import annotations
+
+import pytest
+
+from gbnf import compile_pool, filter_pool, load_manifests
+from gbnf.tools import Tool
+from gbnf_server.inspect.grammar_view import STEPS
+from gbnf_server.inspect.pool_view import PoolMeter
+from support.oracle import CHECKOUT
+
+BUNDLED = load_manifests(CHECKOUT / "manifests")
+METER = PoolMeter(BUNDLED)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize("request_", ["find my notes", "undo that", "where am i, near me", "xyzzy", "créer"])
+def test_it_is_what_the_filter_keeps(request_: str, limit: int) -> None:
+    view = METER.view(request_, limit)
+    selection = filter_pool(BUNDLED, request_, limit=limit)
+    assert [tool.name for tool in view.tools if tool.kept] == [tool.name for tool in selection.kept]
+    assert all(tool.reason for tool in view.tools)
+    assert sorted(tool.rank for tool in view.tools) == list(range(1, len(BUNDLED) + 1))
+    grammar = compile_pool(selection.kept, steps=STEPS)
+    assert (view.grammar_bytes, view.rules) == (len(str(grammar).encode()), len(grammar.rules.productions))
+
+
+def test_the_reasons_of_tools_that_are_kept() -> None:
+    reasons = {tool.name: tool.reason for tool in METER.view("undo that", 2).tools if tool.kept}
+    assert reasons["undo_last_turn"] == "the request contains 'undo'"
+
+
+def test_without_a_request_all_are_shown() -> None:
+    view = METER.view()
+    assert view.kept == len(BUNDLED)
+    assert view.unit == "characters"
+
+
+def test_tokens_are_counted_where_there_is_a_tokenizer() -> None:
+    view = PoolMeter(BUNDLED, lambda text: len(text.split())).view()
+    assert view.unit == "tokens"
+    assert 0 < view.prompt < METER.view().prompt
+
+
+def test_a_tool_without_a_grammar_costs_none() -> None:
+    tool = Tool(name="no", args={"type": "object", "required": ["a"], "properties": {"a": False}})
+    view = PoolMeter([tool]).view("no")
+    assert (view.tools[0].grammar_bytes, view.grammar_bytes) == (0, 0)
