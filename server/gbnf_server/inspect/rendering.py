@@ -158,10 +158,13 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
     numbers = {pointer: number for number, pointer in enumerate(view.origins)}
     own = [rule for rule in view.rules if not rule.is_shared]
     shared = [rule for rule in view.rules if rule.is_shared]
-    first_rule: dict[str, str] = {}
-    for rule in sorted(own, key=lambda rule: len(rule.origins)):  # the most specific one
+    main_rule: dict[str, str] = {}  # of a schema: its own rule, or the one with the fewest other origins
+    for rule in own:
+        for pointer in rule.origins[:1]:
+            main_rule.setdefault(pointer, rule.name)
+    for rule in sorted(own, key=lambda rule: len(rule.origins)):
         for pointer in rule.origins:
-            first_rule.setdefault(pointer, rule.name)
+            main_rule.setdefault(pointer, rule.name)
     names = frozenset(rule.name for rule in view.rules)
     rows = [_rule(rule, numbers, names, draw=number < _MOST_DIAGRAMS) for number, rule in enumerate(own)]
     states = Counter(line.state for line in view.lines if line.state and line.key)
@@ -174,7 +177,7 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
         drawn=[row for row in rows if row["diagram"] is not None],
         undrawn=max(len(rows) - _MOST_DIAGRAMS, 0),
         shared=[_rule(rule, numbers, names, draw=not common) for rule in shared],
-        lines=[_line(line, numbers, first_rule) for line in view.lines],
+        lines=[_line(line, numbers, main_rule) for line in view.lines],
         counts={state: states[state] for state in ("enforced", "reported", "free")},
         words=_WORDS,
     )

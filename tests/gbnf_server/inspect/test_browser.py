@@ -1,0 +1,279 @@
+"""The page in a real browser: Chromium, driven by playwright; skipped where one of them is missing.
+
+`axe-core` is looked for in the cache folder: npm install --prefix ~/.cache/gbnf/axe-core axe-core
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gbnf_server.system.folders import cache_folder
+
+sync_api: Any = pytest.importorskip("playwright.sync_api")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+if CHROMIUM is None:
+    pytest.skip("there is no Chromium", allow_module_level=True)
+
+AXE = cache_folder() / "axe-core" / "node_modules" / "axe-core" / "axe.min.js"
+SIZES = [(360, 740), (1280, 800), (3840, 2160)]
+SCHEMA = {
+    "title": "</title><script>document.title = 'wrong'</script>",
+    "type": "object",
+    "required": ["count"],
+    "properties": {
+        "count": {"type": "integer", "minimum": 5},
+        "child": {"$ref": "#"},
+        "<img src=x onerror=\"document.title = 'wrong'\">": {"enum": [f"value {n}" for n in range(40)]},
+        "free": {"type": "object"},
+        "unique": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+    },
+}
+REFUSED = '{"name": "create_events", "arguments": {"title": "a", "starts": ["b"], "duration_minutes": 3}}'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def served(folder: Path, *options: str) -> Iterator[str]:
+    """The URL of a page while it is served."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gbnf_server", "inspect", "--no-open", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "GBNF_CONFIG": ""},
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def tools_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    yield from served(tmp_path_factory.mktemp("tools"))
+
+
+@pytest.fixture(scope="module")
+def schema_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("schema")
+    (folder / "schema.json").write_text(json.dumps(SCHEMA))
+    yield from served(folder, "--schema", "schema.json")
+
+
+@pytest.fixture(scope="module")
+def file_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("file")
+    subprocess.run(
+        [sys.executable, "-m", "gbnf_server", "inspect", "--html", "page.html"],
+        check=True, cwd=folder, env={**os.environ, "GBNF_CONFIG": ""}, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    return (folder / "page.html").as_uri()
+
+
+class Watched:
+    """A page with what went wrong in it, and where its requests went."""
+
+    def __init__(self, context: Any) -> None:
+        self.page = context.new_page()
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def check(self, url: str) -> None:
+        assert self.errors == []
+        home = url.partition("?")[0]
+        assert [one for one in self.requests if not one.startswith((home, "data:,"))] == []
+        assert self.page.title() != "wrong"
+
+
+@pytest.fixture
+def watched(browser: Any) -> Iterator[Watched]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    yield Watched(context)
+    context.close()
+
+
+def lit(page: Any, selector: str) -> list[str]:
+    return page.eval_on_selector_all(  # type: ignore[no-any-return]
+        f"{selector}.lit", "all => all.map(one => one.dataset.pointer ?? one.dataset.rule)"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("kind", ["tools_url", "schema_url", "file_url"])
+def test_it_fits_every_width_without_errors(
+    browser: Any, request: pytest.FixtureRequest, kind: str, width: int, height: int, scheme: str
+) -> None:
+    url = request.getfixturevalue(kind)
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    watched = Watched(context)
+    page = watched.page
+    page.goto(url)
+    for tab in page.query_selector_all("[role=tab]"):
+        tab.click()
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert len(page.query_selector_all("[role=tabpanel]:not([hidden])")) == 1
+    watched.check(url)
+    context.close()
+
+
+@pytest.mark.parametrize("kind", ["schema_url", "file_url"])
+def test_keywords_light_their_rules_and_rules_their_keywords(
+    watched: Watched, request: pytest.FixtureRequest, kind: str
+) -> None:
+    url = request.getfixturevalue(kind)
+    page = watched.page
+    page.goto(url)
+    keyword = "/properties/count/minimum"
+    if kind == "file_url":
+        page.click("#tools a:has-text('create_events')")
+        keyword = "/properties/duration_minutes/minimum"
+    page.hover(f"li[data-pointer='{keyword}'] a.key")
+    rules = lit(page, ".gbnf > li")
+    assert rules
+    assert set(rules) == set(lit(page, "figure"))
+    page.hover(f"#g-{rules[-1]} .rule")
+    assert keyword in lit(page, ".schema > li")
+    page.hover("h1")
+    assert lit(page, "li") == []
+    watched.check(url)
+
+
+def test_the_keyboard_is_enough(watched: Watched, schema_url: str) -> None:
+    page = watched.page
+    page.goto(schema_url)
+    page.focus(".schema a.key[tabindex='0']")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    pointer = page.evaluate("document.activeElement.closest('li').dataset.pointer")
+    assert pointer == "/properties"
+    assert "root" in lit(page, ".gbnf > li")
+    assert "rules root" in page.text_content("#status")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.dataset.rule") == "root"
+    page.focus("#tab-grammar")
+    page.keyboard.press("ArrowRight")
+    assert page.is_visible("#text")
+    assert page.get_attribute("#tab-text", "aria-selected") == "true"
+    watched.check(schema_url)
+
+
+def test_links_in_diagrams_lead_to_rules(watched: Watched, schema_url: str) -> None:
+    page = watched.page
+    page.goto(schema_url)
+    link = page.locator("#d-root svg a").first
+    name = link.get_attribute("href").removeprefix("#d-")
+    link.click()
+    assert page.evaluate("document.activeElement.id") == f"d-{name}"
+    assert page.is_visible(f"#d-{name}")
+    assert page.is_visible("#d-root .recursive")
+    watched.check(schema_url)
+
+
+def test_a_tool_opens_by_its_link_and_its_address(watched: Watched, tools_url: str) -> None:
+    page = watched.page
+    page.goto(tools_url)
+    page.fill("#filter", "free slots")
+    assert page.locator("#tools li:visible").count() == 1
+    page.click("#tools li:visible a")
+    page.wait_for_selector("h2:has-text('find_events_empty')")
+    assert page.evaluate("document.activeElement.id") == "grammar-title"
+    page.reload()
+    page.wait_for_selector("h2:has-text('find_events_empty')")
+    watched.check(tools_url)
+
+
+def test_a_text_is_judged_as_it_is_typed(watched: Watched, tools_url: str) -> None:
+    page = watched.page
+    page.goto(tools_url)
+    page.click("#tab-text")
+    page.fill("#text", REFUSED)
+    page.wait_for_selector(".verdict.bad")
+    said = page.text_content(".verdict.bad")
+    assert "an integer ≥ 5 and ≤ 1440 at /arguments/duration_minutes" in said
+    assert page.text_content("mark") == "}}"
+    assert "must be at least 5" in page.text_content(".lines.bad")
+    page.fill("#text", REFUSED.replace(" 3}", " 30}"))
+    page.wait_for_selector(".verdict.ok:has-text('Accepted')")
+    page.fill("#text", '{"name": "<img src=x onerror=alert(1)>')
+    page.wait_for_selector(".verdict.bad")
+    watched.check(tools_url)
+
+
+def test_a_pool_is_filtered_and_sorted(watched: Watched, tools_url: str) -> None:
+    page = watched.page
+    page.goto(tools_url)
+    page.click("#tab-pool")
+    page.wait_for_selector("#pool-result table")
+    page.fill("#limit", "3")
+    page.fill("#request", "find notes about the trip")
+    page.wait_for_selector("b:has-text('3 of 15 tools')")
+    assert page.locator("tr.dropped").count() == 12
+    page.click("th button:has-text('Grammar bytes')")
+    sizes = [int(text) for text in page.locator("tbody tr td:nth-child(4)").all_text_contents()]
+    assert sizes == sorted(sizes, reverse=True)
+    page.click("th button:has-text('Grammar bytes')")
+    assert page.get_attribute("th:has-text('Grammar bytes')", "aria-sort") == "ascending"
+    watched.check(tools_url)
+
+
+def test_a_server_that_has_stopped_is_reported(browser: Any, tmp_path: Path) -> None:
+    running = served(tmp_path)
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(next(running))
+    running.close()  # type: ignore[attr-defined]  # it is a generator
+    page.click("#tab-text")
+    page.fill("#text", "{")
+    page.wait_for_selector(".problem:has-text('was stopped')")
+    context.close()
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason=f"there is no {AXE}: npm install --prefix … axe-core")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280, 1920])
+@pytest.mark.parametrize("kind", ["tools_url", "schema_url", "file_url"])
+def test_axe_finds_nothing_serious(
+    browser: Any, request: pytest.FixtureRequest, kind: str, width: int, scheme: str
+) -> None:
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+    )
+    page = context.new_page()
+    page.goto(request.getfixturevalue(kind))
+    page.evaluate(AXE.read_text("utf-8"))
+    page.hover(".schema a.key >> nth=3")
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    for tab in page.query_selector_all("[role=tab]"):
+        tab.click()
+        if tab.get_attribute("id") == "tab-text":
+            page.fill("#text", REFUSED)
+            page.wait_for_selector(".verdict")
+        page.wait_for_load_state("networkidle")
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
+    context.close()
