@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from typing import Any
 
 import jinja2
@@ -27,6 +28,9 @@ MOST_REQUEST = 2000
 _SHOWN_CHARACTERS = 1500
 """Of a rule or a value, before the rest is folded."""
 _MOST_DIAGRAMS = 400
+_MOST_LISTED = 300_000
+"""Characters of rules, beyond which each is cut."""
+_CUT_CHARACTERS = 120
 _MOST_LEVELS = 12
 _MOST_ORIGINS = 4
 _WORDS = {
@@ -166,7 +170,11 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
         for pointer in rule.origins:
             main_rule.setdefault(pointer, rule.name)
     names = frozenset(rule.name for rule in view.rules)
-    rows = [_rule(rule, numbers, names, draw=number < _MOST_DIAGRAMS) for number, rule in enumerate(own)]
+    lengths = accumulate(len(rule.text) for rule in own)
+    rows = [
+        _rule(rule, numbers, names, draw=number < _MOST_DIAGRAMS, full=length < _MOST_LISTED)
+        for number, (rule, length) in enumerate(zip(own, lengths, strict=True))
+    ]
     states = Counter(line.state for line in view.lines if line.state and line.key)
     return _render(
         "grammar.html.j2",
@@ -184,12 +192,14 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
 
 
 def _rule(
-    rule: RuleView, numbers: Mapping[str, int], names: AbstractSet[str], *, draw: bool
+    rule: RuleView, numbers: Mapping[str, int], names: AbstractSet[str], *, draw: bool, full: bool = True
 ) -> dict[str, Any]:
     head: list[GbnfToken] = []
     rest: list[GbnfToken] = []
     shown = 0
-    for token in tokens(rule.text):
+    text = rule.text if full else rule.text[:_CUT_CHARACTERS]
+    plain = [GbnfToken("rule", rule.name), GbnfToken("space", text[len(rule.name) :])]
+    for token in tokens(text) if full else plain:
         shown += len(token.text)
         (head if not head or shown <= _SHOWN_CHARACTERS else rest).append(token)
     drawing: RuleDiagram | None = None
@@ -203,6 +213,7 @@ def _rule(
         "is_recursive": rule.is_recursive,
         "where": ", ".join([*where[:_MOST_ORIGINS], *([f"{more} more"] if more > 0 else [])]),
         "head": head,
+        "cut": len(rule.text) - len(text),
         "rest": rest,
         "rest_length": sum(len(token.text) for token in rest),
         "diagram": drawing,

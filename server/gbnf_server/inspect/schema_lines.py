@@ -19,6 +19,10 @@ State: TypeAlias = Literal["enforced", "reported", "free", ""]
 _FREE = frozenset({"free_form"})
 _OWN_KEYWORDS = frozenset({"requires_one_of"})
 _INDENT = 2
+_DEEPEST = 100
+"""Indentation below which a value is on one line."""
+_SHORT = 60
+"""Characters of a value that is no schema, and on one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +72,12 @@ class _LineWriter:
         self, value: Any, key: str, pointer: str, indent: int, comma: str, role: _Role, origin: str | None
     ) -> Iterator[SchemaLine]:
         """Yield the lines of a value; `role` says whether it is a schema, or contains some."""
-        if role == "schema" and pointer in self._origins:
-            origin = pointer
-        findings = tuple(self._findings.get(pointer, ()))
+        if pointer in self._origins and isinstance(value, dict | bool):
+            role, origin = "schema", pointer  # a reference may lead anywhere
+        on_one_line = not isinstance(value, dict | list) or not value or _is_short(value, role, indent)
+        if on_one_line and role == "value" and isinstance(value, dict):
+            on_one_line = not any(one.startswith(f"{pointer}/") for one in self._origins)
+        findings = self._findings_at(pointer, below=on_one_line)
         kind: KeyKind = "name" if key and role == "schema" else ""
         state = _state(findings)
 
@@ -79,9 +86,10 @@ class _LineWriter:
                 return SchemaLine(indent, key, text, pointer, kind, origin, state, findings)
             return SchemaLine(indent, "", text, pointer, "", origin)
 
-        if not isinstance(value, dict | list) or not value or _is_short(value, role):
-            yield line(json.dumps(value, ensure_ascii=False) + comma)
+        if on_one_line:
+            yield line(_json(value) + comma)
             return
+        assert isinstance(value, dict | list)
         opening, closing = "{}" if isinstance(value, dict) else "[]"
         yield line(opening)
         items = list(value.items() if isinstance(value, dict) else enumerate(value))
@@ -95,6 +103,13 @@ class _LineWriter:
                 inner_role: _Role = "schema" if role in ("schemas", "named schemas") else "value"
                 yield from self.lines(member, inner, below, indent + _INDENT, after, inner_role, origin)
         yield line(closing + comma, first=False)
+
+    def _findings_at(self, pointer: str, *, below: bool) -> tuple[Finding, ...]:
+        """Return the findings at a pointer; with `below`, those inside the value, too."""
+        if below:
+            inside = (self._findings[one] for one in self._findings if f"{one}/".startswith(f"{pointer}/"))
+            return tuple(finding for findings in inside for finding in findings)
+        return tuple(self._findings.get(pointer, ()))
 
     def _keyword(
         self, name: str, value: Any, key: str, pointer: str, indent: int, comma: str, origin: str | None
@@ -125,11 +140,20 @@ def _state(findings: tuple[Finding, ...]) -> State:
     return "free" if all(finding.kind in _FREE for finding in findings) else "reported"
 
 
-def _is_short(value: Any, role: _Role) -> bool:
-    """Return whether a value is on one line: a list of scalars, or anything small that is no schema."""
+def _is_short(value: Any, role: _Role, indent: int) -> bool:
+    """Return whether a value is on one line: a list of scalars, what is small and no schema, what is deep."""
+    if indent > _DEEPEST:
+        return True
     if isinstance(value, list) and not any(isinstance(member, dict | list) for member in value):
         return True
-    return role == "value" and len(json.dumps(value, ensure_ascii=False)) < 60
+    return role == "value" and len(_json(value)) < _SHORT
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "…"
 
 
 def _pointers(schema: Any) -> Iterator[str]:

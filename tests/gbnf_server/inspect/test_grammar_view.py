@@ -85,6 +85,20 @@ def test_where_a_finding_is_shown(pointer: str, keyword: str, line: str) -> None
     assert (found.key, found.state) == (line, "reported")
 
 
+def test_a_schema_that_only_a_reference_leads_to_has_its_findings() -> None:
+    view = view_schema("any", {"other": {"free": {"type": "object"}}, "items": {"$ref": "#/other/free"}})
+    assert ("/other/free", "free") in [(line.pointer, line.state) for line in view.lines if line.findings]
+
+
+def test_a_schema_may_be_nested_deeply() -> None:
+    schema: Any = {"type": "string"}
+    for _ in range(300):
+        schema = {"items": schema}
+    lines = schema_lines(schema)
+    assert json.loads("\n".join(map(str, lines))) == schema
+    assert len(lines) < 300
+
+
 def test_keywords_are_told_from_names_and_annotations() -> None:
     schema = {"title": "t", "properties": {"minimum": {"minimum": 1}}, "enum": [{"type": 1}]}
     kinds = {(line.key, line.pointer): line.kind for line in schema_lines(schema) if line.key}
@@ -156,6 +170,16 @@ def test_nothing_from_a_schema_is_markup() -> None:
     assert page.names.isdisjoint({"script", "img", "em", "i", "iframe"})
     assert page.bad == []
     assert all(link.startswith("#") for link in page.links)
+
+
+def test_a_huge_grammar_has_a_page_of_bounded_size() -> None:
+    words = [f"{number:05} {'x' * (number % 90)}" for number in range(20_000)]
+    schema = {"properties": {f"p{number}": {"enum": words[number::40]} for number in range(40)}}
+    view = view_schema("any", schema)
+    page = render_grammar(view)
+    assert view.sizes["bytes"] > 1_000_000
+    assert len(page) < 5_000_000
+    assert all(f'id="g-{rule.name}"' in page for rule in view.rules)
 
 
 def test_a_tool_that_cannot_be_compiled_says_why() -> None:
