@@ -33,7 +33,7 @@ from gbnf.grammar.ir import EPSILON, Alt, CharClass, Expr, Literal, Ref, Repeat,
 SHOWN_ALTERNATIVES = 12
 SHOWN_CHARACTERS = 28
 ROW_WIDTH = 620.0
-"""Pixels, above which a sequence goes on in the next row."""
+"""Pixels, above which a rule goes on in the next row; inside, the library would draw rows over others."""
 _MOST_BOXES = 150
 _CHARACTER = 8.0
 _NO_LENGTH = re.compile(r'<path d="M[\d.]+ [\d.]+(?:h-?0(?:\.0)?)+" />')

@@ -14,6 +14,7 @@ from gbnf import SchemaError, load_manifests
 from gbnf.findings import Finding
 from gbnf.grammar.ir import Alt, Ref, Repeat, Seq, alt, literal, seq
 from gbnf.tools import Tool
+from gbnf_server.inspect import diagrams
 from gbnf_server.inspect.diagrams import SHOWN_ALTERNATIVES, diagram
 from gbnf_server.inspect.gbnf_tokens import tokens
 from gbnf_server.inspect.grammar_view import view_schema, view_tool
@@ -139,6 +140,29 @@ def test_a_rule_is_recursive_if_it_reaches_itself(schema: Any) -> None:
                 reached.add(name)
                 pending += below.get(name, ())
         assert rule.is_recursive == (rule.name in reached)
+
+
+def overlapping(svg: str) -> bool:
+    """Whether a box of a drawing is over another."""
+    boxes = []
+    for found in re.finditer(r"<rect ([^>]*)>", svg):
+        at = {name: float(value) for name, value in re.findall(r'(\w+)="([-\d.]+)"', found[1])}
+        boxes.append((at["x"], at["y"], at["x"] + at["width"], at["y"] + at["height"]))
+    return any(
+        one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+        for number, one in enumerate(boxes)
+        for other in boxes[number + 1 :]
+    )
+
+
+@pytest.mark.parametrize("width", [200.0, diagrams.ROW_WIDTH])
+@pytest.mark.parametrize("tool", BUNDLED, ids=lambda tool: tool.name)
+def test_no_box_of_a_diagram_is_over_another(
+    tool: Tool, width: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagrams, "ROW_WIDTH", width)
+    for rule in view_tool(tool).rules:
+        assert not overlapping(diagram(rule.name, rule.production, lambda name: f"#{name}").svg)
 
 
 def test_large_alternations_are_folded_and_recursion_is_marked() -> None:
