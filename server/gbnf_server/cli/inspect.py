@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -164,4 +164,5 @@ def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
         stderr_console().print("press Ctrl-C to stop", style="dim")
         if opens:
             webbrowser.open(url)
-        uvicorn.Server(server_config(create_app(inspection, token))).run(sockets=[listening])
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(server_config(create_app(inspection, token))).run(sockets=[listening])

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from gbnf.findings import Finding
 from gbnf.prompts.descriptions import call_skeleton
 from gbnf.tools import Tool
+from gbnf_server.errors import InputError
 from gbnf_server.inspect import rendering
 from gbnf_server.inspect.grammar_view import GrammarView, view_schema, view_tool
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolMeter
@@ -34,8 +35,8 @@ class InspectedSchema:
 class Inspection:
     """A pool of tools, or a schema. May be used by several threads.
 
-    `count_tokens`: of a text, with the tokenizer of a model. Raises SchemaError for a schema that cannot be
-    compiled.
+    `count_tokens`: of a text, with the tokenizer of a model. Raises InputError without tools or a schema,
+    SchemaError for a schema that cannot be compiled.
     """
 
     def __init__(
@@ -45,6 +46,8 @@ class Inspection:
         schema: InspectedSchema | None = None,
         count_tokens: Callable[[str], int] | None = None,
     ) -> None:
+        if schema is None and not tools:
+            raise InputError(f"{title}: there is no tool in it to show.")
         self.title = title
         self.tools = tuple(tools)
         self._schema = schema
@@ -83,6 +86,7 @@ class Inspection:
         """Return the page as one file, without the parts that are live."""
         if len(self) == 1:
             tabs = [self._grammar_tab(self.grammar(0))]
+            tabs += [rendering.pool_tab(self.pool())] if self.tools else []
             return rendering.render_page(self.title, tabs)
         views = [self._view(index) for index in range(len(self))]
         templates = [rendering.render_grammar(view, common=True) for view in views]

@@ -19,7 +19,11 @@
     }
     const answer = await fetch(path, options);
     const text = await answer.text();
-    if (!answer.ok) throw new Error(JSON.parse(text).error);
+    if (!answer.ok) {
+      let reason = `The server failed (${answer.status}). Its terminal says why.`;
+      try { reason = JSON.parse(text).error; } catch { /* it is no message of the page's server */ }
+      throw new Error(reason);
+    }
     return text;
   }
   async function fill(target, path, body) {
@@ -102,14 +106,15 @@
     }
     lit = [source, ...found];
     for (const element of lit) element.classList.add("lit");
-    for (const pane of all(".pane > .body", opened)) {
-      const inside = [...found].filter((element) => pane.contains(element));
-      if (inside.length && !pane.contains(source)) bring(pane, inside);
+    const own = source.closest(".pane");
+    for (const pane of all(".pane", opened)) {
+      const inside = pane === own ? [] : [...found].filter((element) => pane.contains(element));
+      if (inside.length) bring($(".body", pane), inside);
     }
   }
   function bring(pane, elements) {
     const frame = pane.getBoundingClientRect();
-    const boxes = elements.map((element) => element.getBoundingClientRect());
+    const boxes = elements.slice(0, 20).map((element) => element.getBoundingClientRect());
     if (boxes.some((box) => box.bottom > frame.top && box.top < frame.bottom)) return;
     const shown = boxes.find((box) => box.height);
     if (shown && pane.scrollHeight > pane.clientHeight) pane.scrollTop += shown.top - frame.top - 20;

@@ -78,7 +78,11 @@ class TextChecker:
             return TextView("", text, is_complete=False, line=1, column=1, problem=str(error))
         assert state is not None
         location = locate(text[: match.position])
-        following = self._following(text, state, location)
+        try:
+            with limit_effort(MAX_VALIDATION_EFFORT):
+                following = self._following(text, state, location)
+        except (EffortSpent, AmbiguousGrammarError):
+            following = " or ".join(match.expected[:_MOST_EXPECTED])
         problem = ""
         if not match.complete:
             begun = location.start if location.where in ("inside", "key") else match.position

@@ -66,6 +66,13 @@ def test_what_is_refused(
     assert message in " ".join(result.err.replace("│", " ").split())
 
 
+def test_a_pool_without_tools_is_an_error(gbnf: Gbnf, tmp_path: Path) -> None:
+    (tmp_path / "tools.json").write_text("[]")
+    result = gbnf("inspect", "--tools", tmp_path / "tools.json", "--html", tmp_path / "page.html")
+    assert result.code != 0
+    assert "there is no tool in it to show" in " ".join(result.err.split())
+
+
 def test_a_model_that_is_missing_is_an_error(gbnf: Gbnf, tmp_path: Path) -> None:
     result = gbnf("inspect", "--model", tmp_path / "no.gguf", "--html", tmp_path / "page.html")
     assert result.code != 0
@@ -88,7 +95,8 @@ def test_the_server_answers_until_it_is_interrupted(tmp_path: Path) -> None:
         assert httpx.get(url).status_code == 200
         assert httpx.get(url.partition("?")[0]).status_code == 401
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (0, "press Ctrl-C to stop\n")
     finally:
         process.kill()
         process.wait()
