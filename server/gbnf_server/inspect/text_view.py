@@ -86,10 +86,12 @@ class TextChecker:
         problem = ""
         if not match.complete:
             begun = location.start if location.where in ("inside", "key") else match.position
-            refused = text[max(begun, match.position - _FOUND) : match.position + _FOUND]
+            end = match.position + _FOUND
+            refused = text[max(begun, match.position - _FOUND) : end] + ("…" if end < len(text) else "")
             found = "the text ends" if match.accepted else f"found {json.dumps(refused, ensure_ascii=False)}"
             problem = f"expected {following}, but {found}"
-        validation, repairs, repaired, after = self._judged(text)
+        begins_one = match.accepted and not match.complete  # of which nothing is to be repaired yet
+        validation, repairs, repaired, after = _UNJUDGED if begins_one else self._judged(text)
         return TextView(
             text[: match.position],
             text[match.position :],
@@ -188,7 +190,7 @@ class TextChecker:
         try:
             value = parse_json(text)
         except InvalidJsonError:
-            return self._parsed(text) if self._tools and text.strip() else (None, (), "", ())
+            return self._parsed(text) if self._tools and text.strip() else _UNJUDGED
         if not self._tools:
             return tuple(self._schema_errors(value)), (), "", ()
         errors = validate_call(value, self._tools, steps=STEPS).errors
@@ -237,6 +239,9 @@ class TextChecker:
                     yield f"{path or 'the value'}: {error.message[:300]}"
         except (EffortSpent, RecursionError):
             yield "the value takes too much work to be judged"
+
+
+_UNJUDGED: tuple[None, tuple[str, ...], str, tuple[str, ...]] = (None, (), "", ())
 
 
 def _called_name(text: str) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf import load_manifests
+from gbnf import SchemaError, load_manifests
 from gbnf.tools import Tool
 from gbnf_server.inspect.partial_json import locate
 from gbnf_server.inspect.schema_words import words, words_at
 from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextChecker
 from support.oracle import CHECKOUT, engine
+from support.random_texts import generate
+from support.schemas import SCHEMAS
 
 BUNDLED = load_manifests(CHECKOUT / "manifests")
 CHECKER = TextChecker(BUNDLED)
@@ -77,6 +80,23 @@ def test_the_engine_agrees_on_what_is_accepted(data: st.DataObject) -> None:
     assert view.accepted + view.refused == text
     assert view.is_complete == engine().match(CHECKER.grammar, text).complete
     assert not view.is_complete or view.validation == ()
+
+
+@given(SCHEMAS, st.integers(0, 2**32), st.floats(0, 1), st.sampled_from(["", "!", '"', "0", "]", "}"]))
+def test_any_text_of_any_schema_has_a_view(schema: Any, seed: int, part: float, more: str) -> None:
+    checker = TextChecker((), schema)
+    try:
+        grammar = checker.grammar
+    except SchemaError:
+        return
+    whole = generate(grammar.rules, random.Random(seed))
+    assert checker.view(whole).is_complete
+    begun = whole[: int(part * len(whole))]
+    assert checker.view(begun).refused == ""
+    view = checker.view(begun + more)
+    assert view.accepted.startswith(begun)
+    assert view.following
+    assert bool(view.problem) != view.is_complete
 
 
 @pytest.mark.parametrize(
@@ -152,6 +172,7 @@ def test_the_words_at_a_path_combine_all_that_judge_it() -> None:
         ('{"name": "get_now", "arguments": {"x": 1}}', "unknown argument 'x'", '"arguments": {}'),
         ("{'name': 'get_now', 'arguments': {}}", None, '"get_now"'),
         ('{"name": "get_now", "arg', None, ""),
+        ('{"name": "get_now", "arguments": {}} ...', None, '"get_now"'),
         ("[" * 5000, None, ""),
     ],
 )
