@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from gbnf.compiler.literals import json_string
-from gbnf.compiler.lowering import CompileOptions, Lowering
+from gbnf.compiler.lowering import Lowering
+from gbnf.compiler.options import CompileOptions
 from gbnf.compiler.pool import lower_arguments
 from gbnf.compiler.schema import compilation, lower_schema
 from gbnf.effort import EffortSpent

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gbnf import Grammar, SchemaError, compile_pool, compile_schema
-from gbnf.compiler.lowering import CompileOptions
+from gbnf.compiler.options import CompileOptions
 from gbnf.compiler.origins import Origins, schema_origins, tool_origins
 from gbnf.compiler.pool import MAX_DEPTH, left_out_finding
 from gbnf.errors import PoolError

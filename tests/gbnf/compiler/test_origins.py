@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from gbnf import compile_schema, load_manifests
-from gbnf.compiler.lowering import CompileOptions
+from gbnf.compiler.options import CompileOptions
 from gbnf.compiler.origins import schema_origins, tool_origins
 from gbnf.compiler.pool import MAX_DEPTH, compile_tool
 from gbnf.compiler.primitives import RESERVED
