@@ -136,6 +136,27 @@ def test_what_may_come_next_in_a_value(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"count": 7, "list": [], "kind": "a"}', ': "kind" comes earlier'),
+        ('{"count": 7, "count": 7}', ': "count" is given already'),
+        ('{"count": 7, "other": 7}', ""),
+    ],
+)
+def test_why_a_key_is_refused(text: str, why: str) -> None:
+    problem = TextChecker((), SCHEMA).view(text).problem
+    assert why in problem
+    assert ("comes earlier" in problem) + ("given already" in problem) == bool(why)
+
+
+def test_other_properties_are_named_where_they_are_allowed() -> None:
+    schema = {"properties": {"a": {"type": "null"}}}
+    assert TextChecker((), schema).view("{").following == (
+        'the property "a" or any other property or } at the top level'
+    )
+
+
+@pytest.mark.parametrize(
     ("schema", "said"),
     [
         (True, "any JSON value"),
@@ -163,6 +184,14 @@ def test_the_words_at_a_path_combine_all_that_judge_it() -> None:
     schema = {"properties": {"a": {"minimum": 2, "type": "integer"}}, "allOf": [other]}
     assert words_at(schema, ("a",)) == "an integer ≥ 2 and a number ≤ 9"
     assert words_at(schema, ("b",)) == "any JSON value"
+
+
+def test_the_words_at_a_path_name_the_choices() -> None:
+    forms = [{"properties": {"a": {"type": "null"}}}, {"properties": {"a": {"type": "string"}}}]
+    assert words_at({"anyOf": forms}, ("a",)) == "null or a string"
+    assert words_at({"anyOf": forms, "properties": {"a": {"minLength": 3}}}, ("a",)) == (
+        "a string of at least 3 characters"
+    )
 
 
 @pytest.mark.parametrize(
