@@ -9,6 +9,7 @@ from typing import Any
 from gbnf.schema.applicators import resolve_pointer
 from gbnf.schema.pattern_matching import pattern_matches
 
+_ANYTHING = "any JSON value"
 _MOST_VALUES = 8
 _MOST_FORMS = 4
 _MOST_DEPTH = 6
@@ -60,13 +61,18 @@ def property_names(root: Any, path: Sequence[str | int]) -> list[str]:
 def words_at(root: Any, path: Sequence[str | int]) -> str:
     """Return what may be at a path, in words."""
     schema = root
-    for number, step in enumerate(path):
-        children = _children_of(schema, step, root)
-        if not children:
-            found = [one for one in schemas_at(root, path) if isinstance(one, Mapping)]
-            return words(found[0], root) if found else "any JSON value"
-        schema = children[0] if len(children) == 1 else {"allOf": children}
-        del number
+    for step in path:
+        surely, perhaps = (
+            [child for one in _in_place(schema, root, 0, choices=choices) for child in _children(one, step)]
+            for choices in (False, True)
+        )
+        match surely or perhaps:
+            case []:
+                return _ANYTHING
+            case [only]:
+                schema = only
+            case several:
+                schema = {"allOf" if surely else "anyOf": several}
     return words(schema, root)
 
 
@@ -75,7 +81,7 @@ def words(schema: Any, root: Any, depth: int = 0) -> str:
     if schema is False:
         return "nothing"
     if not isinstance(schema, Mapping) or depth > _MOST_DEPTH:
-        return "any JSON value"
+        return _ANYTHING
     if "const" in schema:
         return _json(schema["const"])
     if isinstance(values := schema.get("enum"), list):
@@ -94,9 +100,9 @@ def words(schema: Any, root: Any, depth: int = 0) -> str:
             return " or ".join([*forms, *more])
     if isinstance(members := schema.get("allOf"), list) and members:
         parts = dict.fromkeys(words(member, root, depth + 1) for member in members[:_MOST_FORMS])
-        parts.pop("any JSON value", None)
-        return " and ".join(parts) or "any JSON value"
-    return "any JSON value"
+        parts.pop(_ANYTHING, None)
+        return " and ".join(parts) or _ANYTHING
+    return _ANYTHING
 
 
 def _own_words(schema: Mapping[str, Any]) -> str:
@@ -135,25 +141,20 @@ def _noun(name: str, schema: Mapping[str, Any]) -> str:
     return noun
 
 
-def _in_place(schema: Any, root: Any, depth: int) -> Iterator[Any]:
-    """Yield a schema, and those inside that judge the same value."""
+def _in_place(schema: Any, root: Any, depth: int, *, choices: bool = True) -> Iterator[Any]:
+    """Yield a schema, and those inside that judge the same value; with `choices`, those that may, too."""
     yield schema
     if not isinstance(schema, Mapping) or depth > _MOST_DEPTH:
         return
     if (target := _target(schema, root)) is not None:
-        yield from _in_place(target, root, depth + 1)
-    for keyword in ("allOf", "anyOf", "oneOf"):
+        yield from _in_place(target, root, depth + 1, choices=choices)
+    for keyword in ("allOf", "anyOf", "oneOf") if choices else ("allOf",):
         if isinstance(members := schema.get(keyword), list):
             for member in members[:_MOST_SCHEMAS]:
-                yield from _in_place(member, root, depth + 1)
-    for keyword in ("then", "else"):
+                yield from _in_place(member, root, depth + 1, choices=choices)
+    for keyword in ("then", "else") if choices else ():
         if isinstance(member := schema.get(keyword), Mapping):
             yield from _in_place(member, root, depth + 1)
-
-
-def _children_of(schema: Any, step: str | int, root: Any) -> list[Any]:
-    found = [child for one in _in_place(schema, root, 0) for child in _children(one, step)]
-    return found[:_MOST_FORMS]
 
 
 def _children(schema: Any, step: str | int) -> Iterator[Any]:

@@ -6,6 +6,7 @@ All of it is bounded: texts have at most `MOST_CHARACTERS`, validation and repai
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,10 +87,12 @@ class TextChecker:
         problem = ""
         if not match.complete:
             begun = location.start if location.where in ("inside", "key") else match.position
-            refused = text[max(begun, match.position - _FOUND) : match.position + _FOUND]
+            end = match.position + _FOUND
+            refused = text[max(begun, match.position - _FOUND) : end] + ("…" if end < len(text) else "")
             found = "the text ends" if match.accepted else f"found {json.dumps(refused, ensure_ascii=False)}"
-            problem = f"expected {following}, but {found}"
-        validation, repairs, repaired, after = self._judged(text)
+            problem = f"expected {following}, but {found}{self._why(text, location)}"
+        begins_one = match.accepted and not match.complete  # of which nothing is to be repaired yet
+        validation, repairs, repaired, after = _UNJUDGED if begins_one else self._judged(text)
         return TextView(
             text[: match.position],
             text[match.position :],
@@ -124,6 +127,18 @@ class TextChecker:
         expected = state.expected()[:_MOST_EXPECTED]
         return " or ".join(expected) or "nothing more"
 
+    def _why(self, text: str, location: JsonPosition) -> str:
+        """Return why a declared key is refused, "" for anything else."""
+        found = _KEY.match(text, location.start) if location.where in ("key", "after") else None
+        key = _decoded(found[1]) if found is not None else None
+        if key is None or key not in self._declared(text, location):
+            return ""
+        if key in location.keys:
+            return f": {json.dumps(key, ensure_ascii=False)} is given already"
+        return (
+            f": {json.dumps(key, ensure_ascii=False)} comes earlier, since properties have the schema's order"
+        )
+
     def _words(self, text: str, location: JsonPosition) -> str:
         if not self._tools:
             return words_at(self._schema, location.path)
@@ -141,8 +156,10 @@ class TextChecker:
     def _keys_expected(self, text: str, location: JsonPosition, where: str) -> str:
         names = self._accepted(text, location, self._declared(text, location))
         before = self.grammar.matcher.start().advance(text[: location.start])
-        ends = before is not None and before.advance("}") is not None
-        return _listed("the property", names, ("}",) if ends else ()) + f" at {where}"
+        others = [
+            said for said, text in _OTHER_KEYS if before is not None and before.advance(text) is not None
+        ]
+        return _listed("the property", names, others) + f" at {where}"
 
     def _after_expected(self, text: str, state: MatchState, location: JsonPosition, where: str) -> str:
         closings = tuple(
@@ -188,7 +205,7 @@ class TextChecker:
         try:
             value = parse_json(text)
         except InvalidJsonError:
-            return self._parsed(text) if self._tools and text.strip() else (None, (), "", ())
+            return self._parsed(text) if self._tools and text.strip() else _UNJUDGED
         if not self._tools:
             return tuple(self._schema_errors(value)), (), "", ()
         errors = validate_call(value, self._tools, steps=STEPS).errors
@@ -239,6 +256,12 @@ class TextChecker:
             yield "the value takes too much work to be judged"
 
 
+_KEY = re.compile(r'\s*,?\s*("(?:[^"\\]|\\.)*")')
+_OTHER_KEYS = (("any other property", '"any other key"'), ("}", "}"))
+"""What may be instead of a declared key, and a text that begins it."""
+_UNJUDGED: tuple[None, tuple[str, ...], str, tuple[str, ...]] = (None, (), "", ())
+
+
 def _called_name(text: str) -> str:
     """Return the tool that the beginning of a call names."""
     found = json.JSONDecoder()
@@ -249,6 +272,13 @@ def _called_name(text: str) -> str:
     except ValueError:
         return ""
     return name if isinstance(name, str) else ""
+
+
+def _decoded(quoted: str) -> str | None:
+    try:
+        return str(json.loads(quoted))
+    except ValueError:
+        return None
 
 
 def _listed(what: str, names: Sequence[str], others: Sequence[str] = ()) -> str:

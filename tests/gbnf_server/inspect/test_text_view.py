@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf import load_manifests
+from gbnf import SchemaError, load_manifests
 from gbnf.tools import Tool
 from gbnf_server.inspect.partial_json import locate
 from gbnf_server.inspect.schema_words import words, words_at
 from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextChecker
 from support.oracle import CHECKOUT, engine
+from support.random_texts import generate
+from support.schemas import SCHEMAS
 
 BUNDLED = load_manifests(CHECKOUT / "manifests")
 CHECKER = TextChecker(BUNDLED)
@@ -79,6 +82,23 @@ def test_the_engine_agrees_on_what_is_accepted(data: st.DataObject) -> None:
     assert not view.is_complete or view.validation == ()
 
 
+@given(SCHEMAS, st.integers(0, 2**32), st.floats(0, 1), st.sampled_from(["", "!", '"', "0", "]", "}"]))
+def test_any_text_of_any_schema_has_a_view(schema: Any, seed: int, part: float, more: str) -> None:
+    checker = TextChecker((), schema)
+    try:
+        grammar = checker.grammar
+    except SchemaError:
+        return
+    whole = generate(grammar.rules, random.Random(seed))
+    assert checker.view(whole).is_complete
+    begun = whole[: int(part * len(whole))]
+    assert checker.view(begun).refused == ""
+    view = checker.view(begun + more)
+    assert view.accepted.startswith(begun)
+    assert view.following
+    assert bool(view.problem) != view.is_complete
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -116,6 +136,27 @@ def test_what_may_come_next_in_a_value(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"count": 7, "list": [], "kind": "a"}', ': "kind" comes earlier'),
+        ('{"count": 7, "count": 7}', ': "count" is given already'),
+        ('{"count": 7, "other": 7}', ""),
+    ],
+)
+def test_why_a_key_is_refused(text: str, why: str) -> None:
+    problem = TextChecker((), SCHEMA).view(text).problem
+    assert why in problem
+    assert ("comes earlier" in problem) + ("given already" in problem) == bool(why)
+
+
+def test_other_properties_are_named_where_they_are_allowed() -> None:
+    schema = {"properties": {"a": {"type": "null"}}}
+    assert TextChecker((), schema).view("{").following == (
+        'the property "a" or any other property or } at the top level'
+    )
+
+
+@pytest.mark.parametrize(
     ("schema", "said"),
     [
         (True, "any JSON value"),
@@ -145,6 +186,14 @@ def test_the_words_at_a_path_combine_all_that_judge_it() -> None:
     assert words_at(schema, ("b",)) == "any JSON value"
 
 
+def test_the_words_at_a_path_name_the_choices() -> None:
+    forms = [{"properties": {"a": {"type": "null"}}}, {"properties": {"a": {"type": "string"}}}]
+    assert words_at({"anyOf": forms}, ("a",)) == "null or a string"
+    assert words_at({"anyOf": forms, "properties": {"a": {"minLength": 3}}}, ("a",)) == (
+        "a string of at least 3 characters"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "validation", "repaired"),
     [
@@ -152,6 +201,7 @@ def test_the_words_at_a_path_combine_all_that_judge_it() -> None:
         ('{"name": "get_now", "arguments": {"x": 1}}', "unknown argument 'x'", '"arguments": {}'),
         ("{'name': 'get_now', 'arguments': {}}", None, '"get_now"'),
         ('{"name": "get_now", "arg', None, ""),
+        ('{"name": "get_now", "arguments": {}} ...', None, '"get_now"'),
         ("[" * 5000, None, ""),
     ],
 )
