@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from gbnf_server.inference.trace import TracedToken
-from gbnf_server.planner.decodings import Decoding, trace_to_json
+from gbnf_server.planner.recorded_calls import RecordedCall, trace_to_json
 
 ShownKind: TypeAlias = Literal["sampled", "drafted", "forced", "end", "untraced"]
 """As `TokenKind`; "untraced" is a whole text of which only a server knows the tokens."""
@@ -28,7 +28,7 @@ class TokenView:
 
 @dataclass(frozen=True, slots=True)
 class DecodingView:
-    """A call of a model. `data` has the entry of each token as JSON (see `gbnf_server.planner.decodings`)."""
+    """A call of a model. `data` has the entry of each token as JSON (see `gbnf_server.planner.recorded_calls`)."""
 
     label: str
     facts: tuple[str, ...]
@@ -41,7 +41,7 @@ class DecodingView:
     messages: tuple[tuple[str, str], ...]
 
 
-def view_decoding(decoding: Decoding, label: str) -> DecodingView:
+def view_decoding(decoding: RecordedCall, label: str) -> DecodingView:
     """Return what is shown of a call."""
     tokens = tuple(map(_token, decoding.trace))
     data = trace_to_json(decoding.trace)
@@ -77,7 +77,7 @@ def visible(token: bytes) -> str:
     return "".join(each if each >= " " or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
 
 
-def _facts(decoding: Decoding) -> list[str]:
+def _facts(decoding: RecordedCall) -> list[str]:
     if decoding.error:
         return []
     facts = [

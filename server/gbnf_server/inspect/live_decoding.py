@@ -16,11 +16,11 @@ from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.errors import GatewayError
-from gbnf_server.planner.decodings import Decoding
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.events import RunFinished
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import CallFormat, PlannerOptions, ResolvedOptions
+from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.streaming import request_of
 
 Strategy: TypeAlias = Literal["json", "unconstrained", "native", "text", "lines"]
@@ -83,7 +83,7 @@ class LiveDecoder:
         """Those that the tools, or the schema, allow, with their labels."""
         return STRATEGIES if self._tools else {key: STRATEGIES[key] for key in ("json", "unconstrained")}
 
-    async def decode(self, options: DecodingOptions) -> tuple[Decoding, ...]:
+    async def decode(self, options: DecodingOptions) -> tuple[RecordedCall, ...]:
         """Return a decoding for each strategy; cancelling it ends the generation. Raises GatewayError."""
         async with self._turn:
             try:
@@ -98,7 +98,7 @@ class LiveDecoder:
             if self._backend is not None:
                 self._backend.close()
 
-    async def _decode(self, options: DecodingOptions, strategy: Strategy) -> Decoding:
+    async def _decode(self, options: DecodingOptions, strategy: Strategy) -> RecordedCall:
         try:
             backend = await asyncio.to_thread(self._loaded)
             request = await asyncio.to_thread(self._request, backend, options, strategy)
@@ -107,9 +107,9 @@ class LiveDecoder:
                 raise
             raise _bad(str(error)) from None
         try:
-            return Decoding.of(request, await backend.agenerate(request))
+            return RecordedCall.of(request, await backend.agenerate(request))
         except GbnfError as error:
-            return Decoding.of(request, error)
+            return RecordedCall.of(request, error)
 
     def _loaded(self) -> Backend:
         with self._lock:

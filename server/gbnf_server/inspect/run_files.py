@@ -13,8 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.errors import InputError
-from gbnf_server.planner.decodings import Decoding
 from gbnf_server.planner.events import Event, Run, RunFinished, RunStarted, TextWritten, event_name
+from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.recording import INTERRUPTED
 
 MOST_BYTES = 256 * 1024 * 1024
@@ -40,7 +40,7 @@ class RecordedRun:
     run: Run | None
     error: str = ""
     events: tuple[Event, ...] = ()
-    decodings: tuple[Decoding, ...] = ()
+    decodings: tuple[RecordedCall, ...] = ()
 
 
 def read_runs(path: Path) -> tuple[RecordedRun, ...]:
@@ -96,7 +96,7 @@ def _one_run(value: Mapping[str, Any], where: str, name: str) -> RecordedRun:
     """Return the run of an object: the members of a `Run`, and perhaps `events` and `decodings`."""
     events = tuple(_events(_list(value, "events", where), where))
     decodings = tuple(
-        _read(Decoding, row, where, ("decodings", index))
+        _read(RecordedCall, row, where, ("decodings", index))
         for index, row in enumerate(_list(value, "decodings", where))
     )
     query, error = value.get("query", ""), value.get("error") or ""
@@ -125,7 +125,7 @@ def _logged(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> tuple
     """Return the runs of a batch's log."""
     runs: dict[str, Run | None] = {}
     errors: dict[str, str] = {}
-    decodings: dict[str, list[Decoding]] = {}
+    decodings: dict[str, list[RecordedCall]] = {}
     for where, row in rows:
         name = row.get("id")
         if not isinstance(name, str):
@@ -133,7 +133,7 @@ def _logged(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> tuple
         runs.setdefault(name, None)
         match row.get("kind"):
             case "model" if "completion" in row:
-                decoding = _read(Decoding, row["completion"], where, ("completion",))
+                decoding = _read(RecordedCall, row["completion"], where, ("completion",))
                 decodings.setdefault(name, []).append(decoding)
             case "run":
                 runs[name] = _read(Run, row.get("run"), where, ("run",))

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf_server.inspect.decoding_view import seconds
 from gbnf_server.inspect.run_files import RecordedRun
-from gbnf_server.planner.decodings import Decoding
 from gbnf_server.planner.events import (
     CallBlocked,
     Event,
@@ -25,6 +24,7 @@ from gbnf_server.planner.events import (
     ToolFailed,
     WarningRaised,
 )
+from gbnf_server.planner.recorded_calls import RecordedCall
 
 EntryKind: TypeAlias = Literal["grammar", "model", "tool", "refused", "failed", "note"]
 
@@ -107,7 +107,7 @@ def view_run(recorded: RecordedRun) -> RunView:
     )
 
 
-def decoding_label(decoding: Decoding, run: RecordedRun, index: int) -> str:
+def decoding_label(decoding: RecordedCall, run: RecordedRun, index: int) -> str:
     """Return the name of a call of the model, for a list of them."""
     where = f"step {decoding.step}, {_PURPOSES[decoding.purpose]}" if decoding.step else f"call {index + 1}"
     return f"{_cut(run.query or run.name, 60)}: {where}"
@@ -243,7 +243,7 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
         yield StepView("Other calls of the model", (), tuple(_logged_entry(each, n) for n, each in left))
 
 
-def _logged_entry(decoding: Decoding, index: int) -> EntryView:
+def _logged_entry(decoding: RecordedCall, index: int) -> EntryView:
     facts = (f"{decoding.prompt_tokens} prompt tokens", f"{decoding.completion_tokens} generated")
     text, reasoning = _cut(decoding.text), _cut(decoding.reasoning)
     return EntryView("model", "Model: call", text, reasoning, facts, decoding=index)

@@ -12,7 +12,7 @@ from gbnf_server.inspect.live_decoding import MOST_REQUEST, MOST_TOKENS, Strateg
 from gbnf_server.inspect.rendering import Tab, render_template
 from gbnf_server.inspect.run_files import RecordedRun
 from gbnf_server.inspect.run_view import EntryView, RunView, decoding_label, view_run
-from gbnf_server.planner.decodings import Decoding
+from gbnf_server.planner.recorded_calls import RecordedCall
 
 KINDS = {
     "sampled": "chosen in a step of the model",
@@ -55,7 +55,7 @@ def run_tab(runs: Sequence[RecordedRun]) -> Tab:
     return Tab("run", "A run" if len(runs) == 1 else "Runs", html)
 
 
-def render_decodings(labels: Sequence[str], decodings: Sequence[Decoding]) -> Markup:
+def render_decodings(labels: Sequence[str], decodings: Sequence[RecordedCall]) -> Markup:
     """Return what the form shows: a decoding, or two beside each other."""
     views = [view_decoding(decoding, label) for label, decoding in zip(labels, decodings, strict=True)]
     return Markup("").join(Markup('<div class="slot">{}</div>').format(_decoding(view)) for view in views)
@@ -67,7 +67,7 @@ def _decoding(view: DecodingView) -> Markup:
     return render_template("decoding.html.j2", view=view, data=Markup(data), kinds=KINDS)  # noqa: S704  # see above
 
 
-def _run(view: RunView, decodings: Sequence[Decoding], first: int) -> Markup:
+def _run(view: RunView, decodings: Sequence[RecordedCall], first: int) -> Markup:
     def bar(entry: EntryView) -> dict[str, str] | None:
         if entry.start_s is None:
             return None

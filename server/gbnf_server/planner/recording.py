@@ -15,7 +15,6 @@ from typing import Any, Self
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.recording import RecordingBackend
 from gbnf_server.errors import SetupError
-from gbnf_server.planner.decodings import Decoding
 from gbnf_server.planner.events import (
     Event,
     ModelCalled,
@@ -26,6 +25,7 @@ from gbnf_server.planner.events import (
     StepStarted,
     TextWritten,
 )
+from gbnf_server.planner.recorded_calls import RecordedCall
 
 INTERRUPTED = "interrupted"
 """The outcome in the file of a run that has not finished."""
@@ -41,7 +41,7 @@ class RunRecorder:
         self._path = path
         self._part = path.with_name(f"{path.name}.{os.getpid()}.part")
         self._events: list[Event] = []
-        self._decodings: list[Decoding] = []
+        self._decodings: list[RecordedCall] = []
         self._step = 0
         self._run: Run | None = None
         try:
@@ -97,7 +97,7 @@ class RunRecorder:
         self.close()
 
     def _on_call(self, request: Request, answer: Completion | BaseException) -> None:
-        self._decodings.append(Decoding.of(request, answer, self._step))
+        self._decodings.append(RecordedCall.of(request, answer, self._step))
 
     def _unfinished(self) -> dict[str, Any]:
         started = next((event for event in self._events if isinstance(event, RunStarted)), None)

@@ -21,7 +21,7 @@ from gbnf_server.executors import Context, ScriptedPerson, Workspace
 from gbnf_server.inference.trace import Candidate, TracedToken
 from gbnf_server.inspect.run_files import RecordedRun, read_runs
 from gbnf_server.planner import Planner, PlannerOptions
-from gbnf_server.planner.decodings import Decoding
+from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.recording import RunRecorder
 from support.by_hand import ANSWER, call
 from support.scripts import Script
@@ -45,9 +45,9 @@ traced = st.builds(
 
 @given(st.lists(traced, max_size=5))
 def test_a_trace_is_read_as_it_was_written(trace: list[TracedToken]) -> None:
-    decoding = Decoding(text="x", trace=tuple(trace))
+    decoding = RecordedCall(text="x", trace=tuple(trace))
     written = json.dumps(decoding.to_json())
-    assert TypeAdapter(Decoding).validate_python(json.loads(written)) == decoding
+    assert TypeAdapter(RecordedCall).validate_python(json.loads(written)) == decoding
 
 
 @given(st.lists(st.floats(1e-9, 1), min_size=1, max_size=20))
@@ -55,19 +55,19 @@ def test_rounded_probabilities_stay_probabilities(values: list[float]) -> None:
     trace = tuple(
         TracedToken(b"x", "sampled", 0.1, 1, value, min(value * 1.0000001, 1.0)) for value in values
     )
-    written = Decoding(trace=trace).to_json()
-    TypeAdapter(Decoding).validate_python(json.loads(json.dumps(written)))
+    written = RecordedCall(trace=trace).to_json()
+    TypeAdapter(RecordedCall).validate_python(json.loads(json.dumps(written)))
 
 
 def test_a_request_is_written_without_its_images() -> None:
     message: Any = {"role": "user", "content": "look", "images": (Image(b"123", "image/png"),)}
     request = Request([message], compile_schema({"const": 1}), max_tokens=9, temperature=0.5, seed=3)
-    written = Decoding.of(request, Completion("1", "stop", 1, 1, 0, 0.0, 0.0)).to_json()
+    written = RecordedCall.of(request, Completion("1", "stop", 1, 1, 0, 0.0, 0.0)).to_json()
     [shown] = json.loads(json.dumps(written))["messages"]
     assert shown == {"role": "user", "content": "look", "images": [{"media_type": "image/png", "bytes": 3}]}
     assert "root ::=" in written["grammar"]
     assert (written["max_tokens"], written["temperature"], written["seed"]) == (9, 0.5, 3)
-    assert Decoding.of(Request([message], {"const": 1}), RuntimeError()).grammar == '{"const": 1}'
+    assert RecordedCall.of(Request([message], {"const": 1}), RuntimeError()).grammar == '{"const": 1}'
 
 
 def recorded(

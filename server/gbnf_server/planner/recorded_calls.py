@@ -62,7 +62,7 @@ def _probability(value: Any) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
+class RecordedCall:
     """One call of a model. Its fields are those of `Request` and `Completion`; `step` 0 is none.
 
     `grammar`: as GBNF, or a JSON Schema as JSON, "" without one. `error`: why there is no answer, "" if there
@@ -94,7 +94,7 @@ class Decoding:
     @classmethod
     def of(
         cls, request: Request, answer: Completion | BaseException, step: int = 0, purpose: Purpose = "call"
-    ) -> Decoding:
+    ) -> RecordedCall:
         """Return a call of a model. No request contains credentials: no model gets them."""
         asked: dict[str, Any] = {
             "messages": tuple(_plain_message(message) for message in request.messages),
