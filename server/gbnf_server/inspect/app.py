@@ -119,7 +119,7 @@ class _PageHandlers:
             _member(body, "request", str),
             tuple(_member(body, "strategies", list)),
             _member(body, "max_tokens", int),
-            float(_member(body, "temperature", int | float)),
+            _member(body, "temperature", int | float),
             _member(body, "seed", int),
         )
         return await while_connected(request.receive, self._inspection.decode(options))

@@ -28,7 +28,7 @@ class TokenView:
 
 @dataclass(frozen=True, slots=True)
 class DecodingView:
-    """A call of a model. `data` has the entry of each token as JSON (see `gbnf_server.planner.recorded_calls`)."""
+    """A call of a model. `data`: an entry for each token (see `gbnf_server.planner.recorded_calls`)."""
 
     label: str
     facts: tuple[str, ...]

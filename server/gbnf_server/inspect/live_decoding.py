@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,8 +51,10 @@ class DecodingOptions:
     def __post_init__(self) -> None:
         if not 1 <= self.max_tokens <= MOST_TOKENS:
             raise _bad(f"max_tokens is {self.max_tokens}; it must be from 1 to {MOST_TOKENS}.")
-        if not (math.isfinite(self.temperature) and 0 <= self.temperature <= _MOST_TEMPERATURE):
-            raise _bad(f"temperature is {self.temperature}; it must be from 0 to {_MOST_TEMPERATURE:g}.")
+        if not 0 <= self.temperature <= _MOST_TEMPERATURE:
+            raise _bad(
+                f"temperature is {str(self.temperature)[:40]}; it must be from 0 to {_MOST_TEMPERATURE:g}."
+            )
         if not 0 <= self.seed < 2**32:
             raise _bad(f"seed is {self.seed}; it must be from 0 to {2**32 - 1}.")
         if not self.request.strip() or len(self.request) > MOST_REQUEST:
@@ -120,7 +121,7 @@ class LiveDecoder:
     def _request(self, backend: Backend, options: DecodingOptions, strategy: Strategy) -> Request:
         limits: dict[str, Any] = {
             "max_tokens": options.max_tokens,
-            "temperature": options.temperature,
+            "temperature": float(options.temperature),
             "seed": options.seed,
         }
         trace = backend.capabilities.traces

@@ -1,13 +1,9 @@
-"""The page in a real browser: Chromium, driven by playwright; skipped where one of them is missing.
-
-`axe-core` is looked for in the cache folder: npm install --prefix ~/.cache/gbnf/axe-core axe-core
-"""
+"""The page in a real browser: Chromium, driven by playwright; skipped where one of them is missing."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,14 +12,10 @@ from typing import Any
 
 import pytest
 
-from gbnf_server.system.folders import cache_folder
+from support.browser import AXE, Watched, browser, served, watched
 
-sync_api: Any = pytest.importorskip("playwright.sync_api")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-if CHROMIUM is None:
-    pytest.skip("there is no Chromium", allow_module_level=True)
+__all__ = ["browser", "watched"]
 
-AXE = cache_folder() / "axe-core" / "node_modules" / "axe-core" / "axe.min.js"
 SIZES = [(360, 740), (1280, 800), (3840, 2160)]
 SCHEMA = {
     "title": "</title><script>document.title = 'wrong'</script>",
@@ -38,33 +30,6 @@ SCHEMA = {
     },
 }
 REFUSED = '{"name": "create_events", "arguments": {"title": "a", "starts": ["b"], "duration_minutes": 3}}'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-def served(folder: Path, *options: str) -> Iterator[str]:
-    """The URL of a page while it is served."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gbnf_server", "inspect", "--no-open", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "GBNF_CONFIG": ""},
-    )
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -87,31 +52,6 @@ def file_url(tmp_path_factory: pytest.TempPathFactory) -> str:
         check=True, cwd=folder, env={**os.environ, "GBNF_CONFIG": ""}, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     return (folder / "page.html").as_uri()
-
-
-class Watched:
-    """A page with what went wrong in it, and where its requests went."""
-
-    def __init__(self, context: Any) -> None:
-        self.page = context.new_page()
-        self.errors: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.errors.append(message.text))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-
-    def check(self, url: str) -> None:
-        assert self.errors == []
-        home = url.partition("?")[0]
-        assert [one for one in self.requests if not one.startswith((home, "data:,"))] == []
-        assert self.page.title() != "wrong"
-
-
-@pytest.fixture
-def watched(browser: Any) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    yield Watched(context)
-    context.close()
 
 
 def lit(page: Any, selector: str) -> list[str]:
