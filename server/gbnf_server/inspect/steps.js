@@ -41,6 +41,7 @@
       this.blocks = [];
       if (!this.tokens.length) return;
       const line = $(".line", root);
+      this.marks = [...this.tokens.keys()].filter((number) => this.tokens[number].classList.contains("x"));
       this.numbers = new Map(this.tokens.map((one, number) => [one, number]));
       line.addEventListener("click", (event) => this.pick(event.target.closest(".t"), true));
       line.addEventListener("focusin", (event) => this.pick(event.target.closest(".t"), false));
@@ -68,12 +69,9 @@
       this.go(Math.min(Math.max(target, 0), last), true);
     }
     changed(step) {
-      const count = this.tokens.length;
-      for (let far = 1; far <= count; far++) {
-        const number = (this.current + step * far + step * count * 2 + count * 2) % count;
-        if (this.tokens[number].classList.contains("x")) return number;
-      }
-      return null;
+      const after = (number) => (step > 0 ? number > this.current : number < this.current);
+      const found = step > 0 ? this.marks.find(after) : this.marks.findLast(after);
+      return found ?? this.marks.at(step > 0 ? 0 : -1) ?? null;
     }
     go(number, focus = false, leads = true) {
       const one = this.tokens[number];

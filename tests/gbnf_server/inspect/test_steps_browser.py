@@ -166,8 +166,8 @@ def test_the_details_of_a_token(watched: Watched, file_url: str) -> None:
 def test_two_decodings_are_aligned(watched: Watched, file_url: str) -> None:
     page = opened(watched, file_url, "0", "1")
     differ = "all => all.filter(one => one.classList.contains('v')).map(one => one.textContent)"
-    assert page.eval_on_selector_all(".slot:first-child .line .t", differ) == ["b "]
-    assert page.eval_on_selector_all(".slot:last-child .line .t", differ) == ["a b ", "x "]
+    assert page.eval_on_selector_all(".slot:first-child .line .t", differ) == []
+    assert page.eval_on_selector_all(".slot:last-child .line .t", differ) == ["x "]
     page.click(".slot:first-child .line .t >> nth=7")
     assert (current(page), current(page, 1)) == (8, 8)
     assert page.locator(".t[aria-selected=true]").all_text_contents() == ["d ", "d "]
@@ -227,9 +227,8 @@ def test_a_request_is_decoded_live(watched: Watched, live_url: str) -> None:
     page.press("#decode-request", "Enter")
     assert page.locator(".slot").count() == 1  # the browser refuses the value
     page.fill("#decode-seed", "0")
-    page.evaluate(
-        "document.querySelector('#decode-tokens').value = '99999'; document.querySelector('#decode').noValidate = true"
-    )
+    page.fill("#decode-tokens", "99999")
+    page.evaluate("document.querySelector('#decode').noValidate = true")
     page.press("#decode-request", "Enter")
     page.wait_for_selector(".problem:has-text('it must be from 1 to 2000')")
 
