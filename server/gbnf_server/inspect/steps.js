@@ -16,7 +16,10 @@
     if (value < 1e-4) return "< 0.01 %";
     return `${(100 * value).toPrecision(value > 0.9995 && value < 1 ? 4 : 3)} %`;
   };
-  const written = (piece) => (typeof piece === "string" ? JSON.stringify(piece) : `bytes ${piece.bytes.replace(/(..)(?=.)/g, "$1 ")}`);
+  const SIGNS = { "\n": "↵", "\r": "␍", "\t": "⇥" };
+  const hexadecimal = (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`;
+  const visible = (text) => (/^ *$/.test(text) ? "␣".repeat(text.length) || "∅" : text.replace(/[\0-\x1f\x7f]/g, (one) => SIGNS[one] ?? hexadecimal(one)));
+  const written = (piece) => element("code", {}, typeof piece === "string" ? visible(piece) : `bytes ${piece.bytes.replace(/(..)(?=.)/g, "$1 ")}`);
   const characters = (piece) => (typeof piece === "string" ? piece : "\ufffd".repeat(piece.bytes.length / 2));
   const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
   const duration = (seconds) => (seconds >= 1 ? `${seconds.toFixed(2)} s` : `${(1000 * seconds).toFixed(1)} ms`);
@@ -111,9 +114,9 @@
     }
     tell() {
       const [piece, kind, at, left, probability, allowed, candidates] = this.entries[this.current];
-      const parts = [element("h3", { className: "which" }, element("code", {}, kind === "end" ? "end of the text" : kind === "untraced" ? "the whole text" : written(piece)), ` ${KINDS[kind]}`)];
+      const parts = [element("h3", { className: "which" }, kind === "end" ? "end of the text" : kind === "untraced" ? "the whole text" : written(piece), ` ${KINDS[kind]}`)];
       if (candidates.length && candidates[0][2]) {
-        parts.push(element("p", { className: "changed" }, `Changed here: the model preferred ${written(candidates[0][0])}, ${WHY[candidates[0][2]]}.`));
+        parts.push(element("p", { className: "changed" }, "Changed here: the model preferred ", written(candidates[0][0]), `, ${WHY[candidates[0][2]]}.`));
       }
       const facts = [];
       if (probability !== null) {

@@ -136,7 +136,7 @@ def test_the_range_and_the_button_scrub(watched: Watched, file_url: str) -> None
     assert "end of the text" in page.text_content(".now")
     page.click("button.next")
     assert current(page) == 7
-    assert 'Changed here: the model preferred "wanted", refused by the grammar.' in page.text_content(".now")
+    assert "Changed here: the model preferred wanted, refused by the grammar." in page.text_content(".now")
     watched.check(file_url)
 
 
@@ -145,8 +145,7 @@ def test_the_details_of_a_token(watched: Watched, file_url: str) -> None:
     page.click(".line .t >> nth=5")
     now = page.text_content(".now")
     for part in (
-        '"b "',
-        "sampled",
+        "b  sampled",
         "before the mask30.0 %",
         "after the mask75.0 %",
         "tokens left1995",
