@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,6 @@ from gbnf_server.cli.model_options import ModelOption, ModelSource
 from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
-    from gbnf.tools import Tool
     from gbnf_server.inspect.inspection import Inspection
     from gbnf_server.inspect.live_decoding import LiveDecoder
     from gbnf_server.inspect.run_files import RecordedRun
@@ -75,15 +74,11 @@ def inspect(
       gbnf inspect --mcp mcp.json --html mcp.html
       gbnf inspect --run run.json                 from `gbnf run --record run.json`
     """
-    given = paths or manifests or tools or mcp or schema
-    with (
-        _runs_alone(run)
-        if run and not given
-        else _inspection(context, paths or [], manifests, tools, mcp, schema, model, run or [])
-    ) as inspection:
+    with _inspection(context, paths or [], manifests, tools, mcp, schema, model, run or []) as inspection:
         if html is not None:
             _write_file(html, inspection.file())
         else:
+            inspection.decoder = _decoder(model, inspection)
             _serve(inspection, port, opens=not no_open and sys.stdout is not None and sys.stdout.isatty())
 
 
@@ -100,9 +95,11 @@ def _inspection(
 ) -> Iterator[Inspection]:
     """Return what the command line names, while its MCP servers run. Raises InputError."""
     from gbnf_server.inspect.inspection import Inspection
-    from gbnf_server.inspect.run_files import read_runs
 
-    runs = [each for path in run for each in read_runs(path)]
+    runs = _runs(run)
+    if runs and not (paths or manifests or tools or mcp or schema):
+        yield Inspection(", ".join(map(str, run)), runs=runs)
+        return
     check_one_stdin(schema, *(tools or ()))
     given = [*paths, *([] if schema is None else [Path(schema)])]
     sources = ToolSources.of_paths(given, manifests, tools, mcp, context)
@@ -110,24 +107,24 @@ def _inspection(
     if schemas:
         if len(sources) > 1:
             raise typer.BadParameter(f"{schemas[0]} is a JSON Schema, which is shown alone: give no tools")
-        yield _schema_inspection(schemas[0], model, runs)
+        yield _schema_inspection(schemas[0], runs)
         return
     counter = _token_counter(model)
     title = ", ".join([*map(str, given), *(tools or ()), *(mcp or ())]) or "The bundled tools"
     with sources.open() as pool:
-        decoder = None if counter is None else _decoder(model, tools=pool)
-        yield Inspection(title, pool, count_tokens=counter, runs=runs, decoder=decoder)
+        yield Inspection(title, pool, count_tokens=counter, runs=runs)
 
 
-@contextmanager
-def _runs_alone(files: list[Path]) -> Iterator[Inspection]:
-    from gbnf_server.inspect.inspection import Inspection
+def _runs(files: list[Path]) -> list[RecordedRun]:
+    """Return the runs of files. Raises RunFileError."""
+    if not files:
+        return []  # without the planner, which the module imports
     from gbnf_server.inspect.run_files import read_runs
 
-    yield Inspection(", ".join(map(str, files)), runs=[each for path in files for each in read_runs(path)])
+    return [run for file in files for run in read_runs(file)]
 
 
-def _schema_inspection(file: str, model: str | None, runs: Sequence[RecordedRun]) -> Inspection:
+def _schema_inspection(file: str, runs: list[RecordedRun]) -> Inspection:
     from gbnf import SchemaError
     from gbnf.tools.near_misses import misspelt_keywords
     from gbnf_server.errors import InputError
@@ -136,9 +133,8 @@ def _schema_inspection(file: str, model: str | None, runs: Sequence[RecordedRun]
     name = source_name(file)
     content = read_schema(file)
     try:
-        decoder = None if model is None else _decoder(model, schema=content)  # the bundled model knows none
         shown = InspectedSchema(name, content, tuple(misspelt_keywords("", content)))
-        return Inspection(name, schema=shown, runs=runs, decoder=decoder)
+        return Inspection(name, schema=shown, runs=runs)
     except SchemaError as error:
         raise InputError(f"{name}: {error}") from None
 
@@ -166,12 +162,19 @@ def _token_counter(model: str | None) -> Callable[[str], int] | None:
     return count
 
 
-def _decoder(model: str | None, tools: Sequence[Tool] = (), schema: Any = None) -> LiveDecoder:
+def _decoder(model: str | None, inspection: Inspection) -> LiveDecoder | None:
+    """Return what decodes requests for the page; None without a model, which is loaded for the first one."""
     from gbnf_server.inspect.live_decoding import LiveDecoder
 
     source = ModelSource(model)
-    name = "the demonstration model (trained on the bundled tools only)" if model is None else model
-    return LiveDecoder(source.open, name, tools, schema)
+    if not source.path().is_file():
+        return None
+    if inspection.tools:
+        name = "the demonstration model (trained on the bundled tools only)" if model is None else model
+        return LiveDecoder(source.open, name, inspection.tools)
+    if inspection.schema is not None and model is not None:  # the bundled model knows no schemas
+        return LiveDecoder(source.open, model, schema=inspection.schema.schema)
+    return None
 
 
 def _write_file(path: Path, text: str) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -16,11 +16,12 @@ from gbnf.tools import Tool
 from gbnf_server.errors import GatewayError, InputError
 from gbnf_server.inspect import rendering
 from gbnf_server.inspect.grammar_view import GrammarView, view_schema, view_tool
-from gbnf_server.inspect.live_decoding import DecodingOptions, LiveDecoder
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolMeter
-from gbnf_server.inspect.run_files import RecordedRun
-from gbnf_server.inspect.step_rendering import decoding_tab, render_decodings, run_tab
 from gbnf_server.inspect.text_view import TextChecker
+
+if TYPE_CHECKING:
+    from gbnf_server.inspect.live_decoding import DecodingOptions, LiveDecoder
+    from gbnf_server.inspect.run_files import RecordedRun
 
 _SUMMARY = 90
 """Characters of a description in the list of tools."""
@@ -56,7 +57,7 @@ class Inspection:
         self.title = title
         self.tools = tuple(tools)
         self.decoder = decoder
-        self._schema = schema
+        self.schema = schema
         self._runs = tuple(runs)
         self._checker = TextChecker(self.tools, None if schema is None else schema.schema)
         self._meter = PoolMeter(self.tools, count_tokens)
@@ -65,7 +66,7 @@ class Inspection:
             self.grammar(0)
 
     def __len__(self) -> int:
-        return 1 if self._schema is not None else len(self.tools)
+        return 1 if self.schema is not None else len(self.tools)
 
     def grammar(self, index: int) -> Markup:
         """Return the grammar of one tool, or of the schema."""
@@ -88,6 +89,8 @@ class Inspection:
                 rendering.text_tab(is_pool=bool(self.tools), example=self._example),
             ]
         if self.decoder is not None:
+            from gbnf_server.inspect.step_rendering import decoding_tab  # noqa: PLC0415  # see `_run_tabs`
+
             strategies = self.decoder.strategies
             live = decoding_tab(self._runs, strategies=strategies, model=self.decoder.name)
             tabs = [*(tab for tab in tabs if tab.key != live.key), live]
@@ -114,10 +117,16 @@ class Inspection:
 
     @property
     def _run_tabs(self) -> list[rendering.Tab]:
-        return [run_tab(self._runs), decoding_tab(self._runs)] if self._runs else []
+        if not self._runs:
+            return []
+        from gbnf_server.inspect.step_rendering import decoding_tab, run_tab  # noqa: PLC0415  # the planner
+
+        return [run_tab(self._runs), decoding_tab(self._runs)]
 
     async def decode(self, options: DecodingOptions) -> Markup:
         """Return a request as the model decodes it. Raises GatewayError."""
+        from gbnf_server.inspect.step_rendering import render_decodings  # noqa: PLC0415  # see `_run_tabs`
+
         if self.decoder is None:
             raise GatewayError(404, "the page has no model.", "not_found")
         decodings = await self.decoder.decode(options)
@@ -128,8 +137,8 @@ class Inspection:
         return rendering.render_grammar(self._view(index))
 
     def _view(self, index: int) -> GrammarView:
-        if self._schema is not None:
-            return view_schema(self._schema.name, self._schema.schema, self._schema.findings)
+        if self.schema is not None:
+            return view_schema(self.schema.name, self.schema.schema, self.schema.findings)
         return view_tool(self.tools[index])
 
     def _grammar_tab(self, first: Markup) -> rendering.Tab:

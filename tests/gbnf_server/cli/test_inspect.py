@@ -100,3 +100,34 @@ def test_the_server_answers_until_it_is_interrupted(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_recorded_run_becomes_one_file(gbnf: Gbnf, tmp_path: Path) -> None:
+    options = ["--workspace", tmp_path / "work", "--yes", "--quiet"]
+    result = gbnf("run", "create a folder trips", *options, "--record", tmp_path / "run.json")
+    assert result.code == 0
+    assert gbnf("inspect", "--run", tmp_path / "run.json", "--html", tmp_path / "page.html").code == 0
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert page.count('<template id="decoding-') == 2
+    assert "create_dirs" in page
+    assert 'id="tab-grammar"' not in page
+    assert 'id="decode"' not in page
+    assert re.findall(r"""(?:src|href)=["'](?!#|data:,)""", page) == []
+
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
+    with_tools = ["--tools", tmp_path / "tools.json", "--run", tmp_path / "run.json"]
+    assert gbnf("inspect", *with_tools, "--html", tmp_path / "page.html").code == 0
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert 'id="tab-run"' in page
+    assert 'id="tab-grammar"' in page
+
+
+@pytest.mark.parametrize(("content", "message"), [("{", "is not JSON"), ('{"outcome": 3}', "/outcome")])
+def test_a_damaged_run_is_an_error_of_its_file(
+    gbnf: Gbnf, tmp_path: Path, content: str, message: str
+) -> None:
+    (tmp_path / "run.json").write_text(content)
+    result = gbnf("inspect", "--run", tmp_path / "run.json", "--html", tmp_path / "page.html")
+    assert result.code == 3
+    assert message in " ".join(result.err.split())
+    assert not (tmp_path / "page.html").exists()

@@ -330,3 +330,23 @@ def test_output_of_tools_is_shown_with_verbose_and_recorded(gbnf: Gbnf, model: P
     [step], [failed] = value["steps"], [one for one in value["events"] if one["event"] == "tool_failed"]
     assert step["output"] == failed["output"]
     assert step["output"].startswith("pinging\x1b[31m\nTraceback")
+
+
+def test_a_recording_that_cannot_be_written_is_refused_before_the_run(
+    gbnf: Gbnf, model: Path, tmp_path: Path
+) -> None:
+    make_tool(tmp_path / "tools", "ping")
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--model", model]
+    result = gbnf("run", "ping", *options, "--record", tmp_path / "no" / "run.json")
+    assert result.code == ExitCode.ENVIRONMENT
+    assert "cannot be written" in result.err
+    assert "ping  " not in result.err
+
+
+def test_a_run_that_fails_is_recorded(gbnf: Gbnf, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "ping")
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--quiet"]
+    server = ["--server", "http://127.0.0.1:9", "--record", tmp_path / "run.json"]
+    assert gbnf("run", "ping", *options, *server).code == ExitCode.ENVIRONMENT
+    value = json.loads((tmp_path / "run.json").read_text("utf-8"))
+    assert value["outcome"] in ("failed", "interrupted")
