@@ -85,8 +85,12 @@ def _facts(decoding: RecordedCall) -> list[str]:
         + (f" ({decoding.cached_tokens} cached)" if decoding.cached_tokens else ""),
         f"{decoding.completion_tokens} generated",
     ]
-    facts += [f"{decoding.forced_tokens} forced"] if decoding.forced_tokens else []
-    facts += [f"{decoding.accepted_tokens} drafted"] if decoding.accepted_tokens else []
+    forced, drafted = decoding.forced_tokens, decoding.accepted_tokens
+    if decoding.trace:  # as the tokens are marked: a forced text may have been drafted
+        kinds = [entry.kind for entry in decoding.trace]
+        forced, drafted = kinds.count("forced"), kinds.count("drafted")
+    facts += [f"{forced} forced"] if forced else []
+    facts += [f"{drafted} drafted"] if drafted else []
     facts.append(seconds(decoding.prompt_s + decoding.completion_s))
     facts += (
         [f"{seconds(decoding.grammar_s)} of it for the grammar"] if decoding.grammar_s is not None else []

@@ -1,0 +1,102 @@
+"""Does the page of `gbnf inspect` stay responsive with long decodings?
+
+    python bench/inspect_page.py [TOKENS …]        by default 200, 2000 and 8000
+
+For each length, a file with two decodings in Chromium: its size, the first paint, the time until the two are
+aligned side by side, and the time of one arrow key, with its layout. Needs playwright and Chromium.
+"""
+
+# a program that prints
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from gbnf_server.inference.trace import Candidate, TracedToken
+from gbnf_server.inspect.inspection import Inspection
+from gbnf_server.inspect.run_files import RecordedRun
+from gbnf_server.planner.recorded_calls import RecordedCall
+
+WORDS = [word.encode() for word in ("the ", "trip ", '"', "{", "}", "\n", " ", "é", "日本", "12", ", ")]
+KEYS = 400
+PAINTED = """async () => {
+  const entries = () => performance.getEntriesByName("first-contentful-paint");
+  while (!entries().length) await new Promise((done) => setTimeout(done, 20));
+  return entries()[0].startTime;
+}"""
+CHOOSE = """async () => {
+  const started = performance.now();
+  const right = document.querySelector("#right");
+  right.value = "1";
+  right.dispatchEvent(new Event("change"));
+  await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  return performance.now() - started;
+}"""
+SCRUB = """async (keys) => {
+  const line = document.querySelector(".line");
+  const times = [];
+  for (let number = 0; number < keys; number++) {
+    const started = performance.now();
+    const key = number % 40 === 39 ? "ArrowDown" : "ArrowRight";
+    line.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    document.body.getBoundingClientRect();
+    times.push(performance.now() - started);
+    if (number % 10 === 0) await new Promise(requestAnimationFrame);
+  }
+  return times;
+}"""
+
+
+def call(count: int, seed: int) -> RecordedCall:
+    """Return a call whose answer has so many tokens; those of other seeds differ here and there."""
+    common, own = random.Random(1), random.Random(seed)
+    trace = []
+    for number in range(count):
+        token = common.choice(WORDS) if own.random() < 0.98 else own.choice(WORDS)
+        rest = [Candidate(own.choice(WORDS), 0.1 / (1 + n), own.choice(["grammar", None])) for n in range(9)]
+        candidates = (Candidate(token, 0.4), *rest)
+        trace.append(TracedToken(token, "sampled", number / 100, count - number, 0.4, 0.8, candidates))
+    return RecordedCall(text="x", completion_tokens=count, trace=tuple(trace))
+
+
+def measure(browser: Any, count: int, folder: Path) -> list[str]:
+    """Return a row of the table; the least of three pages, since others use the machine, too."""
+    run = RecordedRun("long", "a long run", None, decodings=(call(count, 2), call(count, 3)))
+    path = folder / f"{count}.html"
+    path.write_text(Inspection("long", runs=[run]).file(), "utf-8")
+    found = []
+    for _ in range(3):
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(path.as_uri())
+        painted = page.evaluate(PAINTED)
+        page.click("#tab-decoding")
+        chosen = page.evaluate(CHOOSE)
+        times = sorted(page.evaluate(SCRUB, min(KEYS, count)))
+        found.append((painted, chosen, median(times), times[int(0.95 * len(times))]))
+        page.close()
+    best = [min(column) for column in zip(*found, strict=True)]
+    return [str(count), f"{path.stat().st_size / 1e6:.1f}", *(f"{value:.1f}" for value in best)]
+
+
+def main() -> None:
+    """Print the table."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  # its absence is a message of its own
+
+    heads = ["tokens", "MB", "first paint ms", "two aligned ms", "a key ms", "95th percentile"]
+    print(" | ".join(heads))
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for count in map(int, sys.argv[1:] or ("200", "2000", "8000")):
+            row = measure(browser, count, Path(folder))
+            print(" | ".join(cell.rjust(len(head)) for cell, head in zip(row, heads, strict=True)))
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
