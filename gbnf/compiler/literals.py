@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from gbnf.compiler.character_classes import PLAIN_CHAR
 from gbnf.compiler.rules import Scope
+from gbnf.grammar.emit import emit_expr
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     EPSILON,
@@ -169,38 +170,46 @@ def _outside(words: Sequence[tuple[str, ...]], at: int, scope: Scope) -> Expr:
         rest = _outside(group, at + 1, scope)
         named = len(group) > 1 and (at + 1) % _KEY_NESTING == 0
         rests.append((unit, scope.add("OtherKey", rest) if named else rest))
-    return _unless(tuple(rests), ends=sum(map(len, following.values())) < len(words))
+    return _unless(rests, ends=sum(map(len, following.values())) < len(words))
 
 
 def _other_than(word: tuple[str, ...], scope: Scope) -> Expr:
     """Return the continuations, with the closing quote, that don't spell the word."""
-    rest = _WHOLE
-    while len(word) > _KEY_NESTING:
-        word, last = word[:-_KEY_NESTING], word[-_KEY_NESTING:]
-        rest = scope.add("OtherKey", _along(last, rest))
-    return _along(word, rest)
+    if len(word) <= _KEY_NESTING:
+        return _ending(word)
+    beyond = len(word) % _KEY_NESTING or _KEY_NESTING
+    rest = scope.add("OtherKey", _ending(word[-_KEY_NESTING:]))
+    for end in range(len(word) - _KEY_NESTING, beyond, -_KEY_NESTING):
+        rest = scope.add("OtherKey", _along(word[end - _KEY_NESTING : end], rest))
+    return _along(word[:beyond], rest)
+
+
+@lru_cache(maxsize=2048)
+def _ending(word: tuple[str, ...]) -> Expr:
+    """Return what `_along` returns for the end of a key: the same names occur again and again."""
+    expr = _along(word, _WHOLE)
+    if isinstance(expr, Alt):
+        expr.emitted = emit_expr(expr)
+    return expr
 
 
 def _along(word: tuple[str, ...], rest: Expr) -> Expr:
     """Return the word and then `rest`, or anything that deviates from the word."""
     for unit in reversed(word):
-        if len(unit) == 1:  # what `_unless` returns, in fewer steps
-            rest = Alt((Seq((Literal(unit), rest)), _other_char(unit), _KEY_END))
-        else:
-            rest = _unless(((unit, rest),), ends=False)
+        rest = _unless([(unit, rest)], ends=False)
     return rest
 
 
-def _unless(rests: tuple[tuple[str, Expr], ...], *, ends: bool) -> Expr:
+def _unless(rests: Sequence[tuple[str, Expr]], *, ends: bool) -> Expr:
     """Return one of the units and its rest, or any other; the closing quote too unless a word `ends`."""
     plain = "".join([unit for unit, _ in rests if len(unit) == 1])
-    branches: list[Expr] = [seq(Literal(unit), rest) for unit, rest in rests]
+    branches: list[Expr] = [Seq((Literal(unit), rest)) for unit, rest in rests]
     branches.append(_other_char(plain))
+    if len(plain) == len(rests):  # no two begin with the same character
+        return Alt((*branches, _ESCAPED if ends else _KEY_END))
     escapes = [unit for unit, _ in rests if len(unit) > 1]
-    if escapes:
-        branches.append(seq(_other_escape(escapes), _KEY_REST))
-        return factor_prefixes(branches if ends else [*branches, Literal('"')])
-    return alt(*branches, _ESCAPED if ends else _KEY_END)
+    branches.append(seq(_other_escape(escapes), _KEY_REST))
+    return factor_prefixes(branches if ends else [*branches, Literal('"')])
 
 
 @lru_cache(maxsize=1024)

@@ -135,11 +135,13 @@ class _Composite:
 
 class _Items(_Composite):
     __match_args__ = ("items",)
-    __slots__ = ("items",)
+    __slots__ = ("emitted", "items")
 
     def __init__(self, items: tuple[Expr, ...]) -> None:
         self.items: Final = items
         self._hash = self.references = None
+        #: The text of an alternation that many grammars contain.
+        self.emitted: str | None = None
 
     def _parts(self) -> tuple[Any, ...]:
         return (self.items,)
