@@ -142,13 +142,15 @@ _KEY_NESTING = 16
 def key_except(names: Iterable[str], scope: Scope) -> Expr:
     """Return the keys other than `names` in canonical spelling, quotes included."""
     words = [_units(json_string(name)[1:-1]) for name in dict.fromkeys(names)]
-    return seq(Literal('"'), _outside(words, 0, scope) if words else _KEY_REST)
+    if not words:
+        return seq(Literal('"'), _KEY_REST)
+    return seq(Literal('"'), _outside(words, 0, scope) if len(words) > 1 else _other_than(words[0], scope))
 
 
-def _units(spelled: str) -> tuple[str, ...]:
+def _units(spelled: str) -> Sequence[str]:
     """Return the characters of a canonical spelling, an escape being one: `a\\nb` -> a, \\n, b."""
     if "\\" not in spelled:
-        return tuple(spelled)
+        return spelled
     units, index = [], 0
     while index < len(spelled):
         length = 1 if spelled[index] != "\\" else 6 if spelled[index + 1] == "u" else 2
@@ -157,23 +159,28 @@ def _units(spelled: str) -> tuple[str, ...]:
     return tuple(units)
 
 
-def _outside(words: Sequence[tuple[str, ...]], at: int, scope: Scope) -> Expr:
+def _outside(words: Sequence[Sequence[str]], at: int, scope: Scope) -> Expr:
     """Return the continuations of `at` common units, with the closing quote, that spell none of the words."""
-    if len(words) == 1:
-        return _other_than(words[0][at:], scope)
-    following: dict[str, list[tuple[str, ...]]] = {}
+    following: dict[str, list[Sequence[str]]] = {}
+    ended = 0
     for word in words:
-        if len(word) > at:
-            following.setdefault(word[at], []).append(word)
-    rests = []
+        if len(word) == at:
+            ended += 1
+        elif word[at] in following:
+            following[word[at]].append(word)
+        else:
+            following[word[at]] = [word]
+    rests: list[tuple[str, Expr]] = []
     for unit, group in following.items():
+        if len(group) == 1:
+            rests.append((unit, _other_than(group[0][at + 1 :], scope)))
+            continue
         rest = _outside(group, at + 1, scope)
-        named = len(group) > 1 and (at + 1) % _KEY_NESTING == 0
-        rests.append((unit, scope.add("OtherKey", rest) if named else rest))
-    return _unless(rests, ends=sum(map(len, following.values())) < len(words))
+        rests.append((unit, rest if (at + 1) % _KEY_NESTING else scope.add("OtherKey", rest)))
+    return _unless(rests, ends=ended > 0)
 
 
-def _other_than(word: tuple[str, ...], scope: Scope) -> Expr:
+def _other_than(word: Sequence[str], scope: Scope) -> Expr:
     """Return the continuations, with the closing quote, that don't spell the word."""
     if len(word) <= _KEY_NESTING:
         return _ending(word)
@@ -185,7 +192,7 @@ def _other_than(word: tuple[str, ...], scope: Scope) -> Expr:
 
 
 @lru_cache(maxsize=2048)
-def _ending(word: tuple[str, ...]) -> Expr:
+def _ending(word: Sequence[str]) -> Expr:
     """Return what `_along` returns for the end of a key: the same names occur again and again."""
     expr = _along(word, _WHOLE)
     if isinstance(expr, Alt):
@@ -193,10 +200,13 @@ def _ending(word: tuple[str, ...]) -> Expr:
     return expr
 
 
-def _along(word: tuple[str, ...], rest: Expr) -> Expr:
+def _along(word: Sequence[str], rest: Expr) -> Expr:
     """Return the word and then `rest`, or anything that deviates from the word."""
     for unit in reversed(word):
-        rest = _unless([(unit, rest)], ends=False)
+        if len(unit) == 1:  # what `_unless` returns, in fewer steps
+            rest = Alt((Seq((Literal(unit), rest)), _other_char(unit), _KEY_END))
+        else:
+            rest = _unless([(unit, rest)], ends=False)
     return rest
 
 

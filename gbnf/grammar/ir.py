@@ -161,7 +161,7 @@ class _Items(_Composite):
     def __hash__(self) -> int:
         known = self._hash
         if known is None:
-            known = self._hash = hash((type(self), self.items))
+            known = self._hash = hash(self.items)  # few sequences have the items of an alternation
         return known
 
 
