@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from gbnf.compiler.character_classes import PLAIN_CHAR
 from gbnf.compiler.rules import Scope
+from gbnf.grammar.emit import emit_expr
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     EPSILON,
@@ -141,13 +142,15 @@ _KEY_NESTING = 16
 def key_except(names: Iterable[str], scope: Scope) -> Expr:
     """Return the keys other than `names` in canonical spelling, quotes included."""
     words = [_units(json_string(name)[1:-1]) for name in dict.fromkeys(names)]
-    return seq(Literal('"'), _outside(words, 0, scope) if words else _KEY_REST)
+    if not words:
+        return seq(Literal('"'), _KEY_REST)
+    return seq(Literal('"'), _outside(words, 0, scope) if len(words) > 1 else _other_than(words[0], scope))
 
 
-def _units(spelled: str) -> tuple[str, ...]:
+def _units(spelled: str) -> Sequence[str]:
     """Return the characters of a canonical spelling, an escape being one: `a\\nb` -> a, \\n, b."""
     if "\\" not in spelled:
-        return tuple(spelled)
+        return spelled
     units, index = [], 0
     while index < len(spelled):
         length = 1 if spelled[index] != "\\" else 6 if spelled[index + 1] == "u" else 2
@@ -156,51 +159,67 @@ def _units(spelled: str) -> tuple[str, ...]:
     return tuple(units)
 
 
-def _outside(words: Sequence[tuple[str, ...]], at: int, scope: Scope) -> Expr:
+def _outside(words: Sequence[Sequence[str]], at: int, scope: Scope) -> Expr:
     """Return the continuations of `at` common units, with the closing quote, that spell none of the words."""
-    if len(words) == 1:
-        return _other_than(words[0][at:], scope)
-    following: dict[str, list[tuple[str, ...]]] = {}
+    following: dict[str, list[Sequence[str]]] = {}
+    ended = 0
     for word in words:
-        if len(word) > at:
-            following.setdefault(word[at], []).append(word)
-    rests = []
+        if len(word) == at:
+            ended += 1
+        elif word[at] in following:
+            following[word[at]].append(word)
+        else:
+            following[word[at]] = [word]
+    rests: list[tuple[str, Expr]] = []
     for unit, group in following.items():
+        if len(group) == 1:
+            rests.append((unit, _other_than(group[0][at + 1 :], scope)))
+            continue
         rest = _outside(group, at + 1, scope)
-        named = len(group) > 1 and (at + 1) % _KEY_NESTING == 0
-        rests.append((unit, scope.add("OtherKey", rest) if named else rest))
-    return _unless(tuple(rests), ends=sum(map(len, following.values())) < len(words))
+        rests.append((unit, rest if (at + 1) % _KEY_NESTING else scope.add("OtherKey", rest)))
+    return _unless(rests, ends=ended > 0)
 
 
-def _other_than(word: tuple[str, ...], scope: Scope) -> Expr:
+def _other_than(word: Sequence[str], scope: Scope) -> Expr:
     """Return the continuations, with the closing quote, that don't spell the word."""
-    rest = _WHOLE
-    while len(word) > _KEY_NESTING:
-        word, last = word[:-_KEY_NESTING], word[-_KEY_NESTING:]
-        rest = scope.add("OtherKey", _along(last, rest))
-    return _along(word, rest)
+    if len(word) <= _KEY_NESTING:
+        return _ending(word)
+    beyond = len(word) % _KEY_NESTING or _KEY_NESTING
+    rest = scope.add("OtherKey", _ending(word[-_KEY_NESTING:]))
+    for end in range(len(word) - _KEY_NESTING, beyond, -_KEY_NESTING):
+        rest = scope.add("OtherKey", _along(word[end - _KEY_NESTING : end], rest))
+    return _along(word[:beyond], rest)
 
 
-def _along(word: tuple[str, ...], rest: Expr) -> Expr:
+@lru_cache(maxsize=2048)
+def _ending(word: Sequence[str]) -> Expr:
+    """Return what `_along` returns for the end of a key: the same names occur again and again."""
+    expr = _along(word, _WHOLE)
+    if isinstance(expr, Alt):
+        expr.emitted = emit_expr(expr)
+    return expr
+
+
+def _along(word: Sequence[str], rest: Expr) -> Expr:
     """Return the word and then `rest`, or anything that deviates from the word."""
     for unit in reversed(word):
         if len(unit) == 1:  # what `_unless` returns, in fewer steps
             rest = Alt((Seq((Literal(unit), rest)), _other_char(unit), _KEY_END))
         else:
-            rest = _unless(((unit, rest),), ends=False)
+            rest = _unless([(unit, rest)], ends=False)
     return rest
 
 
-def _unless(rests: tuple[tuple[str, Expr], ...], *, ends: bool) -> Expr:
+def _unless(rests: Sequence[tuple[str, Expr]], *, ends: bool) -> Expr:
     """Return one of the units and its rest, or any other; the closing quote too unless a word `ends`."""
     plain = "".join([unit for unit, _ in rests if len(unit) == 1])
-    branches: list[Expr] = [seq(Literal(unit), rest) for unit, rest in rests]
+    branches: list[Expr] = [Seq((Literal(unit), rest)) for unit, rest in rests]
     branches.append(_other_char(plain))
+    if len(plain) == len(rests):  # no two begin with the same character
+        return Alt((*branches, _ESCAPED if ends else _KEY_END))
     escapes = [unit for unit, _ in rests if len(unit) > 1]
-    if escapes:
-        branches.append(seq(_other_escape(escapes), _KEY_REST))
-        return factor_prefixes(branches if ends else [*branches, Literal('"')])
-    return alt(*branches, _ESCAPED if ends else _KEY_END)
+    branches.append(seq(_other_escape(escapes), _KEY_REST))
+    return factor_prefixes(branches if ends else [*branches, Literal('"')])
 
 
 @lru_cache(maxsize=1024)

@@ -48,7 +48,6 @@ from gbnf.schema.value_sets import (
     Number,
     Object,
     Shape,
-    String,
     ValueSet,
     conjunction,
     distinct,
@@ -182,6 +181,8 @@ class Lowering:
         seen = set()
         while len(subschemas) == 1:
             raw = subschemas[0].raw
+            if type(raw) is dict and raw.keys().isdisjoint(REFERENCES):  # as for most, and fast
+                break
             keyword = next((one for one in REFERENCES if one in raw), "") if isinstance(raw, Mapping) else ""
             if not keyword or subschemas in seen:
                 break
@@ -201,7 +202,7 @@ class Lowering:
         if isinstance(place, FormsPlace):
             return self._in_forms(values, scope, pointer, depth, place)
         alternatives = [self._enumerated(values.values, scope, pointer, place)] if values.values else []
-        structured = sum(isinstance(shape, Object | Array) for shape in values.shapes)
+        structured = sum([type(shape) in _STRUCTURED for shape in values.shapes])
         for number, shape in enumerate(values.shapes, 1):
             inner = scope.inside(f"Option {number}") if structured > 1 and len(values.shapes) > 1 else scope
             try:
@@ -279,16 +280,15 @@ class Lowering:
         return combine
 
     def _shape(self, shape: Shape, scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
-        match shape:
-            case Array():
-                return self._array(shape, scope, pointer, depth, place)
-            case Object():
-                return self._object(shape, scope, pointer, depth, place)
-            case _:
-                return self._scalars.scalar(shape, scope, pointer, place)
+        if type(shape) is Object:
+            return self._object(shape, scope, pointer, depth, place)
+        if type(shape) is Array:
+            return self._array(shape, scope, pointer, depth, place)
+        assert not isinstance(shape, (Object, Array))
+        return self._scalars.scalar(shape, scope, pointer, place)
 
     def _array(self, shape: Array, scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
-        if shape == Array():
+        if shape == _ANY_ARRAY:
             self.report.free_form(
                 pointer, "items", "no items are declared, so the array may contain anything"
             )
@@ -379,7 +379,7 @@ class Lowering:
         return values if len(values) <= MAX_UNIQUE else None
 
     def _object(self, shape: Object, scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
-        if shape == Object():
+        if shape == _ANY_OBJECT:
             self.report.free_form(
                 pointer, "properties", "no properties are declared, so the object may contain anything"
             )
@@ -453,6 +453,8 @@ class Lowering:
 
 
 _TOO_LARGE = "the schema is too large, so any JSON value is allowed"
+_STRUCTURED = frozenset({Array, Object})
+_ANY_ARRAY, _ANY_OBJECT = Array(), Object()
 _NUMBER_ONLY: frozenset[JsonType] = frozenset({"number"})
 #: The work of emitting a property or an item, in the units of `gbnf.effort`.
 _PART_WORK = 40
@@ -461,7 +463,5 @@ _PART_WORK = 40
 def _needs_rule(values: ValueSet) -> bool:
     if len(values.values) > 1:
         return True
-    plain = (Null, Boolean, Number, String)
-    return len(values.shapes) + len(values.values) > 1 or not all(
-        isinstance(shape, plain) for shape in values.shapes
-    )
+    shapes = values.shapes
+    return len(shapes) + len(values.values) > 1 or (len(shapes) == 1 and type(shapes[0]) in _STRUCTURED)

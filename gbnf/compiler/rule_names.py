@@ -29,9 +29,10 @@ def camel(*parts: str) -> str:
 @lru_cache(maxsize=4096)
 def _capitalised(part: str) -> str:
     """Return the words of one part, each with a capital letter."""
-    plain = "".join(char for char in unicodedata.normalize("NFKD", part) if not unicodedata.combining(char))
-    spelled = "".join(char if ord(char) < 128 else f" u{ord(char):x} " for char in plain)
-    return "".join(word[0].upper() + word[1:] for word in _WORDS.findall(spelled))
+    if not part.isascii():
+        plain = [char for char in unicodedata.normalize("NFKD", part) if not unicodedata.combining(char)]
+        part = "".join([char if ord(char) < 128 else f" u{ord(char):x} " for char in plain])
+    return "".join([word[0].upper() + word[1:] for word in _WORDS.findall(part)])
 
 
 class NameTable:

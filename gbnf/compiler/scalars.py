@@ -24,6 +24,7 @@ LEFT_OPEN = "the schema is too large, so any value of the same JSON type is allo
 VALUE_WORK = 6
 #: The greatest weight of an expression that is repeated inline: about the engine's rules for it.
 _LIGHT = 24
+_ANY_STRING = String()
 
 
 class Scalars:
@@ -40,15 +41,13 @@ class Scalars:
         self, shape: Null | Boolean | Number | String, scope: Scope, pointer: str, place: Place
     ) -> Expr:
         """Return the values of a shape, as they are written at a place."""
-        match shape:
-            case Null():
-                return Ref("null") if place is self.json else place.null
-            case Boolean():
-                return Ref("boolean") if place is self.json else alt(place.true, place.false)
-            case Number():
-                return self._number(shape, scope, pointer)
-            case String():
-                return self._string(shape, scope, pointer, place)
+        if isinstance(shape, String):
+            return self._string(shape, scope, pointer, place)
+        if isinstance(shape, Number):
+            return self._number(shape, scope, pointer)
+        if isinstance(shape, Boolean):
+            return Ref("boolean") if place is self.json else alt(place.true, place.false)
+        return Ref("null") if place is self.json else place.null
 
     def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
         """Return the expression of a number; equal shapes share one."""
@@ -71,7 +70,7 @@ class Scalars:
 
     def _string(self, shape: String, scope: Scope, pointer: str, place: Place) -> Expr:
         """Return the expression of a string; equal shapes share one."""
-        if place is self.json and shape == String():
+        if place is self.json and shape == _ANY_STRING:
             return Ref("string")
         known = self._strings.get((shape, place))
         if known is None:

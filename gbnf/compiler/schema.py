@@ -47,7 +47,9 @@ def compile_schema(
     type that has no JSON Schema.
     """
     check_whitespace(whitespace)
-    if not isinstance(schema, Mapping | list | tuple | str | float | int | None):  # JSON values are not types
+    if type(schema) is not dict and not isinstance(
+        schema, Mapping | list | tuple | str | float | int | None
+    ):  # JSON values are not types
         schema = json_schema_of(schema)
     with compilation(schema):
         return _compile(schema, CompileOptions(whitespace, max_depth, closed, property_order, bounded_digits))

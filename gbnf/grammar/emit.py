@@ -65,6 +65,8 @@ def emit_expr(expr: Expr) -> str:
                 parts.append(f"({emit_expr(item)})" if type(item) is Alt else emit_expr(item))
         return " ".join(parts)
     if type(expr) is Alt:
+        if expr.emitted is not None:
+            return expr.emitted
         if not expr.items:
             raise GrammarError(
                 "an alternation without alternatives matches nothing, and GBNF has no text for it: "

@@ -135,11 +135,13 @@ class _Composite:
 
 class _Items(_Composite):
     __match_args__ = ("items",)
-    __slots__ = ("items",)
+    __slots__ = ("emitted", "items")
 
     def __init__(self, items: tuple[Expr, ...]) -> None:
         self.items: Final = items
         self._hash = self.references = None
+        #: The text of an alternation that many grammars contain.
+        self.emitted: str | None = None
 
     def _parts(self) -> tuple[Any, ...]:
         return (self.items,)
@@ -159,7 +161,7 @@ class _Items(_Composite):
     def __hash__(self) -> int:
         known = self._hash
         if known is None:
-            known = self._hash = hash((type(self), self.items))
+            known = self._hash = hash(self.items)  # few sequences have the items of an alternation
         return known
 
 

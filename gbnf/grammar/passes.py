@@ -50,8 +50,12 @@ def _unproductive(rules: Rules, names: Iterable[str], productive: set[str]) -> l
     """Return those of `names` that derive no string by the rules in `productive`; add the others to it."""
     productions, waiting = rules.productions, []
     for name in names:
+        production = productions[name]
+        if type(production) is Alt and production.items and production.items[-1].references == ():
+            productive.add(name)  # most often the last alternative is a literal
+            continue
         needed = [one for one in rules.references[name] if one not in productive and one in productions]
-        if _derives(productions[name], frozenset(needed)) if needed else productions[name] != EMPTY_LANGUAGE:
+        if _derives(production, frozenset(needed)) if needed else production != EMPTY_LANGUAGE:
             productive.add(name)
         else:
             waiting.append(name)

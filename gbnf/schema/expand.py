@@ -79,6 +79,13 @@ class Expander:
         """
         if not subschemas:
             return ALL_VALUES
+        known = self._known.get(subschemas)
+        if known is None and len(subschemas) == 1:
+            known = _plain(subschemas[0].raw)
+            if known is not None:
+                self._known[subschemas] = known
+        if known is not None:
+            return known
         if self._open:  # expansions that compare sets count for the conjunction that needs them
             return self._expand(subschemas)
         try:
@@ -88,18 +95,12 @@ class Expander:
             return self._known.setdefault(subschemas, self._loosened(subschemas))
 
     def _expand(self, subschemas: Conjunction) -> ValueSet:
-        known = self._known.get(subschemas)
-        if known is None and len(subschemas) == 1:
-            known = _plain(subschemas[0].raw)
-            if known is not None:
-                self._known[subschemas] = known
-        if known is None:
-            self._open.add(subschemas)
-            try:
-                flat = self._flattener.flatten(subschemas)
-                known = self._known[subschemas] = self._solve(flat.facets, flat.branchings)
-            finally:
-                self._open.discard(subschemas)
+        self._open.add(subschemas)
+        try:
+            flat = self._flattener.flatten(subschemas)
+            known = self._known[subschemas] = self._solve(flat.facets, flat.branchings)
+        finally:
+            self._open.discard(subschemas)
         return known
 
     def _loosened(self, subschemas: Conjunction) -> ValueSet:

@@ -6,6 +6,8 @@ custom (2020-12 core, 4.3.1).
 
 from __future__ import annotations
 
+from functools import cache
+
 #: The keywords that make values valid or invalid.
 KEYWORDS = frozenset(
     {
@@ -48,6 +50,7 @@ _LATER = {
 _EARLIER = {"2019-09": {"dependencies"}, "2020-12": {"dependencies", "$recursiveRef"}}
 
 
+@cache
 def unknown_keywords(draft: str) -> frozenset[str]:
     """Return the keywords of other drafts that a draft (`draft-04` to `2020-12`) does not have."""
     drafts = ["draft-04", *_LATER]

@@ -12,9 +12,9 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from reprlib import Repr
-from typing import Any
+from typing import Any, TypeAlias
 
 from gbnf.errors import SchemaError
 from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
@@ -49,7 +49,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_schema(value: Any) -> bool:
-    return isinstance(value, Mapping | bool)
+    return type(value) is dict or isinstance(value, Mapping | bool)  # the first is much faster
 
 
 def _is_names(value: Any) -> bool:
@@ -76,8 +76,9 @@ def _is_pattern(value: Any) -> bool:
 
 
 def _is_type(value: Any) -> bool:
-    names = [value] if isinstance(value, str) else value
-    return _is_names(names) and bool(names) and all(name in TYPES for name in names)
+    if isinstance(value, str):
+        return value in TYPES
+    return _is_names(value) and bool(value) and all(name in TYPES for name in value)
 
 
 _TEXT = _KeywordForm(lambda value: isinstance(value, str), "a string", "Put it in quotes.")
@@ -158,8 +159,24 @@ _HOLDING = (APPLICATORS.keys() - _HOLDING_MAPS) | {"additionalItems"}
 #: The longest JSON Pointer: deeper subschemas get that of one around them, or all pointers together would
 #: take too much memory.
 MAX_POINTER_LENGTH = 4000
+_CONTAINING = frozenset(_HOLDING_MAPS | _HOLDING)
 _LISTING = frozenset({"const", "enum"})
 _LOOKED_AT = _FORMS.keys() | DEFINITIONS.keys() | _LISTING
+
+
+#: The path to a subschema: that of the schema around it, a keyword, and a key or an index below that. The
+#: first one has the JSON Pointer of the whole schema instead of a keyword.
+_Path: TypeAlias = "tuple[_Path | None, str, str | int | None]"
+
+
+@cache
+def _forms(draft: str) -> Mapping[str, _KeywordForm]:
+    bound = {"": _FLAG_OR_NUMBER, "draft-03": _FLAG_OR_NUMBER, "draft-04": _FLAG_OF_BOUND}.get(draft, _NUMBER)
+    return {
+        **_FORMS,
+        **dict.fromkeys(["exclusiveMinimum", "exclusiveMaximum"], bound),
+        "items": _SCHEMA if draft == "2020-12" else _TUPLE,
+    }
 
 
 @dataclass(slots=True)
@@ -175,23 +192,17 @@ class MetaschemaChecker:
     _seen: set[int] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        bound = {"": _FLAG_OR_NUMBER, "draft-03": _FLAG_OR_NUMBER, "draft-04": _FLAG_OF_BOUND}.get(
-            self.draft, _NUMBER
-        )
-        self._forms = {
-            **_FORMS,
-            **dict.fromkeys(["exclusiveMinimum", "exclusiveMaximum"], bound),
-            "items": _SCHEMA if self.draft == "2020-12" else _TUPLE,
-        }
+        self._forms = _forms(self.draft)
 
     def check(self, schema: Any, pointer: str) -> None:
         """Raise SchemaError for the first keyword of another form, in `schema` or below it."""
-        pending = [(schema, pointer)]
+        root: _Path = (None, pointer, None)
+        pending = [(schema, root)]
         while pending:
-            raw, pointer = pending.pop()
+            raw, path = pending.pop()
             if not _is_schema(raw):
                 raise SchemaError(
-                    pointer, f"a schema is an object or a boolean, not {_shorten(raw)}", _SCHEMA.hint
+                    _pointer(path), f"a schema is an object or a boolean, not {_shorten(raw)}", _SCHEMA.hint
                 )
             if isinstance(raw, bool) or id(raw) in self._seen:
                 continue
@@ -204,34 +215,49 @@ class MetaschemaChecker:
                     continue
                 form = self._forms.get(keyword)
                 if form and not form.fits(raw[keyword]):
-                    raise _misfit(form, raw[keyword], keyword, f"{pointer}/{keyword}")
-                if keyword in _LISTING:
-                    _check_values(raw[keyword], f"{pointer}/{keyword}")
+                    raise _misfit(form, raw[keyword], keyword, f"{_pointer(path)}/{keyword}")
+                if keyword in _LISTING and not _is_names(raw[keyword]):
+                    _check_values(raw[keyword], f"{_pointer(path)}/{keyword}")
                 if keyword == "patternProperties":
                     for pattern in raw[keyword]:
                         if not _PATTERN.fits(pattern):
-                            where = child_pointer(f"{pointer}/{keyword}", pattern)
+                            where = child_pointer(f"{_pointer(path)}/{keyword}", pattern)
                             raise _misfit(_PATTERN, pattern, "a key", where)
-            pointer = pointer[:MAX_POINTER_LENGTH]
-            pending += reversed(
-                [one for keyword in keywords for one in _child_schemas(raw, keyword, pointer)]
-            )
+            if not _CONTAINING.isdisjoint(keywords):
+                pending += reversed(
+                    [one for keyword in keywords for one in _child_schemas(raw, keyword, path)]
+                )
 
 
-def _child_schemas(raw: Mapping[str, Any], keyword: str, pointer: str) -> Iterator[tuple[Any, str]]:
-    """Yield what must be a schema under a keyword, each with its JSON Pointer."""
+def _pointer(path: _Path) -> str:
+    """Return the JSON Pointer at the end of a path: errors need it, and most schemas have none."""
+    steps = []
+    before, first, key = path
+    while before is not None:
+        steps.append((first, key))
+        before, first, key = before
+    pointer = first
+    for keyword, key in reversed(steps):
+        pointer = f"{pointer[:MAX_POINTER_LENGTH]}/{keyword}"
+        if key is not None:
+            pointer = child_pointer(pointer, key)
+    return pointer
+
+
+def _child_schemas(raw: Mapping[str, Any], keyword: str, path: _Path) -> Iterator[tuple[Any, _Path]]:
+    """Yield what must be a schema under a keyword, each with its path."""
     value = raw[keyword]
     if keyword in _HOLDING:
         if isinstance(value, list):
-            yield from ((one, f"{pointer}/{keyword}/{index}") for index, one in enumerate(value))
+            yield from ((one, (path, keyword, index)) for index, one in enumerate(value))
         else:
-            yield value, f"{pointer}/{keyword}"
+            yield value, (path, keyword, None)
     elif keyword in _HOLDING_MAPS and isinstance(value, Mapping):
         for key, one in value.items():
             if keyword in DEFINITIONS and not _is_schema(one):
                 continue  # it is an error where a reference leads there
             if keyword != "dependencies" or not isinstance(one, list | str):
-                yield one, child_pointer(f"{pointer}/{keyword}", key)
+                yield one, (path, keyword, key)
 
 
 def _misfit(form: _KeywordForm, value: Any, keyword: str, pointer: str) -> SchemaError:

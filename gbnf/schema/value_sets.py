@@ -154,7 +154,7 @@ class ValueSet:
     @property
     def is_everything(self) -> bool:
         """Whether every JSON value is allowed; only the shapes are checked."""
-        return self.shapes == ALL_VALUES.shapes
+        return len(self.shapes) == len(ALL_VALUES.shapes) and self.shapes == ALL_VALUES.shapes
 
 
 ALL_VALUES = ValueSet(shapes=(Null(), Boolean(), Number(), String(), Array(), Object()))

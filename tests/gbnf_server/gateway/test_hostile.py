@@ -32,9 +32,9 @@ def backend() -> Iterator[InProcess]:
         yield opened
 
 
-def gateway_of(backend: Any) -> Gateway:
+def gateway_of(backend: Any, *, compile_s: float = 10) -> Gateway:
     upstreams = Upstreams([Upstream(backend, always, 2)])
-    return Gateway(Engine(compile_s=10), upstreams, all_edges(), model="demo")
+    return Gateway(Engine(compile_s=compile_s), upstreams, all_edges(), model="demo")
 
 
 def tool(name: str, parameters: Any) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def test_no_schema_is_an_internal_error(backend: InProcess) -> None:
 def test_thousands_of_tools(backend: InProcess, count: int, code: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     body = chat(*(tool(f"tool_{number}", schema) for number in range(count)))
-    gateway = gateway_of(backend)
+    gateway = gateway_of(backend, compile_s=600)  # they take seconds, and a busy machine more
 
     async def run() -> tuple[int, Any]:
         async with served(gateway) as server:
