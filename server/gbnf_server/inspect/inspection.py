@@ -121,7 +121,8 @@ class Inspection:
             return []
         from gbnf_server.inspect.step_rendering import decoding_tab, run_tab  # noqa: PLC0415  # the planner
 
-        return [run_tab(self._runs), decoding_tab(self._runs)]
+        shown = frozenset(tool.name for tool in self.tools) if len(self.tools) > 1 else frozenset()
+        return [run_tab(self._runs, shown), decoding_tab(self._runs)]
 
     async def decode(self, options: DecodingOptions) -> Markup:
         """Return a request as the model decodes it. Raises GatewayError."""

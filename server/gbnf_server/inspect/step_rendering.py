@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from markupsafe import Markup
 
@@ -44,12 +45,12 @@ def decoding_tab(
     return Tab("decoding", "A decoding", html)
 
 
-def run_tab(runs: Sequence[RecordedRun]) -> Tab:
-    """Return the tab of runs."""
+def run_tab(runs: Sequence[RecordedRun], shown: AbstractSet[str] = frozenset()) -> Tab:
+    """Return the tab of runs. `shown`: the tools whose grammars the page shows, too."""
     first = 0
     rendered = []
     for run in runs:
-        rendered.append(_run(view_run(run), run.decodings, first))
+        rendered.append(_run(view_run(run), run.decodings, first, shown))
         first += len(run.decodings)
     html = render_template("run_tab.html.j2", runs=rendered)
     return Tab("run", "A run" if len(runs) == 1 else "Runs", html)
@@ -67,7 +68,7 @@ def _decoding(view: DecodingView) -> Markup:
     return render_template("decoding.html.j2", view=view, data=Markup(data), kinds=KINDS)  # noqa: S704  # see above
 
 
-def _run(view: RunView, decodings: Sequence[RecordedCall], first: int) -> Markup:
+def _run(view: RunView, decodings: Sequence[RecordedCall], first: int, shown: AbstractSet[str]) -> Markup:
     def bar(entry: EntryView) -> dict[str, str] | None:
         if entry.start_s is None:
             return None
@@ -90,4 +91,4 @@ def _run(view: RunView, decodings: Sequence[RecordedCall], first: int) -> Markup
         }
         for step in view.steps
     ]
-    return render_template("run.html.j2", view=view, rows=rows, total=seconds(view.total_s))
+    return render_template("run.html.j2", view=view, rows=rows, total=seconds(view.total_s), shown=shown)

@@ -203,6 +203,29 @@ def test_a_run_leads_to_its_tokens_and_grammars(watched: Watched, file_url: str)
     watched.check(file_url)
 
 
+def test_offered_tools_lead_to_their_grammars(watched: Watched, tmp_path: Path) -> None:
+    environment = {**os.environ, "GBNF_CONFIG": ""}
+    command = [sys.executable, "-m", "gbnf_server"]
+    run = subprocess.run(
+        [*command, "run", "create a folder trips", "--json", "--yes"],
+        check=True, cwd=tmp_path, env=environment, capture_output=True,
+    )  # fmt: skip
+    (tmp_path / "run.json").write_bytes(run.stdout)
+    tools = str(Path(__file__).parents[3] / "manifests")
+    subprocess.run(
+        [*command, "inspect", tools, "--run", "run.json", "--html", "page.html"],
+        check=True, cwd=tmp_path, env=environment, capture_output=True,
+    )  # fmt: skip
+    page = watched.page
+    url = (tmp_path / "page.html").as_uri()
+    page.goto(url)
+    page.click(".offered summary >> nth=0")
+    page.click(".offered a:has-text('create_dirs')")
+    assert page.is_visible("h2:has-text('create_dirs')")
+    assert page.evaluate("document.activeElement.id") == "grammar-title"
+    watched.check(url)
+
+
 def test_a_request_is_decoded_live(watched: Watched, live_url: str) -> None:
     page = watched.page
     page.goto(live_url)
