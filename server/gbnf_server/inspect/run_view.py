@@ -32,7 +32,7 @@ _MOST_CHARACTERS = 20_000
 _REFUSALS = {
     "cut": "truncated",
     "ungrammatical": "does not fit the grammar",
-    "unparsed": "is no call",
+    "unparsed": "no call",
     "invalid": "invalid",
     "repeated": "repeated",
 }
