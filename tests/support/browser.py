@@ -70,6 +70,13 @@ class Watched:
         assert self.page.title() != "wrong"
 
 
+def check_accessibility(page: Any) -> None:
+    """No serious violation in what the page shows. It has axe-core already."""
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
+
+
 @pytest.fixture
 def watched(browser: Any) -> Iterator[Watched]:
     context = browser.new_context(viewport={"width": 1280, "height": 800})

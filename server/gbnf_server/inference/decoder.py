@@ -92,7 +92,7 @@ class Decoder:
         self._space_at: int | None = None  # where the text may have the next one
         self._drafter: Drafter | None = None
         self._max_tokens = 0
-        self._traces = trace
+        self._is_traced = trace
         self._trace: TraceRecorder | None = None
 
     def generate(self, prompt: Sequence[int], max_tokens: int) -> Generation:
@@ -100,7 +100,7 @@ class Decoder:
         answer, self._max_tokens = self._answer, max_tokens
         if self._constraint is not None:
             self._budget = TokenBudget(self._model, self._constraint, max_tokens)
-        if self._traces:
+        if self._is_traced:
             self._trace = TraceRecorder(self._model, self._constraint, max_tokens)
             answer.trace = self._trace.tokens
         if self._drafts:

@@ -30,13 +30,11 @@ _KEPT = 4096  # completions of states: one answer sees few, since those inside a
 class TokenBudget:
     """Decides which tokens fit in what is left of an answer's tokens.
 
-    `seconds`: the time it has taken. `refused`: whether a token that the grammar allows did not fit, since
-    this was last set to False.
+    `refused`: whether a token that the grammar allows did not fit. The time counts as the constraint's.
     """
 
     def __init__(self, model: NativeModel, constraint: Constraint, limit: int) -> None:
         """Start before the first of at most `limit` tokens."""
-        self.seconds = 0.0
         self.refused = False
         self._model, self._constraint = model, constraint
         self._left = limit
@@ -61,7 +59,7 @@ class TokenBudget:
         started = time.perf_counter()
         fits = self.would_fit(token)
         self.refused = self.refused or not fits
-        self.seconds += time.perf_counter() - started
+        self._constraint.seconds += time.perf_counter() - started
         return fits
 
     def would_fit(self, token: int) -> bool:
@@ -93,7 +91,7 @@ class TokenBudget:
         state = self._constraint.state()
         following = None if state is None else state.advance(text)
         fits = following is None or self._ends_within(following, b"", left)
-        self.seconds += time.perf_counter() - started
+        self._constraint.seconds += time.perf_counter() - started
         return fits
 
     def accept_forced(self) -> None:

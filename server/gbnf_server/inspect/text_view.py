@@ -38,7 +38,7 @@ class TextView:
 
     `problem` says where and why it fails, or what is missing; "" for a complete text. `following` is what may
     come next, in words, `terminals` the same as GBNF. `validation`: lines of the validator, none for a valid
-    value; None if there is no JSON value. `repairs` lead to `repaired`, which is JSON.
+    value; None if there is no JSON value. `repaired`: the call as JSON after the `repairs`.
     """
 
     accepted: str
