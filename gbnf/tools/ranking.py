@@ -25,6 +25,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final, Protocol
 
 from gbnf.schema.applicators import walk
@@ -119,6 +120,18 @@ class BM25Ranker:
 
 BM25: Final = BM25Ranker()
 """The default ranker."""
+
+
+def common_words(query: str, tool: Tool) -> tuple[str, ...]:
+    """Return the words of a request for which `BM25` ranks a tool, in the request's order.
+
+    They are without case and accents, each once.
+    """
+    words = dict.fromkeys(_WORD.findall(plain_text(query)))
+    languages = _languages(tuple(words))
+    document = _document(tool)
+    found = (word for word in words if any(term in document for term in _terms(word, languages)))
+    return tuple(islice(found, _MAX_QUERY_WORDS))
 
 
 def _query_words(query: str) -> dict[tuple[str, ...], float]:

@@ -203,6 +203,14 @@
   if (named) open(named, false);
   else if (opened) read();
 
+  document.addEventListener("click", (event) => {
+    const elsewhere = event.target.closest("a[data-offered]");
+    if (!elsewhere) return;
+    event.preventDefault();
+    show($("#tab-grammar"));
+    links.find((link) => link.getAttribute("href") === elsewhere.getAttribute("href"))?.click();
+  });
+
   // Tables.
   document.addEventListener("click", (event) => {
     const head = event.target.closest(".sortable thead th:has(button)");

@@ -14,6 +14,7 @@ from gbnf.prompts.descriptions import describe_tool
 from gbnf.tools import Tool
 from gbnf.tools.phrases import PhraseMatcher
 from gbnf.tools.pool_filter import Selection, best_first
+from gbnf.tools.ranking import common_words
 from gbnf_server.inspect.grammar_view import STEPS
 
 DEFAULT_LIMIT = 16
@@ -24,14 +25,15 @@ _OPTIONS = CompileOptions("default", MAX_DEPTH, closed=True)
 class ToolCost:
     """A tool in a pool. `rank`: its place for the request, from 1; 0 without a request.
 
-    `grammar_bytes` and `rules` are those of its own rules. `prompt`: of its description, in the unit of the
-    view. `reason`: why it is kept or dropped.
+    `words`: those of the request that it is ranked by. `grammar_bytes` and `rules` are those of its own
+    rules. `prompt`: of its description, in the unit of the view. `reason`: why it is kept or dropped.
     """
 
     name: str
     kept: bool
     reason: str
     rank: int
+    words: tuple[str, ...]
     grammar_bytes: int
     rules: int
     prompt: int
@@ -43,6 +45,7 @@ class ToolCost:
 class PoolView:
     """A pool for a request. `unit` of the prompt: "tokens" or "characters".
 
+    `tools`: without a request in their order; for one those that are kept first, each part by rank.
     `grammar_bytes` and `rules` are those of the linked grammar of the tools that are kept.
     """
 
@@ -84,9 +87,12 @@ class PoolMeter:
                 kept=tool in kept,
                 reason=_why(tool, request, selection, needed),
                 rank=ranks.get(tool, 0),
+                words=common_words(request, tool),
             )
             for tool in self._tools
         )
+        if ranks:
+            costs = tuple(sorted(costs, key=lambda cost: (not cost.kept, cost.rank)))
         size, rules = self._grammar_size(selection.kept)
         return PoolView(
             request,
@@ -99,7 +105,7 @@ class PoolMeter:
             selection.notice,
         )
 
-    def _cost(self, tool: Tool, *, kept: bool, reason: str, rank: int) -> ToolCost:
+    def _cost(self, tool: Tool, *, kept: bool, reason: str, rank: int, words: tuple[str, ...]) -> ToolCost:
         compiled = compile_tool(tool, _OPTIONS, has_steps=True)
         part = compiled.part if isinstance(compiled, CompiledTool) else None
         findings = compiled.findings if isinstance(compiled, CompiledTool) else ()
@@ -108,6 +114,7 @@ class PoolMeter:
             kept,
             reason,
             rank,
+            words,
             0 if part is None else len(part.text.encode()),
             0 if part is None else len(part.names),
             self._count(describe_tool(tool, "default", "en")),

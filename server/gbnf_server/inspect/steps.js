@@ -242,13 +242,6 @@
     $(".t[tabindex='0']", pair)?.focus();
   };
   document.addEventListener("click", (event) => {
-    const offered = event.target.closest("a[data-offered]");
-    if (offered) {
-      event.preventDefault();
-      show($("#tab-grammar"));
-      all("#tools a").find((one) => one.getAttribute("href") === offered.getAttribute("href"))?.click();
-      return;
-    }
     const link = event.target.closest("a[data-decoding]");
     if (!link) return;
     event.preventDefault();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 
 from gbnf.errors import InvalidArgumentError
 from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool, load_manifests
+from gbnf.tools.phrases import plain_text
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool
-from gbnf.tools.ranking import BM25
+from gbnf.tools.ranking import BM25, common_words
 from gbnf_server.bundled import manifests_path
 
 BUNDLED = load_manifests(manifests_path())
@@ -133,6 +135,15 @@ def test_the_order_of_the_pool_changes_no_score(pool: list[Tool], query: str, ra
 def test_case_and_accents_change_no_score(pool: list[Tool], query: str) -> None:
     accented = "".join(char + "\u0301" if char in "AEIOU" else char for char in query.upper())
     assert BM25.rank(accented, pool) == BM25.rank(query, pool)
+
+
+@given(pools, queries)
+def test_tools_with_words_of_a_request_are_those_with_a_score(pool: list[Tool], query: str) -> None:
+    for tool, score in zip(pool, BM25.rank(query, pool), strict=True):
+        words = common_words(query, tool)
+        assert bool(words) == (score > 0)
+        assert {word.casefold() for word in words} <= set(re.findall(r"\w+", plain_text(query)))
+        assert BM25.rank(" ".join(words), [tool])[0] > 0 or not words
 
 
 @given(pools, st.data())

@@ -177,6 +177,8 @@ def test_a_pool_is_filtered_and_sorted(watched: Watched, tools_url: str) -> None
     assert sizes == sorted(sizes, reverse=True)
     page.click("th button:has-text('Grammar bytes')")
     assert page.get_attribute("th:has-text('Grammar bytes')", "aria-sort") == "ascending"
+    page.click("#pool-result a:has-text('find_files') >> nth=0")
+    page.wait_for_selector("#panel-grammar h2:has-text('find_files')")
     watched.check(tools_url)
 
 

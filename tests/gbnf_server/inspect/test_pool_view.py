@@ -6,6 +6,7 @@ import pytest
 
 from gbnf import compile_pool, filter_pool, load_manifests
 from gbnf.tools import Tool
+from gbnf.tools.pool_filter import best_first
 from gbnf_server.inspect.grammar_view import STEPS
 from gbnf_server.inspect.pool_view import PoolMeter
 from support.oracle import CHECKOUT
@@ -19,7 +20,10 @@ METER = PoolMeter(BUNDLED)
 def test_it_is_what_the_filter_keeps(request_: str, limit: int) -> None:
     view = METER.view(request_, limit)
     selection = filter_pool(BUNDLED, request_, limit=limit)
-    assert [tool.name for tool in view.tools if tool.kept] == [tool.name for tool in selection.kept]
+    ranked = [tool.name for tool in best_first(BUNDLED, request_)]
+    kept = [tool.name for tool in selection.kept]
+    assert [tool.name for tool in view.tools if tool.kept] == sorted(kept, key=ranked.index)
+    assert [tool.name for tool in view.tools[len(kept) :]] == [name for name in ranked if name not in kept]
     assert all(tool.reason for tool in view.tools)
     assert sorted(tool.rank for tool in view.tools) == list(range(1, len(BUNDLED) + 1))
     grammar = compile_pool(selection.kept, steps=STEPS)
