@@ -184,7 +184,7 @@ class _ReplayedBackend:
             return None
         if "overflow" in entry:
             raise ContextOverflow(**entry["overflow"])
-        completion = Completion(**{**entry["completion"], "logprobs": ()})
+        completion = Completion(**{**entry["completion"], "logprobs": (), "trace": ()})
         if request.on_text is not None:
             request.on_text(completion.text)
         return completion

@@ -154,14 +154,16 @@ class _Handlers:
         await exchange.response.end(text)
 
     async def models(self, exchange: HttpExchange) -> None:
-        await exchange.response.send_json(list_models(self._gateway.models, exchange.headers))
+        context_length = await self._gateway.context_length()
+        await exchange.response.send_json(list_models(self._gateway.models, exchange.headers, context_length))
 
     async def model(self, exchange: HttpExchange) -> None:
         name = exchange.scope["path_params"]["name"]
         if name not in self._gateway.models:
             listed = ", ".join(self._gateway.models)
             raise GatewayError(404, f"there is no model {name[:100]!r}. Use {listed}.", "model_not_found")
-        await exchange.response.send_json(model_card(name, exchange.headers))
+        context_length = await self._gateway.context_length()
+        await exchange.response.send_json(model_card(name, exchange.headers, context_length))
 
     async def stored(self, read: Callable[[str], Mapping[str, Any]], exchange: HttpExchange) -> None:
         await exchange.response.send_json(read(exchange.scope["path_params"]["response_id"]))

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from gbnf_server.backends.base import Backend
+from gbnf_server.errors import BackendError
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.edge import Edge
@@ -80,6 +81,13 @@ class Gateway:
     def models(self) -> list[str]:
         """The names of the models that clients may ask for."""
         return [self.model, *self.agents]
+
+    async def context_length(self) -> int | None:
+        """Return the context length of the model in tokens, None if it is not known."""
+        try:
+            return await asyncio.to_thread(lambda: self.upstreams.context_length)
+        except BackendError:
+            return None
 
     @property
     def health(self) -> str:

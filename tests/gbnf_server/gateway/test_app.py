@@ -11,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from gbnf_server.errors import BackendUnreachable, GatewayError
+from gbnf_server.errors import BackendError, BackendUnreachable, GatewayError
 from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.limits import Limits
+from gbnf_server.gateway.upstreams import Upstreams
 from support.gateways import PATH, ScriptedEngine, client_of, make_gateway, request, samples, until
 
 Use = Callable[[httpx.AsyncClient], Awaitable[Any]]
@@ -50,13 +51,29 @@ def test_models_have_the_shape_of_the_client() -> None:
         assert models["object"] == "list"
         assert [model["id"] for model in models["data"]] == ["stub", "planner"]
         assert (await client.get("/v1/models/stub")).json() == models["data"][0]
+        assert models["data"][0]["max_model_len"] == gateway.upstreams.context_length
         theirs = (await client.get("/v1/models", headers={"anthropic-version": "2023-06-01"})).json()
         assert (theirs["first_id"], theirs["last_id"], theirs["has_more"]) == ("stub", "planner", False)
         assert theirs["data"][0]["type"] == "model"
+        assert theirs["data"][0]["max_input_tokens"] == gateway.upstreams.context_length
         missing = await client.get("/v1/models/some/other")
         assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
 
-    use(make_gateway(ScriptedEngine(), agents={"planner": ScriptedEngine()}), ask)
+    gateway = make_gateway(ScriptedEngine(), agents={"planner": ScriptedEngine()})
+    use(gateway, ask)
+
+
+def test_a_context_length_that_is_not_known_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_: Upstreams) -> int:
+        raise BackendError("it is not reported")
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        assert "max_model_len" not in (await client.get("/v1/models/stub")).json()
+        theirs = (await client.get("/v1/models/stub", headers={"anthropic-version": "2023-06-01"})).json()
+        assert theirs["max_input_tokens"] is None
+
+    monkeypatch.setattr(Upstreams, "context_length", property(unknown))
+    use(make_gateway(ScriptedEngine()), ask)
 
 
 def test_a_model_of_the_agents_is_answered_by_it() -> None:
