@@ -143,7 +143,7 @@ def characters_in_words(state: MatchState) -> str:
             parts.append(words)
             characters -= set(members)
     digits = sorted(characters.intersection(DIGITS))
-    if len(digits) > 2 and ord(digits[-1]) - ord(digits[0]) == len(digits) - 1:
+    if len(digits) > 1 and ord(digits[-1]) - ord(digits[0]) == len(digits) - 1:
         parts.insert(0, f"a digit from {digits[0]} to {digits[-1]}")
         characters -= set(digits)
     parts += [_shown(character) for character in sorted(characters)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gbnf.compiler.literals import json_string
 from gbnf.grammar.match import MatchState
@@ -20,7 +20,7 @@ from gbnf_server.inspect.continuations import (
     number_ends,
     string_ends,
 )
-from gbnf_server.inspect.partial_json import JsonPosition
+from gbnf_server.inspect.partial_json import JsonPosition, after_scalar
 from gbnf_server.inspect.schema_words import KINDS, Kind, ValueWords, listed_values
 
 END = "the end of the text"
@@ -113,10 +113,13 @@ class JsonExpectations:
         if before.endswith("[") and (end := first_after(starts, "]")) is not None:
             others = [self._option(end, "]", "the end of the array")]
             said += ", or ]"
-        return Expectation(said, tuple([*options[:_MOST_OPTIONS], *others]))
+        return Expectation(said, (*options[:_MOST_OPTIONS], *others))
 
     def _of_kind(self, kind: Kind, starts: dict[str, MatchState]) -> tuple[list[Continuation] | None, bool]:
-        """Return the values of a kind that can be inserted, and whether there are no others; None: none at all."""
+        """Return the values of a kind that can be inserted, and whether there are no others.
+
+        The first is None if there is no value of this kind.
+        """
         match kind:
             case "string":
                 begin = first_after(starts, '"')
@@ -130,10 +133,10 @@ class JsonExpectations:
                 ), False
             case _:
                 names = ("true", "false") if kind == "boolean" else ("null",)
-                found = [
+                options = [
                     self._option(text, name, name) for name in names if (text := first_after(starts, name))
                 ]
-                return found or None, True
+                return options or None, True
         if begin is None:
             return None, True
         space = begin[:-1]
@@ -182,7 +185,8 @@ class JsonExpectations:
             self._option(text[len(begun) :], _cut(text), f"the rest of {_cut(text)}") for text in whole
         ][:_MOST_OPTIONS]
         phrase = self._words.of_kind("string")
-        if not is_open and (len(ends) <= _MOST_NAMES or self._words.values("string")):
+        is_listed = bool(self._words.values("string"))
+        if not is_open and (is_listed or (len(ends) <= _MOST_NAMES and ends != ['"'])):
             shown = [_cut(text) for text in whole]
             rest = f"the rest of {either(_limited(shown))}" if begun != '"' else listed_values(shown)
             return Expectation(f"{rest} at {where}", tuple(options))
@@ -205,12 +209,15 @@ class JsonExpectations:
         if escaped:
             return f"the rest of an escape: {characters_in_words(state)}"
         tail = begun.rpartition("\\u")[2] if "\\u" in begun[-6:] else None
-        if tail is not None and len(tail) < 4 and characters_in_words(state).find("digit") >= 0:
-            return f"{_counted(4 - len(tail), 4 - len(tail), 'more hexadecimal digit')}"
+        if tail is not None and len(tail) < 4:
+            return _counted(4 - len(tail), 4 - len(tail), "more hexadecimal digit")
+        characters = characters_in_words(state)
         if (digits := missing_digits(state)) is not None and digits[0]:
+            if digits == (1, 1) and characters not in ("", "a digit"):
+                return characters
             return _counted(*digits, "more digit" if begun[-1:] in DIGITS else "digit")
-        if said := characters_in_words(state):
-            return said
+        if characters:
+            return characters
         if not any(high > 127 for _, high in state.allowed().ranges) and state.advance('"') is None:
             return "more characters"
         if (length := _length(begun)) is None:
@@ -254,10 +261,8 @@ class JsonExpectations:
 
     def _after_scalar(self, written: str) -> Expectation:
         """Return what may come after a value that is complete, but has no closing mark."""
-        path = self._position.path
-        where = "after" if path else "end"
-        position = replace(self._position, where=where, path=path[:-1], start=len(self._text))  # type: ignore[arg-type]  # one of two
-        if not path:
+        position = after_scalar(self._position)
+        if position.where == "end":
             return Expectation(f"{END} after {written}")
         return JsonExpectations(self._state, self._text, position, self._words_at, self._prefix).expectation()
 
@@ -356,6 +361,12 @@ class JsonExpectations:
 
     def _option(self, text: str, label: str, words: str) -> Continuation:
         return Continuation(inserted(self._state, text), label, words)
+
+
+def digits_in_words(state: MatchState) -> str:
+    """Return how many digits are missing, "" if none are, or more than digits."""
+    digits = missing_digits(state)
+    return _counted(*digits, "more digit") if digits is not None and digits[0] else ""
 
 
 _BARE = ("a string", "a number", "an object", "an array")

@@ -10,6 +10,7 @@ from gbnf import Grammar, compile_pool, compile_schema
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.pool import MAX_DEPTH
+from gbnf.grammar.ir import Expr
 from gbnf.tool_formats import JsonArguments, ToolFormat
 from gbnf.tools import Tool
 
@@ -42,6 +43,11 @@ class GrammarChoice:
         return compile_schema(schema, whitespace=self.whitespace, property_order=self.property_order)
 
     @property
+    def shared_rules(self) -> Mapping[str, Expr]:
+        """The rules of the grammar of any tool: those of the text and of what surrounds a call."""
+        return self.of_tools((Tool(name="x"),)).rules.productions
+
+    @property
     def schema_options(self) -> CompileOptions:
         """The options of `of_schema`."""
         return CompileOptions(self.whitespace, property_order=self.property_order)
@@ -55,3 +61,7 @@ class GrammarChoice:
         if not isinstance(arguments, JsonArguments) or arguments.quoted:
             return None
         return CompileOptions(arguments.whitespace, MAX_DEPTH, closed=True)
+
+
+PLAIN = GrammarChoice()
+"""Calls as JSON, with the defaults of the compiler."""

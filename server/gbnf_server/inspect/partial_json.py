@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 Where: TypeAlias = Literal["value", "inside", "key", "colon", "after", "end"]
@@ -67,10 +68,8 @@ def locate(text: str) -> JsonPosition:
 
     def scalar(written: str) -> None:
         if levels and where == "value":
-            try:
+            with suppress(ValueError):
                 levels[-1].known[levels[-1].step] = json.loads(written)
-            except ValueError:
-                pass
 
     while at < len(text):
         char = text[at]
@@ -112,6 +111,12 @@ def locate(text: str) -> JsonPosition:
             at = found.end()
             where = _after(levels)
     return located(where, len(text))
+
+
+def after_scalar(position: JsonPosition) -> JsonPosition:
+    """Return the position after a value without a closing mark, inside which the text ends."""
+    where: Where = "after" if position.path else "end"
+    return replace(position, where=where, path=position.path[:-1], start=position.end)
 
 
 def _after(levels: list[_Level]) -> Where:

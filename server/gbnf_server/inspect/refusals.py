@@ -71,7 +71,7 @@ def _notation(text: str, at: int, position: JsonPosition, begun: str) -> str:
         return "JSON has double quotes"
     if rest[0] in _TYPOGRAPHIC:
         return "these are typographic quotes; JSON has straight ones"
-    if rest.startswith(("//", "/*", "#")):
+    if rest.lstrip(_SPACES).startswith(("//", "/*", "#")):
         return "JSON has no comments"
     before = text[:at].rstrip(_SPACES)
     if before.endswith(",") and rest.lstrip(_SPACES).startswith(("}", "]")):

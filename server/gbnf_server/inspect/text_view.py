@@ -21,10 +21,10 @@ from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
 from gbnf_server.inspect.call_text import read_call_text
-from gbnf_server.inspect.continuations import NUMBER, may_end_number
+from gbnf_server.inspect.continuations import DIGITS, NUMBER, may_end_number
 from gbnf_server.inspect.expectations import Continuation, Expectation, JsonExpectations
-from gbnf_server.inspect.inspected_grammar import STEPS, GrammarChoice
-from gbnf_server.inspect.partial_json import JsonPosition, locate
+from gbnf_server.inspect.inspected_grammar import PLAIN, STEPS, GrammarChoice
+from gbnf_server.inspect.partial_json import JsonPosition, after_scalar, locate
 from gbnf_server.inspect.refusals import why_refused
 from gbnf_server.inspect.schema_words import SchemaWords, ValueWords
 
@@ -79,21 +79,19 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class _JsonText:
-    """The JSON in which a text ends. `at`: where it begins; None outside of it, where `outside` is expected."""
+    """The JSON in which a text ends. `at`: where it begins; None outside of it, where there is `outside`."""
 
     text: str
     at: int | None
     words_at: Callable[[JsonPosition], ValueWords]
     prefix: str = ""
-    outside: Expectation = Expectation("")
+    outside: Expectation | None = None
 
 
 class TextChecker:
     """Checks texts against the calls of tools, or against one schema."""
 
-    def __init__(
-        self, tools: Sequence[Tool], schema: Any = None, choice: GrammarChoice = GrammarChoice()
-    ) -> None:
+    def __init__(self, tools: Sequence[Tool], schema: Any = None, choice: GrammarChoice = PLAIN) -> None:
         self._tools = tuple(tools)
         self._by_name = {tool.name: tool for tool in tools}
         self._schema, self._choice = schema, choice
@@ -145,7 +143,10 @@ class TextChecker:
                 expected = expectation.following
                 if json_text.at is not None and not match.accepted:
                     position = locate(json_text.text)
-                    if _is_refused_inside(position, json_text.text, state, text[match.position]):
+                    if _ends_number(position, json_text.text, state, text[match.position]):
+                        position = after_scalar(position)
+                        expected = self._expectation(json_text, state, position).following
+                    elif position.where in ("inside", "key") and position.start < position.end:
                         begun = json_text.at + position.start
                         earlier = self.grammar.matcher.start().advance(text[:begun])
                         assert earlier is not None
@@ -162,10 +163,13 @@ class TextChecker:
         found = f"found {json.dumps(refused, ensure_ascii=False)}"
         return expectation, f"expected {expected}, but {found}{why and ': '}{why}"
 
-    def _expectation(self, json_text: _JsonText, state: MatchState) -> Expectation:
-        if json_text.at is None:
+    def _expectation(
+        self, json_text: _JsonText, state: MatchState, position: JsonPosition | None = None
+    ) -> Expectation:
+        """Return what may come next. `position`: where the text ends, if that is known."""
+        if json_text.outside is not None:
             return json_text.outside
-        position = locate(json_text.text)
+        position = position or locate(json_text.text)
         expecting = JsonExpectations(state, json_text.text, position, json_text.words_at, json_text.prefix)
         found = expecting.expectation()
         if self._tools and not json_text.prefix and position.where == "value" and not position.path:
@@ -310,13 +314,11 @@ class TextChecker:
             yield "the value takes too much work to be judged"
 
 
-def _is_refused_inside(position: JsonPosition, text: str, state: MatchState, refused: str) -> bool:
-    """Return whether a character is refused inside a name or a value, not after one that is complete."""
-    begun = text[position.start :]
-    if position.where not in ("inside", "key") or not begun:
-        return False
-    is_number = begun[0] in NUMBER and begun[0] != "e"
-    return not (is_number and may_end_number(state) and refused not in NUMBER)
+def _ends_number(position: JsonPosition, text: str, state: MatchState, refused: str) -> bool:
+    """Return whether a character comes after a number that is complete."""
+    begun = text[position.start : position.start + 1]
+    is_number = position.where == "inside" and begun in "-" + DIGITS
+    return is_number and refused not in NUMBER and may_end_number(state)
 
 
 def _described(call: ToolCall) -> str:
