@@ -8,12 +8,12 @@ import json
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema, source_name
-from gbnf_server.cli.model_options import MaxToolsOption
+from gbnf_server.cli.model_options import MaxToolsOption, WhitespaceOption
 from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 
@@ -48,10 +48,7 @@ def compile_(
         list[int] | None,
         typer.Option(min=1, help="Earlier step that from_step may refer to; repeatable."),
     ] = None,
-    whitespace: Annotated[
-        Literal["default", "compact", "spaced", "free"],
-        typer.Option(help="Whitespace in the JSON. Default: at most one space after , and :."),
-    ] = "default",
+    whitespace: WhitespaceOption = "default",
     strict: Annotated[
         bool,
         typer.Option(

@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gbnf_server.cli.input_files import check_one_stdin, is_schema_file, read_schema, source_name
-from gbnf_server.cli.model_options import ModelOption, ModelSource
+from gbnf_server.cli.model_options import ModelOption, ModelSource, WhitespaceOption
 from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
+    from gbnf.compiler.layout import Whitespace
+    from gbnf.compiler.options import PropertyOrder
+    from gbnf_server.inspect.inspected_grammar import GrammarChoice
     from gbnf_server.inspect.inspection import Inspection
     from gbnf_server.inspect.live_decoding import LiveDecoder
     from gbnf_server.inspect.run_files import RecordedRun
@@ -48,6 +51,15 @@ def inspect(
             help="Run to show, from `gbnf run --record` or `--json`, or the log of a batch; repeatable.",
         ),
     ] = None,
+    whitespace: WhitespaceOption = "default",
+    property_order: Annotated[
+        Literal["declared", "any"],
+        typer.Option(help="Order of the properties in objects, as `property_order` of `compile_schema`."),
+    ] = "declared",
+    call_format: Annotated[
+        Literal["json", "native"],
+        typer.Option(help="How calls are written: as JSON, or as the chat template of --model does."),
+    ] = "json",
     model: ModelOption = None,
     html: Annotated[
         Path | None,
@@ -72,9 +84,13 @@ def inspect(
       gbnf inspect my-tools/                      your own tools
       gbnf inspect --schema person.json           one JSON Schema
       gbnf inspect --mcp mcp.json --html mcp.html
+      gbnf inspect --call-format native --model Qwen3-4B-Q4_K_M.gguf
       gbnf inspect --run run.json                 from `gbnf run --record run.json`
     """
-    with _inspection(context, paths or [], manifests, tools, mcp, schema, model, run or []) as inspection:
+    choice = _choice(whitespace, property_order, call_format, model)
+    with _inspection(
+        context, paths or [], manifests, tools, mcp, schema, model, run or [], choice
+    ) as inspection:
         if html is not None:
             _write_file(html, inspection.file())
         else:
@@ -92,6 +108,7 @@ def _inspection(
     schema: str | None,
     model: str | None,
     run: list[Path],
+    choice: GrammarChoice,
 ) -> Iterator[Inspection]:
     """Return what the command line names, while its MCP servers run. Raises InputError."""
     from gbnf_server.inspect.inspection import Inspection
@@ -107,12 +124,41 @@ def _inspection(
     if schemas:
         if len(sources) > 1:
             raise typer.BadParameter(f"{schemas[0]} is a JSON Schema, which is shown alone: give no tools")
-        yield _schema_inspection(schemas[0], runs)
+        if choice.tool_format is not None:
+            raise typer.BadParameter("--call-format native is for tools: a JSON Schema has no calls")
+        yield _schema_inspection(schemas[0], runs, choice)
         return
     counter = _token_counter(model)
     title = ", ".join([*map(str, given), *(tools or ()), *(mcp or ())]) or "The bundled tools"
     with sources.open() as pool:
-        yield Inspection(title, pool, count_tokens=counter, runs=runs)
+        yield Inspection(title, pool, count_tokens=counter, runs=runs, choice=choice)
+
+
+def _choice(
+    whitespace: Whitespace, property_order: PropertyOrder, call_format: str, model: str | None
+) -> GrammarChoice:
+    """Return how the grammars are compiled. Raises ModelLoadError for the model's file."""
+    from gbnf_server.inspect.inspected_grammar import GrammarChoice
+
+    if call_format == "json":
+        return GrammarChoice(whitespace, property_order)
+    if (whitespace, property_order) != ("default", "declared"):
+        raise typer.BadParameter(
+            "--whitespace and --property-order do not apply to --call-format native: the chat "
+            "template decides"
+        )
+    from gbnf_server.backends.chat_template import ChatTemplate
+    from gbnf_server.inference.native import NativeModel
+
+    path = ModelSource(model).path()
+    with closing(NativeModel(path, vocab_only=True)) as native:
+        tool_format = ChatTemplate(native).tool_format
+    if tool_format is None:
+        raise typer.BadParameter(
+            f"the chat template of {path.name} has no tools, so the model has no tool-call format: "
+            "use --call-format json"
+        )
+    return GrammarChoice(tool_format=tool_format)
 
 
 def _runs(files: list[Path]) -> list[RecordedRun]:
@@ -124,7 +170,7 @@ def _runs(files: list[Path]) -> list[RecordedRun]:
     return [run for file in files for run in read_runs(file)]
 
 
-def _schema_inspection(file: str, runs: list[RecordedRun]) -> Inspection:
+def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice) -> Inspection:
     from gbnf import SchemaError
     from gbnf.tools.near_misses import misspelt_keywords
     from gbnf_server.errors import InputError
@@ -134,7 +180,7 @@ def _schema_inspection(file: str, runs: list[RecordedRun]) -> Inspection:
     content = read_schema(file)
     try:
         shown = InspectedSchema(name, content, tuple(misspelt_keywords("", content)))
-        return Inspection(name, schema=shown, runs=runs)
+        return Inspection(name, schema=shown, runs=runs, choice=choice)
     except SchemaError as error:
         raise InputError(f"{name}: {error}") from None
 

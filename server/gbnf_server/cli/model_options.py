@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 import typer
 
@@ -149,6 +149,12 @@ def _finite(value: float) -> float:
         raise typer.BadParameter(f"{value} is not a valid temperature: use a finite number of at least 0")
     return value
 
+
+# How a grammar is compiled.
+WhitespaceOption: TypeAlias = Annotated[
+    Literal["default", "compact", "spaced", "free"],
+    typer.Option(help="Whitespace in the JSON. Default: at most one space after , and :."),
+]
 
 # Options of the sampler.
 TemperatureOption: TypeAlias = Annotated[

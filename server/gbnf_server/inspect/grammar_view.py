@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gbnf import Grammar, SchemaError, compile_pool, compile_schema
-from gbnf.compiler.options import CompileOptions
+from gbnf import Grammar, SchemaError
 from gbnf.compiler.origins import Origins, schema_origins, tool_origins
-from gbnf.compiler.pool import MAX_DEPTH, left_out_finding
-from gbnf.errors import PoolError
+from gbnf.compiler.pool import left_out_finding
+from gbnf.compiler.primitives import RESERVED
+from gbnf.errors import GrammarError, PoolError
 from gbnf.findings import Finding
 from gbnf.grammar.emit import emit_rule
 from gbnf.grammar.ir import Expr
 from gbnf.tools import Tool
+from gbnf_server.inspect.inspected_grammar import PLAIN, GrammarChoice
 from gbnf_server.inspect.schema_lines import SchemaLine, schema_lines
 
 _TEXTS = ("title", "description")
-STEPS = (1,)
-"""The earlier steps that arguments may refer to, so that all arguments are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,10 @@ class RuleView:
 
 @dataclass(frozen=True, slots=True)
 class GrammarView:
-    """A tool or a schema with its grammar. `grammar` is None if it cannot be compiled; `findings` say why."""
+    """A tool or a schema with its grammar. `grammar` is None if it cannot be compiled; `findings` say why.
+
+    `has_origins`: whether it is known which keywords the rules come from.
+    """
 
     name: str
     description: str
@@ -51,6 +53,7 @@ class GrammarView:
     lines: tuple[SchemaLine, ...] = ()
     findings: tuple[Finding, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
+    has_origins: bool = True
 
     @property
     def origins(self) -> tuple[str, ...]:
@@ -58,27 +61,34 @@ class GrammarView:
         return tuple(dict.fromkeys(pointer for rule in self.rules for pointer in rule.origins))
 
 
-def view_tool(tool: Tool) -> GrammarView:
+def view_tool(tool: Tool, choice: GrammarChoice = PLAIN) -> GrammarView:
     """Return the view of a tool's calls."""
     description = tool.description()
     try:
-        grammar = compile_pool((tool,), steps=STEPS)
-        origins = tool_origins(tool, CompileOptions("default", MAX_DEPTH, closed=True), has_steps=True)
-    except (SchemaError, PoolError) as error:
+        grammar = choice.of_tools((tool,))
+        options = choice.tool_options
+        origins = None if options is None else tool_origins(tool, options, has_steps=True)
+    except (SchemaError, PoolError, GrammarError) as error:
         findings = tool.findings
         if isinstance(error, SchemaError):
             findings = (*findings, left_out_finding(tool, error))
         lines = schema_lines(tool.args, (), findings)
         return GrammarView(tool.name, description, tool.args, tool, None, (), lines, findings)
-    return _view(tool.name, description, tool.args, tool, grammar, origins or {})
+    view = _view(tool.name, description, tool.args, tool, grammar, origins or {})
+    return view if options is not None else _without_origins(view, choice)
 
 
-def view_schema(name: str, schema: Mapping[str, Any] | bool, findings: Iterable[Finding] = ()) -> GrammarView:
+def view_schema(
+    name: str,
+    schema: Mapping[str, Any] | bool,
+    findings: Iterable[Finding] = (),
+    choice: GrammarChoice = PLAIN,
+) -> GrammarView:
     """Return the view of a JSON Schema. `findings`: more than the compiler's. Raises SchemaError."""
-    grammar = compile_schema(schema)
+    grammar = choice.of_schema(schema)
     texts = schema if isinstance(schema, Mapping) else {}
     title, description = (text if isinstance(text, str) else "" for text in map(texts.get, _TEXTS))
-    origins = schema_origins(schema, CompileOptions())
+    origins = schema_origins(schema, choice.schema_options)
     return _view(title or name, description, schema, None, grammar, origins, tuple(findings))
 
 
@@ -118,6 +128,22 @@ def _view(
     return GrammarView(
         name, description, schema, tool, grammar, tuple(rules), lines, tuple(sorted(findings)), sizes
     )
+
+
+def _without_origins(view: GrammarView, choice: GrammarChoice) -> GrammarView:
+    """Return a view whose rules have no origins: those of every grammar in this format are shared."""
+    shared = choice.shared_rules
+    rules = tuple(
+        replace(rule, is_shared=shared.get(rule.name) == rule.production or rule.name in RESERVED)
+        for rule in view.rules
+    )
+    own = [rule for rule in rules if not rule.is_shared or rule.name == "root"]
+    sizes = {
+        **view.sizes,
+        "own_bytes": sum(len(rule.text.encode()) + 1 for rule in own),
+        "own_rules": len(own),
+    }
+    return replace(view, rules=rules, sizes=sizes, has_origins=False)
 
 
 def _recursive(references: Mapping[str, tuple[str, ...]]) -> frozenset[str]:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from gbnf.calls import ToolCall
 from gbnf.findings import Finding
 from gbnf.prompts.descriptions import call_skeleton
 from gbnf.tools import Tool
 from gbnf_server.errors import GatewayError, InputError
 from gbnf_server.inspect import rendering
 from gbnf_server.inspect.grammar_view import GrammarView, view_schema, view_tool
+from gbnf_server.inspect.inspected_grammar import PLAIN, GrammarChoice
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolMeter
 from gbnf_server.inspect.text_view import TextChecker
 
@@ -40,7 +42,8 @@ class Inspection:
     """A pool of tools, or a schema, and recorded runs. May be used by several threads.
 
     `count_tokens`: of a text, with the tokenizer of a model. `decoder` decodes requests while the page is
-    open. Raises InputError if there is nothing to show, SchemaError for a schema that cannot be compiled.
+    open. `choice`: how the grammars are compiled. Raises InputError if there is nothing to show, SchemaError
+    for a schema that cannot be compiled.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Inspection:
         count_tokens: Callable[[str], int] | None = None,
         runs: Sequence[RecordedRun] = (),
         decoder: LiveDecoder | None = None,
+        choice: GrammarChoice = PLAIN,
     ) -> None:
         if schema is None and not tools and not runs:
             raise InputError(f"{title}: there is no tool in it to show.")
@@ -58,8 +62,9 @@ class Inspection:
         self.tools = tuple(tools)
         self.decoder = decoder
         self.schema = schema
+        self._choice = choice
         self._runs = tuple(runs)
-        self._checker = TextChecker(self.tools, None if schema is None else schema.schema)
+        self._checker = TextChecker(self.tools, None if schema is None else schema.schema, choice)
         self._meter = PoolMeter(self.tools, count_tokens)
         self._grammar = lru_cache(maxsize=64)(self._render_grammar)
         if schema is not None:
@@ -86,7 +91,7 @@ class Inspection:
         if len(self):
             tabs += [
                 self._grammar_tab(self.grammar(0)),
-                rendering.text_tab(is_pool=bool(self.tools), example=self._example),
+                rendering.text_tab(label=self._text_label, example=self._example),
             ]
         if self.decoder is not None:
             from gbnf_server.inspect.step_rendering import decoding_tab  # noqa: PLC0415  # see `_run_tabs`
@@ -139,17 +144,26 @@ class Inspection:
 
     def _view(self, index: int) -> GrammarView:
         if self.schema is not None:
-            return view_schema(self.schema.name, self.schema.schema, self.schema.findings)
-        return view_tool(self.tools[index])
+            return view_schema(self.schema.name, self.schema.schema, self.schema.findings, self._choice)
+        return view_tool(self.tools[index], self._choice)
 
     def _grammar_tab(self, first: Markup) -> rendering.Tab:
         names = [(tool.name, _summary(tool.description())) for tool in self.tools]
         return rendering.grammar_tab(names, first)
 
+    @property
+    def _text_label(self) -> str:
+        if self._choice.tool_format is not None:
+            return "An answer, as the model's chat template writes calls"
+        return "A call, as JSON" if self.tools else "A JSON text"
+
     @cached_property
     def _example(self) -> str:
         if not self.tools:
             return "{…}"
+        if (tool_format := self._choice.tool_format) is not None:
+            example = json.loads(call_skeleton(self.tools[0]))
+            return tool_format.render([ToolCall("call00001", example["name"], example["arguments"])])
         return json.dumps(json.loads(call_skeleton(self.tools[0])), ensure_ascii=False)
 
 

@@ -233,6 +233,19 @@
     const check = () => fill($("#text-result"), "text", { text: text.value });
     text.addEventListener("input", debounced(check));
     if (text.value) check();
+    for (const event of ["click", "focus"]) {
+      $("#tab-text").addEventListener(event, () => { if (!$("#text-result").textContent.trim()) check(); });
+    }
+    // A continuation is inserted at the end of the accepted part; a refused rest is selected.
+    $("#text-result").addEventListener("click", async (event) => {
+      const button = event.target.closest("button[data-insert]");
+      if (!button) return;
+      const at = Number(button.closest("[data-after]").dataset.after);
+      text.setRangeText(button.dataset.insert, at, at, "end");
+      text.setSelectionRange(at + button.dataset.insert.length, text.value.length);
+      say(button.getAttribute("aria-label").replace("Insert", "Inserted"));
+      if (await check()) ($("#text-result button[data-insert]") ?? text).focus();
+    });
   }
   const pool = () => fill($("#pool-result"), "pool", { request: $("#request").value, limit: Number($("#limit").value) || 1 });
   const request = $("#request");

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
 
 Where: TypeAlias = Literal["value", "inside", "key", "colon", "after", "end"]
 """What the text ends before: a value, the rest of one, a key (or the rest of one), a colon, a comma or a
@@ -16,9 +18,11 @@ _SCALAR = re.compile(r"[^\s,:\[\]{}\"]+")
 
 @dataclass(frozen=True, slots=True)
 class JsonPosition:
-    """The end of a text. `path`: of the value that it is in or before.
+    """The end of a text. `path`: of the value that it is in or before; of the container if it is after one.
 
     `start`: of the unfinished token, which goes to `end`. `keys`: those of the innermost object, so far.
+    `index`: of the item in the innermost array; None in an object, and at the top level. `known`: for each
+    container around the end, the outermost first, the strings, numbers and literals that are complete.
     """
 
     path: tuple[str | int, ...]
@@ -26,6 +30,8 @@ class JsonPosition:
     start: int
     end: int
     keys: tuple[str, ...] = ()
+    index: int | None = None
+    known: tuple[Mapping[str | int, Any], ...] = ()
 
     @property
     def pointer(self) -> str:
@@ -39,7 +45,8 @@ class _Level:
 
     index: int | None
     key: str = ""
-    keys: tuple[str, ...] = ()
+    keys: list[str] = field(default_factory=list)
+    known: dict[str | int, Any] = field(default_factory=dict)
 
     @property
     def step(self) -> str | int:
@@ -54,8 +61,15 @@ def locate(text: str) -> JsonPosition:
 
     def located(kind: Where, start: int) -> JsonPosition:
         inner = levels if kind in ("value", "inside") else levels[:-1]
-        keys = levels[-1].keys if levels else ()
-        return JsonPosition(tuple(level.step for level in inner), kind, start, len(text), keys)
+        last = levels[-1] if levels else _Level(None)
+        known = tuple(level.known for level in levels)
+        steps = tuple(level.step for level in inner)
+        return JsonPosition(steps, kind, start, len(text), tuple(last.keys), last.index, known)
+
+    def scalar(written: str) -> None:
+        if levels and where == "value":
+            with suppress(ValueError):
+                levels[-1].known[levels[-1].step] = json.loads(written)
 
     while at < len(text):
         char = text[at]
@@ -68,9 +82,10 @@ def locate(text: str) -> JsonPosition:
                 return located("key" if where == "key" else "inside", at)
             if where == "key" and levels:
                 levels[-1].key = _decoded(text[at:end])
-                levels[-1].keys = (*levels[-1].keys, levels[-1].key)
+                levels[-1].keys.append(levels[-1].key)
                 where = "colon"
             else:
+                scalar(text[at:end])
                 where = _after(levels)
             at = end
             continue
@@ -92,9 +107,16 @@ def locate(text: str) -> JsonPosition:
         elif (found := _SCALAR.match(text, at - 1)) is not None:
             if found.end() == len(text) and where == "value":
                 return located("inside", found.start())
+            scalar(found.group())
             at = found.end()
             where = _after(levels)
     return located(where, len(text))
+
+
+def after_scalar(position: JsonPosition) -> JsonPosition:
+    """Return the position after a value without a closing mark, inside which the text ends."""
+    where: Where = "after" if position.path else "end"
+    return replace(position, where=where, path=position.path[:-1], start=position.end)
 
 
 def _after(levels: list[_Level]) -> Where:

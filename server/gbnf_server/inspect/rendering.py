@@ -133,11 +133,9 @@ def grammar_tab(names: Sequence[tuple[str, str]], first: Markup) -> Tab:
     return Tab("grammar", "Grammar", render_template("grammar_tab.html.j2", names=names, first=first))
 
 
-def text_tab(*, is_pool: bool, example: str) -> Tab:
+def text_tab(*, label: str, example: str) -> Tab:
     """Return the tab in which a text is checked."""
-    html = render_template(
-        "text_tab.html.j2", is_pool=is_pool, example=example, most=MOST_CHARACTERS, result=""
-    )
+    html = render_template("text_tab.html.j2", label=label, example=example, most=MOST_CHARACTERS, result="")
     return Tab("text", "A text", html)
 
 

@@ -1,194 +1,425 @@
-"""What a schema allows at a path, in words: `an integer ≥ 5`."""
+"""What a schema allows at a path of a value that is being written, in words: `an integer ≥ 5`.
+
+A *form* is a conjunction: subschemas that all judge the value. `anyOf`, `oneOf` and `if` make several, of
+which those that the value so far contradicts are dropped. The words only name keywords of these subschemas;
+what the grammar makes of them is not decided here.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
-from gbnf.schema.applicators import resolve_pointer
+from gbnf.schema.document import Document, Subschema, UndecidedError
+from gbnf.schema.drafts import as_2020_12
+from gbnf.schema.keywords import REFERENCES
 from gbnf.schema.pattern_matching import pattern_matches
 
+Kind: TypeAlias = Literal["string", "number", "object", "array", "boolean", "null"]
+Form: TypeAlias = tuple[Subschema, ...]
+
+KINDS: tuple[Kind, ...] = ("string", "number", "object", "array", "boolean", "null")
 _ANYTHING = "any JSON value"
 _MOST_VALUES = 8
-_MOST_FORMS = 4
-_MOST_DEPTH = 6
-_MOST_SCHEMAS = 64
+_MOST_JUDGED = 300
+_MOST_PHRASES = 4
+_MOST_DEPTH = 12
+_MOST_FORMS = 64
 _LONGEST = 80
-_NOUNS = {
-    "integer": "an integer",
-    "number": "a number",
+_NOUNS: dict[Kind, str] = {
     "string": "a string",
+    "number": "a number",
+    "object": "an object",
+    "array": "an array",
     "boolean": "true or false",
     "null": "null",
-    "array": "an array",
-    "object": "an object",
 }
-_BOUNDS = (
-    ("minimum", "≥ {}"), ("exclusiveMinimum", "> {}"), ("maximum", "≤ {}"), ("exclusiveMaximum", "< {}"),
-    ("multipleOf", "that is a multiple of {}"),
-)  # fmt: skip
-_LENGTHS = (
-    ("minLength", "at least {}", "character"), ("maxLength", "at most {}", "character"),
-    ("minItems", "at least {}", "item"), ("maxItems", "at most {}", "item"),
-    ("minProperties", "at least {}", "property"), ("maxProperties", "at most {}", "property"),
-)  # fmt: skip
-_OF = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItems"),
-       "object": ("minProperties", "maxProperties")}  # fmt: skip
+_BOUNDS = (("minimum", "≥ {}", max), ("exclusiveMinimum", "> {}", max),
+           ("maximum", "≤ {}", min), ("exclusiveMaximum", "< {}", min))  # fmt: skip
+_SIZES: dict[Kind, tuple[str, str, str, str]] = {
+    "string": ("minLength", "maxLength", "character", "characters"),
+    "array": ("minItems", "maxItems", "item", "items"),
+    "object": ("minProperties", "maxProperties", "property", "properties"),
+}
 
 
-def schemas_at(root: Any, path: Sequence[str | int]) -> list[Any]:
-    """Return the schemas that judge the value at a path, as far as properties and items declare them."""
-    schemas = list(_in_place(root, root, 0))
-    for step in path:
-        below: list[Any] = []
-        for schema in schemas:
-            below += [one for child in _children(schema, step) for one in _in_place(child, root, 0)]
-        schemas = below[:_MOST_SCHEMAS]
-    return schemas
+class SchemaWords:
+    """The words of one schema. Raises SchemaError for a malformed one."""
 
+    def __init__(self, schema: Any) -> None:
+        self._document = Document(as_2020_12(schema))
 
-def property_names(root: Any, path: Sequence[str | int]) -> list[str]:
-    """Return the properties that are declared for the object at a path, each once."""
-    found: dict[str, None] = {}
-    for schema in schemas_at(root, path):
-        properties = schema.get("properties") if isinstance(schema, Mapping) else None
-        if isinstance(properties, Mapping):
-            found.update(dict.fromkeys(properties))
-    return list(found)
+    def at(self, path: Sequence[str | int], known: Sequence[Mapping[str | int, Any]] = ()) -> ValueWords:
+        """Return the words for the value at a path.
 
+        `known`: for each container on the path, the members that are complete. Without them, all forms
+        count. Raises SchemaError for a reference that leads nowhere.
+        """
+        forms = self._expanded([self._document.root])
+        for level, step in enumerate(path):
+            forms = self._inside(forms, step, known[level] if level < len(known) else {})
+        if len(path) < len(known):
+            forms = self._fitting(forms, known[len(path)])
+        return ValueWords(self, tuple(forms))
 
-def words_at(root: Any, path: Sequence[str | int]) -> str:
-    """Return what may be at a path, in words."""
-    schema = root
-    for step in path:
-        surely, perhaps = (
-            [child for one in _in_place(schema, root, 0, choices=choices) for child in _children(one, step)]
-            for choices in (False, True)
+    def below(self, forms: Iterable[Form], step: str | int) -> ValueWords:
+        """Return the words for what is under a key or an index."""
+        return ValueWords(self, tuple(self._inside(forms, step, {})))
+
+    def of(self, subschema: Subschema) -> ValueWords:
+        """Return the words of one subschema."""
+        return ValueWords(self, tuple(self._expanded([subschema])))
+
+    def allows(self, form: Form, value: Any) -> bool:
+        """Return whether all subschemas of a form allow a value; True if that cannot be decided."""
+        try:
+            return all(self._document.allows(each, value) for each in form)
+        except UndecidedError:
+            return True
+
+    def _inside(self, forms: Iterable[Form], step: str | int, known: Mapping[str | int, Any]) -> list[Form]:
+        kind: Kind = "array" if isinstance(step, int) else "object"
+        found: dict[Form, None] = {}
+        for form in self._fitting([form for form in forms if allows_kind(form, kind)], known):
+            children = [child for each in form for child in _children(each, step)]
+            found.update(dict.fromkeys(self._expanded(children)))
+        return list(found)[:_MOST_FORMS]
+
+    def _fitting(self, forms: Sequence[Form], known: Mapping[str | int, Any]) -> list[Form]:
+        """Return the forms that the members of a container do not contradict; all if each is contradicted."""
+        if len(forms) < 2 or not known:
+            return list(forms)
+        members = list(known.items())[:_MOST_JUDGED]
+        found = [form for form in forms if all(self._fits(each, members) for each in form)]
+        return found or list(forms)
+
+    def _fits(self, subschema: Subschema, members: Sequence[tuple[str | int, Any]]) -> bool:
+        if any(
+            not self.allows((child,), value)
+            for step, value in members
+            for child in _children(subschema, step)
+        ):
+            return False
+        excluded = subschema.raw.get("not") if isinstance(subschema.raw, Mapping) else None
+        return not (isinstance(excluded, Mapping) and self._is_certain(subschema.at("not"), dict(members)))
+
+    def _is_certain(self, subschema: Subschema, members: Mapping[str | int, Any]) -> bool:
+        """Return whether an object with these members, and any others, satisfies a simple subschema."""
+        raw = subschema.raw
+        if (
+            not raw
+            or not set(raw) <= {"type", "properties", "required"}
+            or raw.get("type", "object") != "object"
+        ):
+            return False
+        named = {*raw.get("properties", {}), *raw.get("required", ())}
+        return named <= set(members) and all(
+            self.allows((child,), members[name]) for name in named for child in _children(subschema, name)
         )
-        match surely or perhaps:
-            case []:
-                return _ANYTHING
-            case [only]:
-                schema = only
-            case several:
-                schema = {"allOf" if surely else "anyOf": several}
-    return words(schema, root)
+
+    def _expanded(self, subschemas: Iterable[Subschema]) -> list[Form]:
+        """Return the forms of subschemas that all judge a value."""
+        forms: list[Form] = [()]
+        for each in subschemas:
+            forms = _product(forms, self._alternatives(each, 0, frozenset()))
+        return [_distinct(form) for form in forms]
+
+    def _alternatives(self, subschema: Subschema, depth: int, seen: frozenset[int]) -> list[Form]:
+        if subschema.raw is False:
+            return []
+        if not isinstance(subschema.raw, Mapping) or id(subschema.raw) in seen or depth > _MOST_DEPTH:
+            return [()]
+        seen |= {id(subschema.raw)}
+        subschema = self._document.enter(subschema)
+        raw = subschema.raw
+
+        def within(inner: Subschema) -> list[Form]:
+            return self._alternatives(inner, depth + 1, seen)
+
+        def members(keyword: str) -> list[Subschema]:
+            found = raw.get(keyword)
+            return (
+                [subschema.at(keyword, index) for index in range(len(found))]
+                if isinstance(found, list)
+                else []
+            )
+
+        forms: list[Form] = [(subschema,)]
+        for keyword in REFERENCES:
+            if keyword in raw:
+                forms = _product(forms, within(self._document.follow(subschema, keyword)))
+        for member in members("allOf"):
+            forms = _product(forms, within(member))
+        for keyword in ("anyOf", "oneOf"):
+            if choices := members(keyword)[:_MOST_FORMS]:
+                forms = _product(forms, [form for choice in choices for form in within(choice)])
+        if isinstance(raw.get("if"), Mapping | bool) and not {"then", "else"}.isdisjoint(raw):
+            then, other = (
+                [()] if word not in raw else within(subschema.at(word)) for word in ("then", "else")
+            )
+            excluded = replace(subschema, raw={"not": raw["if"]}, is_generated=True)
+            forms = _product(
+                forms, [*_product(within(subschema.at("if")), then), *_product([(excluded,)], other)]
+            )
+        if isinstance(dependent := raw.get("dependentSchemas"), Mapping):
+            for name in dependent:
+                forms = _product(forms, [(), *within(subschema.at("dependentSchemas", name))])
+        return forms
 
 
-def words(schema: Any, root: Any, depth: int = 0) -> str:
-    """Return the values that a schema allows, in words. `root`: where references resolve."""
-    if schema is False:
-        return "nothing"
-    if not isinstance(schema, Mapping) or depth > _MOST_DEPTH:
-        return _ANYTHING
-    if "const" in schema:
-        return _json(schema["const"])
-    if isinstance(values := schema.get("enum"), list):
-        shown = [_json(value) for value in values[:_MOST_VALUES]]
-        shown += [f"{len(values) - _MOST_VALUES} more"] if len(values) > _MOST_VALUES else []
-        return shown[0] if len(shown) == 1 else f"one of {', '.join(shown)}"
-    own = _own_words(schema)
-    if own:
-        return own
-    if (target := _target(schema, root)) is not None:
-        return words(target, root, depth + 1)
-    for keyword in ("anyOf", "oneOf"):
-        if isinstance(members := schema.get(keyword), list) and members:
-            forms = dict.fromkeys(words(member, root, depth + 1) for member in members[:_MOST_FORMS])
-            more = [f"{len(members) - _MOST_FORMS} more forms"] if len(members) > _MOST_FORMS else []
-            return " or ".join([*forms, *more])
-    if isinstance(members := schema.get("allOf"), list) and members:
-        parts = dict.fromkeys(words(member, root, depth + 1) for member in members[:_MOST_FORMS])
-        parts.pop(_ANYTHING, None)
-        return " and ".join(parts) or _ANYTHING
-    return _ANYTHING
+@dataclass(frozen=True, slots=True)
+class ValueWords:
+    """What may be at one path, in words; `forms` are the alternatives."""
+
+    schema: SchemaWords
+    forms: tuple[Form, ...]
+
+    def of_kind(self, kind: Kind, depth: int = 0) -> str:
+        """Return the words for the values of one kind."""
+        fitting = [form for form in self.forms if allows_kind(form, kind)]
+        phrases = list(dict.fromkeys(self._phrase(form, kind, depth) for form in fitting))
+        phrases = [phrase for phrase in phrases if phrase]
+        if not phrases or _NOUNS[kind] in phrases:
+            return _NOUNS[kind]
+        more = [f"{len(phrases) - _MOST_PHRASES} more forms"] if len(phrases) > _MOST_PHRASES else []
+        return " or ".join([*phrases[:_MOST_PHRASES], *more])
+
+    def described(self, kinds: Iterable[Kind] = KINDS, depth: int = 0) -> str:
+        """Return the words for the values of several kinds that the schema allows."""
+        if not self.forms:
+            return "nothing"
+        allowed = [kind for kind in kinds if any(allows_kind(form, kind) for form in self.forms)]
+        if all(any(_enumerated(each) for each in form) for form in self.forms):
+            values = [value for value in self.values() if kind_of(value) in allowed]
+            return listed_values([json_text(value) for value in values]) if values else "nothing"
+        phrases = [self.of_kind(kind, depth) for kind in allowed]
+        if set(allowed) == set(KINDS) and phrases == [_NOUNS[kind] for kind in allowed]:
+            return _ANYTHING
+        return " or ".join(phrases) or "nothing"
+
+    def values(self, kind: Kind | None = None) -> list[Any]:
+        """Return the values of `enum` and `const` that the forms allow, each once."""
+        found: dict[str, Any] = {}
+        for form in self.forms:
+            for value in self._listed(form)[:_MOST_JUDGED]:
+                if (kind is None or kind_of(value) == kind) and self.schema.allows(form, value):
+                    found.setdefault(json.dumps(value, sort_keys=True), value)
+        return list(found.values())
+
+    def names(self) -> list[str]:
+        """Return the declared properties of an object, each once."""
+        found: dict[str, None] = {}
+        for keyword in ("properties", "required"):
+            for raw in self._keywords():
+                if isinstance(declared := raw.get(keyword), Mapping | list):
+                    found.update((name, None) for name in declared if isinstance(name, str))
+        return list(found)
+
+    def other_names(self) -> str:
+        """Return the words for a property that is not declared."""
+        patterns = {
+            pattern: None
+            for raw in self._keywords()
+            if isinstance(raw.get("patternProperties"), Mapping) and raw.get("additionalProperties") is False
+            for pattern in raw["patternProperties"]
+        }
+        if patterns:
+            return f"a property whose name matches {' or '.join(map(_cut, patterns))}"
+        return "any other property" if self.names() else "any property"
+
+    def least(self, keyword: str) -> int:
+        """Return the greatest `minLength` or `minItems` that all forms have at least."""
+        return int(min((max(_numbers(form, keyword), default=0) for form in self.forms), default=0))
+
+    def most(self, keyword: str) -> int | None:
+        """Return the smallest `maxLength` or `maxItems` of all forms; None if one has none."""
+        limits = [min(_numbers(form, keyword), default=None) for form in self.forms]
+        return (
+            None if not limits or None in limits else int(max(limit for limit in limits if limit is not None))
+        )
+
+    def _keywords(self) -> Iterator[Mapping[str, Any]]:
+        for form in self.forms:
+            for each in form:
+                yield each.raw
+
+    def _listed(self, form: Form) -> list[Any]:
+        for each in form:
+            if "const" in each.raw:
+                return [each.raw["const"]]
+        lists = [each.raw["enum"] for each in form if isinstance(each.raw.get("enum"), list)]
+        return min(lists, key=len, default=[])
+
+    def _phrase(self, form: Form, kind: Kind, depth: int) -> str:
+        values = [value for value in self._listed(form)[:_MOST_JUDGED] if kind_of(value) == kind]
+        values = [value for value in values if self.schema.allows(form, value)]
+        if any("const" in each.raw or isinstance(each.raw.get("enum"), list) for each in form):
+            return listed_values([json_text(value) for value in values]) if values else ""
+        match kind:
+            case "number":
+                return self._number(form)
+            case "boolean" | "null":
+                return _NOUNS[kind]
+        noun, pieces = _NOUNS[kind], [size] if (size := _size(form, kind)) else []
+        if kind == "string":
+            formats = dict.fromkeys(
+                each.raw["format"] for each in form if isinstance(each.raw.get("format"), str)
+            )
+            pieces += [f"in the format {_cut(name)}" for name in formats]
+            patterns = dict.fromkeys(
+                each.raw["pattern"] for each in form if isinstance(each.raw.get("pattern"), str)
+            )
+            if patterns:
+                pieces.append(f"that matches {' and '.join(map(_cut, patterns))}")
+        elif kind == "array":
+            pieces += self._items(form, depth)
+        return " ".join([noun, *pieces]) + _other_than(form, kind)
+
+    def _number(self, form: Form) -> str:
+        whole = any("number" not in _types(each) and "integer" in _types(each) for each in form)
+        details = []
+        for keyword, text, strongest in _BOUNDS:
+            if numbers := _numbers(form, keyword):
+                details.append(text.format(json_text(strongest(numbers))))
+        multiples = dict.fromkeys(_numbers(form, "multipleOf"))
+        details += [f"a multiple of {json_text(number)}" for number in multiples]
+        noun = "an integer" if whole else "a number"
+        return " ".join([noun, *([" and ".join(details)] if details else [])]) + _other_than(form, "number")
+
+    def _items(self, form: Form, depth: int) -> Iterator[str]:
+        if any(each.raw.get("uniqueItems") is True for each in form):
+            yield "without duplicates"
+        if depth:
+            return
+        for each in form:
+            if isinstance(each.raw.get("contains"), Mapping) and each.raw.get("minContains", 1) != 0:
+                words = self.schema.of(each.at("contains")).described(depth=1)
+                if words != _ANYTHING and len(words) < _LONGEST:
+                    yield f"with an item that is {words}"
+        items = [each.at("items") for each in form if isinstance(each.raw.get("items"), Mapping)]
+        if items and not any("prefixItems" in each.raw for each in form):
+            words = self.schema.of(items[0]).described(depth=1) if len(items) == 1 else _ANYTHING
+            if words not in (_ANYTHING, "nothing") and len(words) < _LONGEST:
+                yield f"whose items are each {words}"
 
 
-def _own_words(schema: Mapping[str, Any]) -> str:
-    declared = schema.get("type")
-    names = [declared] if isinstance(declared, str) else declared if isinstance(declared, list) else []
-    if not names:
-        if isinstance(schema.get("properties"), Mapping) and "$ref" not in schema:
-            names = ["object"]
-        elif "items" in schema or "prefixItems" in schema:
-            names = ["array"]
-        elif "pattern" in schema or "minLength" in schema or "maxLength" in schema:
-            names = ["string"]
-    return " or ".join(_noun(name, schema) for name in names if name in _NOUNS)
+def kind_of(value: Any) -> Kind:
+    """Return the kind of a JSON value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
 
 
-def _noun(name: str, schema: Mapping[str, Any]) -> str:
-    details: list[str] = []
-    if name in ("integer", "number"):
-        details += [text.format(_json(schema[keyword])) for keyword, text in _BOUNDS if keyword in schema]
-        return " ".join([_NOUNS[name], " and ".join(details)]) if details else _NOUNS[name]
-    for keyword, text, unit in _LENGTHS:
-        if keyword in schema and keyword in _OF.get(name, ()):
-            number = schema[keyword]
-            plural = unit if number == 1 else "properties" if unit == "property" else f"{unit}s"
-            details.append(f"{text.format(number)} {plural}")
-    noun = _NOUNS[name]
-    if name == "string" and isinstance(schema.get("format"), str):
-        noun = f"a {schema['format']} in a string"
-    if details:
-        noun += f" of {' and '.join(details)}"
-    if name == "string" and isinstance(schema.get("pattern"), str):
-        noun += f" that matches {_cut(schema['pattern'])}"
-    if name == "array" and isinstance(schema.get("items"), Mapping):
-        item = _own_words(schema["items"])
-        noun += f", each item {item}" if item and len(item) < _LONGEST else ""
-    return noun
+def allows_kind(form: Form, kind: Kind) -> bool:
+    """Return whether no `type`, `enum` or `const` of a form excludes a kind."""
+    for each in form:
+        types = _types(each)
+        if types and kind not in types and not (kind == "number" and "integer" in types):
+            return False
+        if kind not in _enumerated(each, KINDS):
+            return False
+    return True
 
 
-def _in_place(schema: Any, root: Any, depth: int, *, choices: bool = True) -> Iterator[Any]:
-    """Yield a schema, and those inside that judge the same value; with `choices`, those that may, too."""
-    yield schema
-    if not isinstance(schema, Mapping) or depth > _MOST_DEPTH:
-        return
-    if (target := _target(schema, root)) is not None:
-        yield from _in_place(target, root, depth + 1, choices=choices)
-    for keyword in ("allOf", "anyOf", "oneOf") if choices else ("allOf",):
-        if isinstance(members := schema.get(keyword), list):
-            for member in members[:_MOST_SCHEMAS]:
-                yield from _in_place(member, root, depth + 1, choices=choices)
-    for keyword in ("then", "else") if choices else ():
-        if isinstance(member := schema.get(keyword), Mapping):
-            yield from _in_place(member, root, depth + 1)
+def json_text(value: Any) -> str:
+    """Return a value as JSON, cut if it is long."""
+    return _cut(json.dumps(value, ensure_ascii=False))
 
 
-def _children(schema: Any, step: str | int) -> Iterator[Any]:
-    """Yield the schemas of the value under a key or an index."""
-    if not isinstance(schema, Mapping):
+def listed_values(texts: Sequence[str]) -> str:
+    """Return values as words: the only one, or `one of` the first."""
+    shown = [*texts[:_MOST_VALUES]]
+    shown += [f"{len(texts) - _MOST_VALUES} more"] if len(texts) > _MOST_VALUES else []
+    return shown[0] if len(shown) == 1 else f"one of {', '.join(shown)}"
+
+
+def _enumerated(subschema: Subschema, default: Iterable[Kind] = ()) -> set[Kind]:
+    raw = subschema.raw
+    if "const" in raw:
+        return {kind_of(raw["const"])}
+    if isinstance(raw.get("enum"), list):
+        return {kind_of(value) for value in raw["enum"]}
+    return set(default)
+
+
+def _types(subschema: Subschema) -> list[str]:
+    declared = subschema.raw.get("type")
+    return [declared] if isinstance(declared, str) else declared if isinstance(declared, list) else []
+
+
+def _numbers(form: Form, keyword: str) -> list[Any]:
+    found = (each.raw.get(keyword) for each in form)
+    return [number for number in found if isinstance(number, int | float) and not isinstance(number, bool)]
+
+
+def _size(form: Form, kind: Kind) -> str:
+    """Return how long a string, how large an array or object is, in words."""
+    low_keyword, high_keyword, one, several = _SIZES[kind]
+    low, high = (
+        max(_numbers(form, low_keyword), default=None),
+        min(_numbers(form, high_keyword), default=None),
+    )
+    unit = one if (low if high is None else high) == 1 else several
+    if low is not None and high is not None:
+        return f"of {low} to {high} {unit}" if low != high else f"of exactly {low} {unit}"
+    if low is not None:
+        return f"of at least {low} {unit}"
+    return "" if high is None else f"of at most {high} {unit}"
+
+
+def _other_than(form: Form, kind: Kind) -> str:
+    """Return which values `not` excludes, where it lists them."""
+    values: list[Any] = []
+    for each in form:
+        excluded = each.raw.get("not")
+        if isinstance(excluded, Mapping) and len(excluded) == 1:
+            found = excluded.get("enum", [excluded["const"]] if "const" in excluded else [])
+            values += [value for value in found if kind_of(value) == kind] if isinstance(found, list) else []
+    texts = dict.fromkeys(map(json_text, values[:_MOST_VALUES]))
+    return f" other than {' and '.join(texts)}" if texts else ""
+
+
+def _children(subschema: Subschema, step: str | int) -> Iterator[Subschema]:
+    """Yield the subschemas of the value under a key or an index."""
+    raw = subschema.raw
+    if not isinstance(raw, Mapping):
         return
     if isinstance(step, int):
-        prefix = schema.get("prefixItems")
+        prefix = raw.get("prefixItems")
         if isinstance(prefix, list) and step < len(prefix):
-            yield prefix[step]
-        elif isinstance(items := schema.get("items"), Mapping | bool):
-            yield items
+            yield subschema.at("prefixItems", step)
+        elif isinstance(raw.get("items"), Mapping | bool):
+            yield subschema.at("items")
         return
-    properties = schema.get("properties")
-    patterns = schema.get("patternProperties")
-    declared = isinstance(properties, Mapping) and step in properties
+    declared = isinstance(raw.get("properties"), Mapping) and step in raw["properties"]
     if declared:
-        yield properties[step]  # type: ignore[index]  # it is a mapping
-    if isinstance(patterns, Mapping):
-        for pattern, member in patterns.items():
+        yield subschema.at("properties", step)
+    if isinstance(patterns := raw.get("patternProperties"), Mapping):
+        for pattern in patterns:
             if pattern_matches(pattern, step):
                 declared = True
-                yield member
-    if not declared and isinstance(other := schema.get("additionalProperties"), Mapping):
-        yield other
+                yield subschema.at("patternProperties", pattern)
+    if not declared and isinstance(raw.get("additionalProperties"), Mapping):
+        yield subschema.at("additionalProperties")
 
 
-def _target(schema: Mapping[str, Any], root: Any) -> Any:
-    found = resolve_pointer(schema.get("$ref"), root)
-    return None if found is None else found[1]
+def _product(first: Iterable[Form], second: Sequence[Form]) -> list[Form]:
+    return [(*one, *other) for one in first for other in second][:_MOST_FORMS]
 
 
-def _json(value: Any) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False))
+def _distinct(form: Form) -> Form:
+    return tuple({id(each.raw): each for each in form}.values())
 
 
 def _cut(text: str) -> str:
