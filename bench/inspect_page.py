@@ -20,7 +20,7 @@ from typing import Any
 
 from gbnf_server.inference.trace import Candidate, TracedToken
 from gbnf_server.inspect.inspection import Inspection
-from gbnf_server.inspect.run_files import RecordedRun
+from gbnf_server.pages.run_files import RecordedRun
 from gbnf_server.planner.recorded_calls import RecordedCall
 
 WORDS = [word.encode() for word in ("the ", "trip ", '"', "{", "}", "\n", " ", "é", "日本", "12", ", ")]

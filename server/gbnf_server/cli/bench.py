@@ -260,7 +260,8 @@ def run_suites(task: BenchTask, chosen: SuiteOptions) -> Results:
     task.show_files(label, "json and .html")
     tools = [*pool, *(tool for each in suites for tool in each.decoys)]
     header = about(label, facts, task.options, made_at)
-    results = Results(header, task.configurations, suites, references_of(tools), records)
+    grammars = bench.step_grammars(records)
+    results = Results(header, task.configurations, suites, references_of(tools), records, grammars)
     _write(results, task.out, label, "use another --out")
     return results
 

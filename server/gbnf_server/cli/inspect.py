@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gbnf_server.inspect.inspected_grammar import GrammarChoice
     from gbnf_server.inspect.inspection import Inspection
     from gbnf_server.inspect.live_decoding import LiveDecoder
-    from gbnf_server.inspect.run_files import RecordedRun
+    from gbnf_server.pages.run_files import RecordedRun
 
 _HOST = "127.0.0.1"
 
@@ -165,7 +165,7 @@ def _runs(files: list[Path]) -> list[RecordedRun]:
     """Return the runs of files. Raises RunFileError."""
     if not files:
         return []  # without the planner, which the module imports
-    from gbnf_server.inspect.run_files import read_runs
+    from gbnf_server.pages.run_files import read_runs
 
     return [run for file in files for run in read_runs(file)]
 

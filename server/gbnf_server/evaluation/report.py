@@ -6,11 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
-import jinja2
 import numpy as np
+from markupsafe import Markup
 
 from gbnf_server.evaluation.cases import COMPLEXITIES, Case
 from gbnf_server.evaluation.metrics import BY_KEY, METRICS, format_value
@@ -27,6 +26,11 @@ from gbnf_server.evaluation.tables import (
     heading,
     quality_table,
 )
+from gbnf_server.pages.grammar_lines import GrammarLines
+from gbnf_server.pages.rendering import PAGES, content_security_policy, read_assets, render_template
+from gbnf_server.pages.run_files import read_events, run_of_events
+from gbnf_server.pages.run_view import view_run
+from gbnf_server.pages.timeline import render_timeline
 
 OUTCOMES = ("converged", "answered, wrong", "salvaged", "blocked", "exhausted", "failed")
 """The outcomes of a run, the best first; the page has a colour for each."""
@@ -38,16 +42,15 @@ def report(results: Results) -> str:
     scored = results.scored()
     groups = by_configuration(results, scored)
     latencies = [_spread(name, runs) for name, runs in groups.items()]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("gbnf_server.evaluation", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    # not `tojson`, which escapes apostrophes; the template's autoescaping makes the text safe
-    environment.filters["as_json"] = partial(json.dumps, ensure_ascii=False)
-    return environment.get_template("report.html.j2").render(
+    css = read_assets((PAGES, "base.css"), (PAGES, "timeline.css"), ("gbnf_server.evaluation", "report.css"))
+    js = read_assets((PAGES, "grammar_lines.js"))
+    grammars = GrammarLines()
+    page = render_template(
+        "report.html.j2",
+        "gbnf_server.evaluation",
+        css=css,
+        js=js,
+        policy=content_security_policy(css=css, js=js),
         about=results.about,
         suites=results.suites,
         configurations=results.configurations,
@@ -60,11 +63,13 @@ def report(results: Results) -> str:
         outcomes=[{"name": name, "counts": Counter(map(outcome_of, runs))} for name, runs in groups.items()],
         latencies=latencies,
         time_axis=SecondsAxis([seconds for row in latencies for seconds in row["percentiles"]]),
-        details=_details(groups, scored),
+        details=_details(results, groups, scored, grammars),
+        grammars=grammars,
         all_metrics=_all_metrics(groups),
         parts=_by_complexity(groups),
         runs=len(scored),
     )
+    return str(page)
 
 
 def outcome_of(run: ScoredRun) -> str:
@@ -112,12 +117,18 @@ def _by_complexity(groups: Mapping[str, Sequence[ScoredRun]]) -> list[TextTable]
     return tables
 
 
-def _expected(case: Case) -> dict[str, Any]:
+def _expected(case: Case) -> str:
     """Return the case's expectations, as written in its suite."""
-    return {key: case.source[key] for key in _EXPECTATIONS if key in case.source}
+    expected = {key: case.source[key] for key in _EXPECTATIONS if key in case.source}
+    return json.dumps(expected, ensure_ascii=False)
 
 
-def _details(groups: Mapping[str, Sequence[ScoredRun]], scored: Sequence[ScoredRun]) -> list[dict[str, Any]]:
+def _details(
+    results: Results,
+    groups: Mapping[str, Sequence[ScoredRun]],
+    scored: Sequence[ScoredRun],
+    grammars: GrammarLines,
+) -> list[dict[str, Any]]:
     """Return each case with its runs, a list for each configuration."""
     cases: dict[str, dict[str, Any]] = {}
     for run in scored:
@@ -134,8 +145,14 @@ def _details(groups: Mapping[str, Sequence[ScoredRun]], scored: Sequence[ScoredR
             {
                 "score": run.score,
                 "fate": OUTCOMES.index(outcome_of(run)),
-                "steps": run.record.events[-1]["run"]["steps"],
-                "answer": run.record.events[-1]["run"]["answer"],
+                "timeline": _timeline(results, run, grammars),
             }
         )
     return list(cases.values())
+
+
+def _timeline(results: Results, run: ScoredRun, grammars: GrammarLines) -> Markup:
+    known = results.grammars.get((run.suite, run.record.configuration), {})
+    name = f"{run.case.id}, {run.record.configuration}"
+    events = read_events(run.record.events, f"the run of {name}")
+    return render_timeline(view_run(run_of_events(name, events, known)), grammars, level=4)

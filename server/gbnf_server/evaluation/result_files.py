@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gbnf_server.evaluation.errors import ResultsFileError
+from gbnf_server.pages.run_files import RunFileError
 
 _Read = TypeVar("_Read")
 
@@ -31,7 +32,7 @@ def load_stored(path: Path, read: Callable[[Any], _Read], command: str) -> _Read
         raise ResultsFileError(
             f"{path} cannot be read: {error.strerror or error}. Use a JSON file from `{command}`."
         ) from None
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RunFileError) as error:
         raise ResultsFileError(
             f"{path} is not a JSON file from `{command}`: {error!r}. Use a JSON file from that command."
         ) from None

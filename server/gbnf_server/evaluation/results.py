@@ -7,7 +7,7 @@ is scored by the current rules.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from gbnf_server.evaluation.result_files import load_stored
 from gbnf_server.evaluation.run_log import RunRecord
 from gbnf_server.evaluation.scoring import RunScore, score
 from gbnf_server.evaluation.statistics import estimate
+from gbnf_server.pages.run_files import StepOffer, read_step_grammars, write_step_grammars
 
 FORMAT = 2
 
@@ -40,13 +41,17 @@ class ScoredRun:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """One bench. `about`: label, time, versions, model, options, as JSON."""
+    """One bench. `about`: label, time, versions, model, options, as JSON.
+
+    `grammars`: those of the steps, by suite and configuration; empty in files of earlier versions.
+    """
 
     about: Mapping[str, Any]
     configurations: tuple[Configuration, ...]
     suites: tuple[Suite, ...]
     references: References
     records: tuple[RunRecord, ...]
+    grammars: Mapping[tuple[str, str], Mapping[StepOffer, str]] = field(default_factory=dict)
 
     def scored(self) -> tuple[ScoredRun, ...]:
         """Every run with its score, in the suites' order."""
@@ -91,6 +96,7 @@ class Results:
             ],
             "references": self.references,
             "runs": [record.to_json() for record in self.records],
+            "grammars": write_step_grammars(self.grammars),
         }
 
     @classmethod
@@ -98,6 +104,7 @@ class Results:
         """Raise KeyError, TypeError or ValueError if the value is not a stored bench."""
         computed = {
             "format", "configurations", "numbers", "by_case", "scores", "suites", "references", "runs",
+            "grammars",
         }  # fmt: skip
         if value["format"] != FORMAT:
             raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT}")
@@ -113,6 +120,7 @@ class Results:
                 for tool, known in value["references"].items()
             },
             records=tuple(map(RunRecord.from_json, value["runs"])),
+            grammars=read_step_grammars(value.get("grammars", {}), "the results"),
         )
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,11 +16,15 @@ from gbnf_server.evaluation.configurations import Configuration
 from gbnf_server.evaluation.run_log import Key, RunLog, RunRecord
 from gbnf_server.evaluation.snapshots import make_case_context, snapshot
 from gbnf_server.executors import Context, run_executor
+from gbnf_server.pages.run_files import StepOffer, read_events
 from gbnf_server.planner.drivers import RunEnvironment, drive
+from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.fingerprints import code_identity, digest, options_identity, tool_identity, versions
 from gbnf_server.planner.loop import Planning, plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.planner import steady_clock
+from gbnf_server.planner.recorded_calls import grammar_text
+from gbnf_server.planner.tool_offer import grammar_of_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,23 @@ class Bench:
             record = self.run(job)
             log.append(record)
             yield job, record
+
+    def step_grammars(self, records: Iterable[RunRecord]) -> dict[tuple[str, str], dict[StepOffer, str]]:
+        """Return the grammars of the steps of runs, by suite and configuration, each compiled once again."""
+        jobs = {job.key: job for job in self.jobs}
+        found: dict[tuple[str, str], dict[StepOffer, str]] = {}
+        for record in records:
+            job = jobs[record.key]
+            options = self._options(job.case, job.configuration, job.run)
+            grammars = found.setdefault((record.suite, record.configuration), {})
+            pool = {tool.name: tool for tool in job.case.tools(self.tools, job.suite.decoys)}
+            rows = [event for event in record.events if event["event"] == "step_started"]
+            for step in read_events(rows, "the log"):
+                assert isinstance(step, StepStarted), "others were filtered out"
+                offer = (step.tools, step.refers_to)
+                if offer not in grammars and (grammar := grammar_of_step(step, pool, options)) is not None:
+                    grammars[offer] = grammar_text(grammar)
+        return found
 
     def _options(self, case: Case, configuration: Configuration, run: int) -> ResolvedOptions:
         options = PlannerOptions(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from gbnf_server.inference.trace import TracedToken
+from gbnf_server.pages.durations import seconds
 from gbnf_server.planner.recorded_calls import RecordedCall, trace_to_json
 
 ShownKind: TypeAlias = Literal["sampled", "drafted", "forced", "end", "untraced"]
@@ -107,11 +108,6 @@ def _facts(decoding: RecordedCall) -> list[str]:
     if decoding.shortened_at is not None:
         facts.append(f"shortened by the token limit from character {decoding.shortened_at} on")
     return facts
-
-
-def seconds(value: float) -> str:
-    """Return a duration with its unit."""
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.0f} ms" if value >= 0.001 else "< 1 ms"
 
 
 def _message(message: Any) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from gbnf_server.inspect.text_view import TextChecker
 
 if TYPE_CHECKING:
     from gbnf_server.inspect.live_decoding import DecodingOptions, LiveDecoder
-    from gbnf_server.inspect.run_files import RecordedRun
+    from gbnf_server.pages.run_files import RecordedRun
 
 _SUMMARY = 90
 """Characters of a description in the list of tools."""
@@ -127,7 +127,7 @@ class Inspection:
         from gbnf_server.inspect.step_rendering import decoding_tab, run_tab  # noqa: PLC0415  # the planner
 
         shown = frozenset(tool.name for tool in self.tools) if len(self.tools) > 1 else frozenset()
-        return [run_tab(self._runs, shown), decoding_tab(self._runs)]
+        return [run_tab(self._runs, shown, self.tools), decoding_tab(self._runs)]
 
     async def decode(self, options: DecodingOptions) -> Markup:
         """Return a request as the model decodes it. Raises GatewayError."""

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import accumulate
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from gbnf_server.inspect.diagrams import RuleDiagram, diagram
-from gbnf_server.inspect.gbnf_tokens import GbnfToken, tokens
 from gbnf_server.inspect.grammar_view import GrammarView, RuleView
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolView
 from gbnf_server.inspect.schema_lines import SchemaLine
 from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextView
+from gbnf_server.pages import rendering as pages
+from gbnf_server.pages.gbnf_tokens import GbnfToken, tokens
 
 MOST_REQUEST = 2000
 """Characters of a request."""
@@ -55,50 +52,25 @@ class Tab:
     html: Markup
 
 
-@cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("gbnf_server.inspect", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
 def render_template(template: str, **values: Any) -> Markup:
     """Return a template of the page with values."""
-    return Markup(_environment().get_template(template).render(values))  # noqa: S704  # the template escapes
+    return pages.render_template(template, "gbnf_server.inspect", **values)
 
 
 @cache
 def _assets(kind: str) -> str:
     """Return the page's scripts ("js") or style sheets ("css"), as one."""
-    return "\n".join(
-        files("gbnf_server.inspect").joinpath(f"{name}.{kind}").read_text("utf-8")
-        for name in ("page", "steps")
-    )
+    shared = ("base", "timeline") if kind == "css" else ("grammar_lines",)
+    names = [(pages.PAGES, name) for name in shared]
+    names += [("gbnf_server.inspect", name) for name in ("page", "steps")]
+    return pages.read_assets(*((package, f"{name}.{kind}") for package, name in names))
 
 
 @cache
 def content_security_policy(*, live: bool) -> str:
     """Return the policy of the page: nothing from elsewhere, its own script and style sheet only."""
-
-    def source(kind: str) -> str:
-        digest = hashlib.sha256(_assets(kind).encode()).digest()
-        return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-    parts = [
-        "default-src 'none'",
-        f"script-src {source('js')}",
-        f"style-src {source('css')}",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ]
-    if live:
-        parts += ["connect-src 'self'", "frame-ancestors 'none'"]
-    return "; ".join(parts)
+    more = ("connect-src 'self'", "frame-ancestors 'none'") if live else ()
+    return pages.content_security_policy(css=_assets("css"), js=_assets("js"), more=more)
 
 
 def render_page(

@@ -8,11 +8,15 @@ from collections.abc import Set as AbstractSet
 
 from markupsafe import Markup
 
-from gbnf_server.inspect.decoding_view import DecodingView, seconds, view_decoding
+from gbnf.tools import Tool
+from gbnf_server.inspect.decoding_view import DecodingView, view_decoding
 from gbnf_server.inspect.live_decoding import MOST_REQUEST, MOST_TOKENS, Strategy
 from gbnf_server.inspect.rendering import Tab, render_template
-from gbnf_server.inspect.run_files import RecordedRun
-from gbnf_server.inspect.run_view import EntryView, RunView, decoding_label, view_run
+from gbnf_server.inspect.step_grammars import with_compiled_grammars
+from gbnf_server.pages.grammar_lines import GrammarLines
+from gbnf_server.pages.run_files import RecordedRun, StepOffer
+from gbnf_server.pages.run_view import RunView, decoding_label, view_run
+from gbnf_server.pages.timeline import render_timeline
 from gbnf_server.planner.recorded_calls import RecordedCall
 
 KINDS = {
@@ -45,15 +49,36 @@ def decoding_tab(
     return Tab("decoding", "A decoding", html)
 
 
-def run_tab(runs: Sequence[RecordedRun], shown: AbstractSet[str] = frozenset()) -> Tab:
-    """Return the tab of runs. `shown`: the tools whose grammars the page shows, too."""
-    first = 0
+def run_tab(
+    runs: Sequence[RecordedRun], shown: AbstractSet[str] = frozenset(), tools: Sequence[Tool] = ()
+) -> Tab:
+    """Return the tab of runs, with the grammars of `tools` where a file has none.
+
+    `shown`: the tools whose grammars the page shows, too.
+    """
+    grammars = GrammarLines()
+    compiled: dict[StepOffer, str] = {}
     rendered = []
+    first = 0
     for run in runs:
-        rendered.append(_run(view_run(run), run.decodings, first, shown))
+        view = view_run(with_compiled_grammars(run, tools, compiled))
+        html = render_timeline(
+            view, grammars, level=3, note=_note(view, shown), shown=shown, first_decoding=first
+        )
+        rendered.append((view, html))
         first += len(run.decodings)
-    html = render_template("run_tab.html.j2", runs=rendered)
+    html = render_template("run_tab.html.j2", runs=rendered, grammars=grammars.render())
     return Tab("run", "A run" if len(runs) == 1 else "Runs", html)
+
+
+def _note(view: RunView, shown: AbstractSet[str]) -> str:
+    """Return where the grammars of a run are from, or why there are none."""
+    if view.are_compiled and view.has_grammars:
+        return "The file has no grammars: those above were compiled from the tools that the page was given."
+    if view.has_grammars or not view.steps:
+        return ""
+    note = "The file has no grammars: `gbnf run --record` writes them, and the tokens."
+    return f"{note} Those of single tools are linked from the tools that a step offers." if shown else note
 
 
 def render_decodings(labels: Sequence[str], decodings: Sequence[RecordedCall]) -> Markup:
@@ -66,29 +91,3 @@ def _decoding(view: DecodingView) -> Markup:
     # "<" would end the element; a reader of JSON takes the escape for it
     data = json.dumps(view.data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return render_template("decoding.html.j2", view=view, data=Markup(data), kinds=KINDS)  # noqa: S704  # see above
-
-
-def _run(view: RunView, decodings: Sequence[RecordedCall], first: int, shown: AbstractSet[str]) -> Markup:
-    def bar(entry: EntryView) -> dict[str, str] | None:
-        if entry.start_s is None:
-            return None
-        start, width = entry.start_s / view.total_s, max(entry.duration_s / view.total_s, 0.003)
-        return {"x": f"{100 * min(start, 0.997):.2f}%", "width": f"{100 * width:.2f}%"}
-
-    rows = [
-        {
-            "step": step,
-            "entries": [
-                {
-                    "entry": entry,
-                    "bar": bar(entry),
-                    "seconds": "" if entry.start_s is None else seconds(entry.duration_s),
-                    "number": None if entry.decoding is None else first + entry.decoding,
-                    "grammar": "" if entry.decoding is None else decodings[entry.decoding].grammar,
-                }
-                for entry in step.entries
-            ],
-        }
-        for step in view.steps
-    ]
-    return render_template("run.html.j2", view=view, rows=rows, total=seconds(view.total_s), shown=shown)

@@ -98,7 +98,7 @@ class RecordedCall:
         """Return a call of a model. No request contains credentials: no model gets them."""
         asked: dict[str, Any] = {
             "messages": tuple(_plain_message(message) for message in request.messages),
-            "grammar": _grammar_text(request.grammar),
+            "grammar": grammar_text(request.grammar),
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
             "seed": request.seed,
@@ -148,7 +148,8 @@ def _rounded(probability: float | None) -> float | None:
     return None if probability is None else min(float(f"{probability:.5g}"), 1.0)
 
 
-def _grammar_text(grammar: AnswerFormat | None) -> str:
+def grammar_text(grammar: AnswerFormat | None) -> str:
+    """Return a grammar as GBNF, or a JSON Schema as JSON; "" for none."""
     if grammar is None:
         return ""
     return str(grammar) if isinstance(grammar, Grammar) else json.dumps(grammar, ensure_ascii=False)

@@ -6,6 +6,7 @@ growing prefix, which servers cache; only the grammar changes from step to step.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,7 @@ from gbnf.tools.pool_filter import Selection, best_first, filter_pool
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf_server.backends.base import AnswerFormat
 from gbnf_server.planner.call_checks import OfferedTools
+from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
 from gbnf_server.planner.reasoning import with_reasoning_grammar, with_reasoning_schema
@@ -140,6 +142,26 @@ def _grammar(
         return with_reasoning_schema(schema) if reasons else schema
     grammar = (compile_pool if options.union else compile_name_and_arguments)(tools, **offered)
     return with_reasoning_grammar(grammar) if reasons else grammar
+
+
+def grammar_of_step(
+    started: StepStarted, pool: Mapping[str, Tool], options: ResolvedOptions
+) -> AnswerFormat | None:
+    """Compile the grammar of a step of an earlier run again, from the tools of its run, by name.
+
+    Return None for a step without a grammar, or if the pool has not all of its tools. Raises PoolError.
+    """
+    built_in = {FINAL_ANSWER.name, ASK_USER.name}
+    known = {FIND_TOOLS.name: FIND_TOOLS, **pool}
+    names = [name for name in started.tools if name not in built_in]
+    if not options.has_grammar or not all(name in known for name in names):
+        return None
+    return _grammar(
+        tuple(known[name] for name in names),
+        started.refers_to,
+        replace(options, ask_user=ASK_USER.name in started.tools),
+        answers=FINAL_ANSWER.name in started.tools,
+    )
 
 
 def _native_grammar(

@@ -16,10 +16,10 @@ from gbnf.grammar.ir import Alt, Ref, Repeat, Seq, alt, literal, seq
 from gbnf.tools import Tool
 from gbnf_server.inspect import diagrams
 from gbnf_server.inspect.diagrams import SHOWN_ALTERNATIVES, diagram
-from gbnf_server.inspect.gbnf_tokens import tokens
 from gbnf_server.inspect.grammar_view import view_schema, view_tool
 from gbnf_server.inspect.rendering import render_grammar
 from gbnf_server.inspect.schema_lines import schema_lines
+from gbnf_server.pages.gbnf_tokens import tokens
 from support.oracle import CHECKOUT
 from support.schemas import SCHEMAS
 

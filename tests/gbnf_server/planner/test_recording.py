@@ -19,7 +19,7 @@ from gbnf_server.backends.base import Completion, Request
 from gbnf_server.errors import SetupError
 from gbnf_server.executors import Context, ScriptedPerson, Workspace
 from gbnf_server.inference.trace import Candidate, TracedToken
-from gbnf_server.inspect.run_files import RecordedRun, read_runs
+from gbnf_server.pages.run_files import RecordedRun, read_runs
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.recording import RunRecorder

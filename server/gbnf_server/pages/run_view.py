@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from gbnf_server.inspect.decoding_view import seconds
-from gbnf_server.inspect.run_files import RecordedRun
+from gbnf_server.pages.durations import seconds
+from gbnf_server.pages.run_files import RecordedRun
 from gbnf_server.planner.events import (
     CallBlocked,
     Event,
@@ -17,6 +17,7 @@ from gbnf_server.planner.events import (
     ModelCalled,
     Run,
     RunStarted,
+    SalvagedAnswer,
     SalvageStarted,
     StepStarted,
     ToolCalled,
@@ -44,7 +45,8 @@ class EntryView:
     """Something that happened in a step. `start_s`: from the start of the run; None for no duration.
 
     `text` is what the model wrote, or a tool was given; `result` what came of it. `decoding`: the index of
-    the call of the model in the file; None if the file has none.
+    the call of the model in the file; None if the file has none. `grammar`: what constrained the model, if it
+    is known.
     """
 
     kind: EntryKind
@@ -55,6 +57,7 @@ class EntryView:
     start_s: float | None = None
     duration_s: float = 0.0
     decoding: int | None = None
+    grammar: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +71,20 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run. `total_s`: the length of its time axis."""
+    """A run. `total_s`: the length of its time axis. `salvaged`: what the answer is made of, if salvaged."""
 
     name: str
     query: str
     outcome: str
     answer: str
+    salvaged: str
     error: str
     facts: tuple[str, ...]
     steps: tuple[StepView, ...]
     warnings: tuple[str, ...]
     total_s: float
     has_grammars: bool
+    are_compiled: bool
 
 
 def view_run(recorded: RecordedRun) -> RunView:
@@ -98,12 +103,14 @@ def view_run(recorded: RecordedRun) -> RunView:
         recorded.query,
         "not finished" if run is None else run.outcome,
         "" if run is None else run.answer or "",
+        "" if run is None or run.salvage is None else _salvaged(run.salvage),
         recorded.error,
         () if run is None else tuple(_facts(run, recorded.events)),
         steps,
         warnings,
         max([*ends, 0.0 if run is None else run.duration_s, 1e-6]),
-        any(decoding.grammar for decoding in recorded.decodings),
+        any(entry.grammar for step in steps for entry in step.entries),
+        recorded.are_compiled,
     )
 
 
@@ -111,6 +118,12 @@ def decoding_label(decoding: RecordedCall, run: RecordedRun, index: int) -> str:
     """Return the name of a call of the model, for a list of them."""
     where = f"step {decoding.step}, {_PURPOSES[decoding.purpose]}" if decoding.step else f"call {index + 1}"
     return f"{_cut(run.query or run.name, 60)}: {where}"
+
+
+def _salvaged(salvage: SalvagedAnswer) -> str:
+    of = ", ".join(map(str, salvage.steps))
+    by = "by the model" if salvage.by == "model" else "as a list"
+    return f"made {by} of the results of the steps {of}" + (f"; {salvage.error}" if salvage.error else "")
 
 
 def _facts(run: Run, events: Iterable[Event]) -> Iterator[str]:
@@ -130,6 +143,8 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
     events = recorded.events
     origin = events[0].at
     answered = iter([n for n, decoding in enumerate(recorded.decodings) if not decoding.error])
+    constrained = any(event.grammar for event in events if isinstance(event, RunStarted))
+    repairs = {step.number: step.repairs for step in (() if recorded.run is None else recorded.run.steps)}
     steps: list[StepView] = []
 
     def since(at: datetime, duration_s: float = 0.0) -> float:
@@ -143,21 +158,28 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
     called: ToolCalled | None = None
     for event in events:
         match event:
-            case StepStarted(at, number, tools, _, compile_s):
+            case StepStarted(at, number, tools, refers_to, compile_s):
                 steps.append(StepView(f"Step {number}", tools))
                 count = f"{len(tools)} tool{'' if len(tools) == 1 else 's'}"
                 add(
                     EntryView(
-                        "grammar", f"Grammar of {count}", start_s=since(at, compile_s), duration_s=compile_s
+                        "grammar", f"Grammar of {count}" if constrained else f"{count}, no grammar",
+                        start_s=since(at, compile_s), duration_s=compile_s,
+                        grammar=recorded.grammars.get((tools, refers_to), ""),
                     )
-                )
+                )  # fmt: skip
             case SalvageStarted(_, _, ended, error, based_on):
                 steps.append(StepView("An answer from the results"))
                 of = ", ".join(map(str, based_on))
                 add(EntryView("note", f"The run {ended}", error, f"results of the steps {of}"))
             case ModelCalled():
                 start = since(event.at, event.duration_s)
-                add(replace(_model_entry(event, next(answered, None)), start_s=start))
+                decoding = next(answered, None)
+                grammar = "" if decoding is None else recorded.decodings[decoding].grammar
+                add(replace(_model_entry(event, decoding), start_s=start, grammar=grammar))
+                if event.purpose == "call":
+                    for repair in repairs.get(event.step, ()):
+                        add(EntryView("note", "Repaired", "", repair))
             case CallBlocked(_, _, refusal, _, error):
                 add(EntryView("refused", f"Refused: {_REFUSALS[refusal]}", "", error))
             case ToolCalled():
@@ -184,8 +206,8 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
             case WarningRaised(_, _, message):
                 add(EntryView("note", "Warning", "", message))
     failed = [(n, each) for n, each in enumerate(recorded.decodings) if each.error]
-    for number, decoding in failed:
-        add(EntryView("failed", "Call of the model", "", decoding.error, decoding=number))
+    for number, each in failed:
+        add(EntryView("failed", "Call of the model", "", each.error, decoding=number))
     yield from steps
 
 
@@ -223,6 +245,7 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
             entries.append(EntryView("model", "Model: call", _cut(step.text), _cut(step.reasoning)))
         entries[-1] = replace(entries[-1], start_s=clock, duration_s=step.model_s)
         clock += step.model_s
+        entries += [EntryView("note", "Repaired", "", repair) for repair in step.repairs]
         if step.refusal is not None:
             entries.append(EntryView("refused", f"Refused: {_REFUSALS[step.refusal]}", "", step.error or ""))
         elif step.call is not None and (step.result is not None or step.fault is not None):
@@ -246,7 +269,7 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
 def _logged_entry(decoding: RecordedCall, index: int) -> EntryView:
     facts = (f"{decoding.prompt_tokens} prompt tokens", f"{decoding.completion_tokens} generated")
     text, reasoning = _cut(decoding.text), _cut(decoding.reasoning)
-    return EntryView("model", "Model: call", text, reasoning, facts, decoding=index)
+    return EntryView("model", "Model: call", text, reasoning, facts, decoding=index, grammar=decoding.grammar)
 
 
 def _output(output: str) -> tuple[str, ...]:

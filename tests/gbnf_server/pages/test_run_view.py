@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from gbnf_server.executors import Context, Workspace
-from gbnf_server.inspect.run_files import RecordedRun, read_runs
-from gbnf_server.inspect.run_view import view_run
 from gbnf_server.inspect.step_rendering import run_tab
+from gbnf_server.pages.run_files import RecordedRun, read_runs
+from gbnf_server.pages.run_view import view_run
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.recording import RunRecorder

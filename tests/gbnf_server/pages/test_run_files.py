@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.inspect.run_files import RunFileError, parse_runs, read_runs
-from gbnf_server.inspect.run_view import view_run
+from gbnf_server.pages.run_files import RunFileError, parse_runs, read_runs
+from gbnf_server.pages.run_view import view_run
 from support.command_line import Gbnf, gbnf
 
 __all__ = ["gbnf"]

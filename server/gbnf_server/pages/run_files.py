@@ -1,25 +1,32 @@
-"""Runs from files: those of `gbnf run --json` and `--record`, and the logs and results of batches."""
+"""Runs from files: of `gbnf run --json` and `--record`, and the logs and results of batches and benches."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeAlias, TypeVar, cast, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, NonNegativeInt, TypeAdapter, ValidationError
 
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.errors import InputError
+from gbnf_server.pages.grammar_lines import GrammarLines, join_lines
 from gbnf_server.planner.events import Event, Run, RunFinished, RunStarted, TextWritten, event_name
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.recording import INTERRUPTED
 
 MOST_BYTES = 256 * 1024 * 1024
-_HINT = "Use a file of `gbnf run --record` or `--json`, or the log or the results of `gbnf batch`."
+_HINT = (
+    "Use a file of `gbnf run --record` or `--json`, or the log or the results of `gbnf batch` or of "
+    "`gbnf bench`."
+)
 _SHOWN = 60
+
+StepOffer: TypeAlias = tuple[tuple[str, ...], tuple[int, ...]]
+"""What decides the grammar of a step in a run: the tools offered, and the earlier steps to refer to."""
 
 _Value = TypeVar("_Value")
 
@@ -32,7 +39,9 @@ class RunFileError(InputError):
 class RecordedRun:
     """A run from a file. `run` is None if it has not finished; `error` then says why, as far as it is known.
 
-    `events` are in files of one run only, `decodings` have traces and grammars if they were recorded.
+    `events` are not in files of a batch, `decodings` have traces and grammars if they were recorded.
+    `grammars`: of a step without decodings, by its tools and the steps that it may refer to; if they
+    `are_compiled`, not by the run but from tools given since.
     """
 
     name: str
@@ -41,6 +50,8 @@ class RecordedRun:
     error: str = ""
     events: tuple[Event, ...] = ()
     decodings: tuple[RecordedCall, ...] = ()
+    grammars: Mapping[StepOffer, str] = field(default_factory=dict)
+    are_compiled: bool = False
 
 
 def read_runs(path: Path) -> tuple[RecordedRun, ...]:
@@ -64,14 +75,19 @@ def parse_runs(text: str, source: str) -> tuple[RecordedRun, ...]:
         raise RunFileError(f"{source} is empty. {_HINT}")
     first = lines[0][1]
     head = _json_or_none(first)
-    is_run = isinstance(head, dict) and not head.keys() & {"batch", "event", "id"}
+    is_run = isinstance(head, dict) and not head.keys() & {"batch", "event", "id", "configuration"}
     if head is None or (len(lines) == 1 and is_run):
-        return (_one_run(_object(text, source), source, Path(source).name),)
+        value = _object(text, source)
+        if "suites" in value and "runs" in value:
+            return _benched(value, source)
+        return (_one_run(value, source, Path(source).name),)
     rows = [(f"{source}, line {number}", _object(line, f"{source}, line {number}")) for number, line in lines]
     if "event" in rows[0][1]:
         return (_streamed(rows, source),)
     if "batch" in rows[0][1]:
         return _logged(rows[1:], source)
+    if "configuration" in rows[0][1]:
+        return tuple(_bench_run(row, where) for where, row in rows)
     return tuple(_one_run(row, where, str(row.get("id", ""))) for where, row in rows)
 
 
@@ -113,12 +129,108 @@ def _one_run(value: Mapping[str, Any], where: str, name: str) -> RecordedRun:
 def _streamed(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> RecordedRun:
     """Return the run of `gbnf run --json --stream`, an event on each line."""
     events = [event for where, row in rows for event in _events([row], where, in_list=False)]
+    return run_of_events(Path(source).name, events)
+
+
+def run_of_events(
+    name: str, events: Sequence[Event], grammars: Mapping[StepOffer, str] | None = None
+) -> RecordedRun:
+    """Return the run of its events, with the grammars of its steps as far as they are known."""
     finished = [event.run for event in events if isinstance(event, RunFinished)]
     query = next((event.query for event in events if isinstance(event, RunStarted)), "")
     run = finished[-1] if finished else None
     error = "the run has not finished" if run is None else run.error or ""
     kept = tuple(event for event in events if not isinstance(event, TextWritten | RunFinished))
-    return RecordedRun(Path(source).name, query, run, error, kept)
+    return RecordedRun(name, query, run, error, kept, grammars=grammars or {})
+
+
+def read_events(rows: Sequence[Any], where: str) -> tuple[Event, ...]:
+    """Return events from their JSON. Raises RunFileError; `where` names the source."""
+    return tuple(_events(rows, where))
+
+
+def _benched(value: Mapping[str, Any], source: str) -> tuple[RecordedRun, ...]:
+    """Return the runs of the results of a bench."""
+    grammars = read_step_grammars(value.get("grammars", {}), source)
+    rows = _list(value, "runs", source)
+    if not rows:
+        raise RunFileError(f"{source}, /runs: is empty. {_HINT}")
+    found = []
+    for index, row in enumerate(rows):
+        where = f"{source}, /runs/{index}"
+        if not isinstance(row, dict):
+            raise RunFileError(f"{where}: must be an object, got {_shown(row)}. {_HINT}")
+        found.append(_bench_run(row, where, grammars))
+    return tuple(found)
+
+
+def _bench_run(
+    row: Mapping[str, Any],
+    where: str,
+    grammars: Mapping[tuple[str, str], Mapping[StepOffer, str]] | None = None,
+) -> RecordedRun:
+    """Return a run of a bench, from its log or its results."""
+    given = [row.get(name) for name in ("suite", "case", "configuration")]
+    number = row.get("run")
+    if not all(isinstance(each, str) for each in given) or not isinstance(number, int):
+        raise RunFileError(
+            f"{where}, /suite, /case, /configuration and /run: must be strings and a number. {_HINT}"
+        )
+    suite, case, configuration = map(str, given)
+    if "events" not in row:
+        raise RunFileError(
+            f"{where}, /events: is missing; the runs of the function-calling leaderboard have none. {_HINT}"
+        )
+    events = tuple(_events(_list(row, "events", where), where))
+    name = f"{suite}/{case}, {configuration}" + (f", run {number + 1}" if number else "")
+    return run_of_events(name, events, (grammars or {}).get((suite, configuration)))
+
+
+class _StepGrammarRow(BaseModel):
+    """A grammar of a bench's results; `lines` are numbers of those that all of them share."""
+
+    suite: str
+    configuration: str
+    tools: tuple[str, ...]
+    refers_to: tuple[int, ...]
+    lines: tuple[NonNegativeInt, ...]
+
+
+class _StepGrammarFile(BaseModel):
+    lines: tuple[str, ...] = ()
+    steps: tuple[_StepGrammarRow, ...] = ()
+
+
+def read_step_grammars(value: Any, source: str) -> dict[tuple[str, str], dict[StepOffer, str]]:
+    """Return the grammars in the results of a bench, by suite and configuration. Raises RunFileError."""
+    stored = _read(_StepGrammarFile, value, source, ("grammars",))
+    found: dict[tuple[str, str], dict[StepOffer, str]] = {}
+    for index, row in enumerate(stored.steps):
+        try:
+            text = join_lines(stored.lines, row.lines)
+        except IndexError:
+            raise RunFileError(
+                f"{source}, /grammars/steps/{index}/lines: a number is beyond /grammars/lines. {_HINT}"
+            ) from None
+        found.setdefault((row.suite, row.configuration), {})[row.tools, row.refers_to] = text
+    return found
+
+
+def write_step_grammars(grammars: Mapping[tuple[str, str], Mapping[StepOffer, str]]) -> dict[str, Any]:
+    """Return what `read_step_grammars` reads; each line of the grammars once."""
+    lines = GrammarLines()
+    rows = []
+    for (suite, configuration), offers in grammars.items():
+        for (tools, refers_to), text in offers.items():
+            numbers = lines.add(text)
+            if numbers is not None:
+                rows.append(
+                    {
+                        "suite": suite, "configuration": configuration,
+                        "tools": tools, "refers_to": refers_to, "lines": numbers,
+                    }
+                )  # fmt: skip
+    return {"lines": lines.lines, "steps": rows}
 
 
 def _logged(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> tuple[RecordedRun, ...]:
