@@ -34,6 +34,8 @@ from gbnf_server.pages.timeline import render_timeline
 
 OUTCOMES = ("converged", "answered, wrong", "salvaged", "blocked", "exhausted", "failed")
 """The outcomes of a run, the best first; the page has a colour for each."""
+_MOST_TIMELINES = 8_000_000
+"""Characters of timelines; half of them for the runs that converged."""
 _EXPECTATIONS = ("abstain", "calls", "plans", "after", "answer")
 
 
@@ -129,8 +131,12 @@ def _details(
     scored: Sequence[ScoredRun],
     grammars: GrammarLines,
 ) -> list[dict[str, Any]]:
-    """Return each case with its runs, a list for each configuration."""
+    """Return each case with its runs, a list for each configuration.
+
+    Runs beyond `_MOST_TIMELINES` have no timeline.
+    """
     cases: dict[str, dict[str, Any]] = {}
+    shown = 0
     for run in scored:
         entry = cases.setdefault(
             run.identity,
@@ -141,11 +147,14 @@ def _details(
                 "runs": {name: [] for name in groups},
             },
         )
+        most = _MOST_TIMELINES // 2 if run.score.converged else _MOST_TIMELINES
+        timeline = _timeline(results, run, grammars) if shown < most else Markup()
+        shown += len(timeline)
         entry["runs"][run.record.configuration].append(
             {
                 "score": run.score,
                 "fate": OUTCOMES.index(outcome_of(run)),
-                "timeline": _timeline(results, run, grammars),
+                "timeline": timeline,
             }
         )
     return list(cases.values())

@@ -13,8 +13,10 @@
       for (let number = first; number <= last; number++) list.append(lines[number].cloneNode(true));
     }
     delete details.dataset.lines;
-    const body = details.querySelector(".lines-of");
-    body.replaceChildren(list);
+    const body = document.createElement("div");
+    body.className = "lines-of";
+    body.append(list);
+    details.append(body);
     body.tabIndex = 0;
     body.setAttribute("role", "group");
     body.setAttribute("aria-label", "Grammar");

@@ -44,7 +44,8 @@ _PURPOSES = {"call": "call", "thought": "reasoning", "salvage": "answer from res
 class EntryView:
     """Something that happened in a step. `start_s`: from the start of the run; None for no duration.
 
-    `text` is what the model wrote, or a tool was given; `result` what came of it. `decoding`: the index of
+    `text` is what the model wrote, or what a tool was given, if that is not a part of what the model wrote;
+    `result` what came of it. `decoding`: the index of
     the call of the model in the file; None if the file has none. `grammar`: what constrained the model, if it
     is known.
     """
@@ -143,7 +144,7 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
     events = recorded.events
     origin = events[0].at
     answered = iter([n for n, decoding in enumerate(recorded.decodings) if not decoding.error])
-    constrained = any(event.grammar for event in events if isinstance(event, RunStarted))
+    constrained = all(event.grammar for event in events if isinstance(event, RunStarted))
     repairs = {step.number: step.repairs for step in (() if recorded.run is None else recorded.run.steps)}
     steps: list[StepView] = []
 
@@ -155,25 +156,27 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
             steps.append(StepView("Before the first step"))
         steps[-1] = replace(steps[-1], entries=(*steps[-1].entries, entry))
 
-    called: ToolCalled | None = None
+    given = wrote = ""
     for event in events:
         match event:
             case StepStarted(at, number, tools, refers_to, compile_s):
                 steps.append(StepView(f"Step {number}", tools))
                 count = f"{len(tools)} tool{'' if len(tools) == 1 else 's'}"
-                add(
-                    EntryView(
-                        "grammar", f"Grammar of {count}" if constrained else f"{count}, no grammar",
-                        start_s=since(at, compile_s), duration_s=compile_s,
-                        grammar=recorded.grammars.get((tools, refers_to), ""),
+                if constrained:
+                    grammar = recorded.grammars.get((tools, refers_to), "")
+                    start = since(at, compile_s)
+                    add(
+                        EntryView(
+                            "grammar", f"Grammar of {count}", "", "", (), start, compile_s, None, grammar
+                        )
                     )
-                )  # fmt: skip
             case SalvageStarted(_, _, ended, error, based_on):
                 steps.append(StepView("An answer from the results"))
                 of = ", ".join(map(str, based_on))
                 add(EntryView("note", f"The run {ended}", error, f"results of the steps {of}"))
             case ModelCalled():
                 start = since(event.at, event.duration_s)
+                wrote = event.text
                 decoding = next(answered, None)
                 grammar = "" if decoding is None else recorded.decodings[decoding].grammar
                 add(replace(_model_entry(event, decoding), start_s=start, grammar=grammar))
@@ -183,20 +186,20 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
             case CallBlocked(_, _, refusal, _, error):
                 add(EntryView("refused", f"Refused: {_REFUSALS[refusal]}", "", error))
             case ToolCalled():
-                called = event
+                given = _json(event.arguments)
+                if given in wrote:  # as the model wrote them: no reference was filled in, nothing repaired
+                    given = ""
             case ToolDone(at, _, name, result, duration_s, output):
-                given = {} if called is None else called.arguments
                 add(
                     EntryView(
-                        "tool", name, _json(given), _json(result), _output(output),
+                        "tool", name, given, _json(result), _output(output),
                         since(at, duration_s), duration_s,
                     )
                 )  # fmt: skip
             case ToolFailed(at, _, name, fault, error, duration_s, output):
-                given = {} if called is None else called.arguments
                 add(
                     EntryView(
-                        "failed", f"{name}: {fault}", _json(given), error, _output(output),
+                        "failed", f"{name}: {fault}", given, error, _output(output),
                         since(at, duration_s), duration_s,
                     )
                 )  # fmt: skip

@@ -9,10 +9,12 @@ from markupsafe import Markup
 from gbnf_server.pages.durations import seconds
 from gbnf_server.pages.grammar_lines import GrammarLines, ranges
 from gbnf_server.pages.rendering import render_template
-from gbnf_server.pages.run_view import EntryView, RunView
+from gbnf_server.pages.run_view import EntryView, RunView, StepView
 
 _NARROWEST = 0.003
 """The least width of a bar, as a share of the time axis."""
+MOST_CHANGES = 3
+"""Tools by which a step may differ from the one before, without listing all that it offers."""
 
 
 def render_timeline(
@@ -29,11 +31,27 @@ def render_timeline(
     `level`: of the headings of steps. `shown`: the tools whose grammars the page shows, too.
     `first_decoding`: the number of the run's first decoding in the page; None if the page shows none.
     """
-    rows = [
-        {"step": step, "entries": [_entry(entry, view, grammars, first_decoding) for entry in step.entries]}
-        for step in view.steps
-    ]
+    rows = []
+    before = StepView("")
+    for step in view.steps:
+        change = _change(before, step)
+        entries = [_entry(entry, view, grammars, first_decoding) for entry in step.entries]
+        rows.append(
+            {"step": step, "listed": () if change else step.tools, "change": change, "entries": entries}
+        )
+        before = step if step.tools else before
     return render_template("timeline.html.j2", view=view, rows=rows, level=level, shown=shown, note=note)
+
+
+def _change(before: StepView, step: StepView) -> str:
+    """Return how the tools of a step differ from those of the step before; empty if they should be listed."""
+    added = [name for name in step.tools if name not in before.tools]
+    removed = [name for name in before.tools if name not in step.tools]
+    if not before.tools or not step.tools or len(added) + len(removed) > MOST_CHANGES:
+        return ""
+    changes = [f"with {', '.join(added)}"] if added else []
+    changes += [f"without {', '.join(removed)}"] if removed else []
+    return f"as in {before.title.lower()}" + (f", {' and '.join(changes)}" if changes else "")
 
 
 def _entry(
