@@ -35,7 +35,9 @@ from gbnf_server.evaluation.runner import Bench, RunOptions
 from gbnf_server.evaluation.scoring import score
 from gbnf_server.evaluation.tables import case_table, compare_tables, quality_table
 from gbnf_server.llama_server.process import LlamaServerProcess
+from gbnf_server.pages.run_files import read_step_grammars, write_step_grammars
 from gbnf_server.planner import fingerprints as identity_module
+from gbnf_server.planner.recorded_calls import grammar_text
 from support.backends import FakeBackend
 from support.executors import bundled_tools
 
@@ -115,9 +117,42 @@ def test_the_embedded_model_end_to_end(embedded: InProcess, tmp_path: Path) -> N
     assert not scores["what-time-is-it", "baseline"].grammar_s
     page = report(_results([record for _, record in done]))
     assert "create a folder trips" in page
-    assert "<script" not in page
-    assert "src=" not in page
-    assert "href=" not in page
+    assert page.count("<script") == 1
+    assert " src=" not in page
+    assert re.findall(r' href="(.*?)"', page) == ["data:,"]
+
+
+def test_the_grammars_of_steps_are_those_that_the_model_got(tmp_path: Path) -> None:
+    for name in ("baseline", "text", "grammar", "union", "filter"):
+        asked: list[str] = []
+
+        class Watching(Told):
+            def complete(self, messages: Sequence[Any], **limits: Any) -> Completion:
+                asked.append(grammar_text(limits["grammar"]))  # noqa: B023 - called inside the loop
+                return super().complete(messages, **limits)
+
+        bench = _bench(Watching(NOW, FOLDER, "no call", DONE), [name])
+        with RunLog(tmp_path / f"{name}.jsonl") as log:
+            records = [record for _, record in bench.run_all(log)]
+        grammars = bench.step_grammars(records)
+        stored = json.loads(json.dumps(write_step_grammars(grammars)))
+        assert read_step_grammars(stored, "x") == {
+            key: {offer: text if text.endswith("\n") else f"{text}\n" for offer, text in found.items()}
+            for key, found in grammars.items()
+            if found
+        }
+        found = [
+            grammars["small", name].get((tuple(event["tools"]), tuple(event["refers_to"])), "")
+            for record in records
+            for event in record.events
+            if event["event"] == "step_started"
+        ]
+        assert len(found) > 6
+        assert found == asked
+        results = dataclasses.replace(_results(records), grammars=grammars)
+        again = Results.from_json(json.loads(json.dumps(results.to_json())))
+        assert report(again) == report(results)
+        assert report(results).count("data-lines=") == sum(map(bool, asked))
 
 
 def _model_calls(record: RunRecord) -> list[tuple[str, int, int]]:
@@ -418,8 +453,8 @@ def test_tables_and_page_show_what_a_model_wrote_as_text(tmp_path: Path) -> None
         list(_bench(Told(evil)).run_all(log))
         results = _results(list(log.records.values()))
     page = report(results)
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
+    assert page.count("<script") == 1
+    assert "&lt;script&gt;alert(1)" in page
     assert case_table(results).rows[0][2] == "✗"
 
 
@@ -451,7 +486,7 @@ def test_the_page_confines_long_and_right_to_left_texts(tmp_path: Path) -> None:
     assert [len(head) < 400 for head in heads] == [True, True]
     assert f"<bdi>{turned}</bdi>" in heads[1]
     assert "word " * 199 in page
-    assert "right is <code>{&#34;abstain&#34;: true, &#34;answer&#34;" in page
+    assert "expected: <code>{&#34;abstain&#34;: true, &#34;answer&#34;" in page
     assert "Every metric of text, by complexity" in page
 
 
