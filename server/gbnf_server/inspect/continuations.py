@@ -120,14 +120,15 @@ def missing_digits(state: MatchState) -> tuple[int, int | None] | None:
 
 
 def inserted(state: MatchState, text: str) -> str:
-    """Return a text that may come next, with the rest of it that the grammar forces."""
+    """Return a text that may come next, with what the grammar forces then, but for a space after , and :."""
     following = state.advance(text)
-    if following is None:
-        return text
-    if forced := following.forced(_FORCED):
-        text, following = text + forced, following.advance(forced)
-    if text.endswith((":", ",")) and following is not None and following.advance(" ") is not None:
-        text += " "
+    while following is not None and len(text) < _LONGEST:
+        more = following.forced(_FORCED)
+        if not more and text.endswith((":", ",")) and following.advance(" ") is not None:
+            more = " "
+        if not more:
+            break
+        text, following = text + more, following.advance(more)
     return text
 
 

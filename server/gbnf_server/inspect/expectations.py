@@ -180,15 +180,16 @@ class JsonExpectations:
         begun, where = self._begun, self._where
         escaped = (len(begun) - len(begun.rstrip("\\"))) % 2 == 1
         ends, is_open = string_ends(self._state, escaped=escaped)
+        rest_of = "" if begun == '"' else "the rest of "
         whole = self._in_order([begun + end for end in ends], "string")
-        options = [
-            self._option(text[len(begun) :], _cut(text), f"the rest of {_cut(text)}") for text in whole
-        ][:_MOST_OPTIONS]
+        options = [self._option(text[len(begun) :], _cut(text), f"{rest_of}{_cut(text)}") for text in whole][
+            :_MOST_OPTIONS
+        ]
         phrase = self._words.of_kind("string")
         is_listed = bool(self._words.values("string"))
         if not is_open and (is_listed or (len(ends) <= _MOST_NAMES and ends != ['"'])):
             shown = [_cut(text) for text in whole]
-            rest = f"the rest of {either(_limited(shown))}" if begun != '"' else listed_values(shown)
+            rest = f"{rest_of}{either(_limited(shown))}" if rest_of else listed_values(shown)
             return Expectation(f"{rest} at {where}", tuple(options))
         missing = self._missing_in_string(escaped)
         if not escaped and self._state.advance('"') is not None:

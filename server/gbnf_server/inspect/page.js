@@ -243,7 +243,7 @@
       const at = Number(button.closest("[data-after]").dataset.after);
       text.setRangeText(button.dataset.insert, at, at, "end");
       text.setSelectionRange(at + button.dataset.insert.length, text.value.length);
-      say(button.getAttribute("aria-label").replace("Insert", "Inserted"));
+      say(`inserted ${button.title}`);
       if (await check()) ($("#text-result button[data-insert]") ?? text).focus();
     });
   }

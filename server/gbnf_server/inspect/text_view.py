@@ -173,7 +173,8 @@ class TextChecker:
         expecting = JsonExpectations(state, json_text.text, position, json_text.words_at, json_text.prefix)
         found = expecting.expectation()
         if self._tools and not json_text.prefix and position.where == "value" and not position.path:
-            return replace(found, following="a call, that is an object")
+            options = tuple(replace(option, words="a call") for option in found.options)
+            return Expectation("a call, that is an object", options)
         return found
 
     def _json_text(self, accepted: str, state: MatchState) -> _JsonText:
