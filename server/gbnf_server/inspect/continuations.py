@@ -19,6 +19,7 @@ _MOST_BRANCHES = 60
 _MOST_STEPS = 1500
 _MOST_TOKENS = 50
 _MOST_NUMBERS = 8
+_MOST_NUMBER_STEPS = 100
 _MOST_SPACES = 16
 _MOST_DIGITS = 40
 _FORCED = 200
@@ -80,7 +81,9 @@ def number_ends(state: MatchState) -> tuple[list[str], bool]:
     """Return what may follow inside a number (or before one), and whether there is more than that."""
     found: list[str] = []
     pending: deque[tuple[MatchState, str]] = deque([(state, "")])
-    while pending and len(found) <= _MOST_NUMBERS:
+    for _ in range(_MOST_NUMBER_STEPS):
+        if not pending or len(found) > _MOST_NUMBERS:
+            break
         here, text = pending.popleft()
         if text and may_end_number(here):
             found.append(text)

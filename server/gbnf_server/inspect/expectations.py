@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gbnf.compiler.literals import json_string
 from gbnf.grammar.match import MatchState
@@ -24,9 +24,10 @@ from gbnf_server.inspect.partial_json import JsonPosition, after_scalar
 from gbnf_server.inspect.schema_words import KINDS, Kind, ValueWords, listed_values
 
 END = "the end of the text"
+_TOP = "the top level"
 _MOST_NAMES = 8
 _MOST_OPTIONS = 50
-_MOST_TRIED = 300
+_MOST_TRIED = 2000
 _LONGEST_LABEL = 60
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -67,10 +68,17 @@ class JsonExpectations:
         self._words_at, self._prefix = words_at, prefix
         self._words = words_at(position)
         self._begun = text[position.start :] if position.where in ("inside", "key") else ""
-        self._where = f"{prefix}{position.pointer}" or "the top level"
+        self._where = f"{prefix}{position.pointer}" or _TOP
 
     def expectation(self) -> Expectation:
         """Return what may come next."""
+        found = self._expectation()
+        forced = "" if found.options else self._state.forced()
+        if not forced:
+            return found
+        return replace(found, options=(self._option(forced, _cut(forced), "the only continuation"),))
+
+    def _expectation(self) -> Expectation:
         match self._position.where:
             case "value":
                 return self._value()
@@ -107,13 +115,13 @@ class JsonExpectations:
             said = "any JSON value"
         else:
             groups = [listed_values(listed)] if listed else []
-            said = " or ".join([*groups, *phrases]) or "nothing"
-        said += f" at {self._where}"
+            said = " or ".join([*groups, *phrases])
+        parts = [f"{said} at {self._where}"] if said else []
         others: list[Continuation] = []
         if before.endswith("[") and (end := first_after(starts, "]")) is not None:
             others = [self._option(end, "]", "the end of the array")]
-            said += ", or ]"
-        return Expectation(said, (*options[:_MOST_OPTIONS], *others))
+            parts.append("]" if said else f"] at {self._where.rpartition('/')[0] or _TOP}")
+        return Expectation(", or ".join(parts) or "nothing", (*options[:_MOST_OPTIONS], *others))
 
     def _of_kind(self, kind: Kind, starts: dict[str, MatchState]) -> tuple[list[Continuation] | None, bool]:
         """Return the values of a kind that can be inserted, and whether there are no others.

@@ -14,6 +14,8 @@ from gbnf_server.inspect.schema_words import ValueWords, allows_kind
 _SPACES = " \t\n\r"
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _TYPOGRAPHIC = "“”„‟«»‹›＂"
+_HEX = "0123456789abcdefABCDEF"
+_TRAILING = re.compile(r"\s*,\s*[}\]]")
 _KEY = re.compile(r'\s*,?\s*("(?:[^"\\]|\\.)*")')
 _BARE_KEY = re.compile(r"[A-Za-z_$][\w$-]*\s*[:=]")
 _WORD = re.compile(r"[A-Za-z]+")
@@ -68,7 +70,7 @@ def _notation(text: str, at: int, position: JsonPosition, begun: str) -> str:
     """Return what another notation than JSON has here."""
     rest = text[at:]
     if rest[0] == "'":
-        return "JSON has double quotes"
+        return "JSON strings are in double quotes"
     if rest[0] in _TYPOGRAPHIC:
         return "these are typographic quotes; JSON has straight ones"
     if rest.lstrip(_SPACES).startswith(("//", "/*", "#")):
@@ -76,6 +78,10 @@ def _notation(text: str, at: int, position: JsonPosition, begun: str) -> str:
     before = text[:at].rstrip(_SPACES)
     if before.endswith(",") and rest.lstrip(_SPACES).startswith(("}", "]")):
         return "the comma before it is one too many"
+    if position.where == "after" and _TRAILING.match(rest):
+        return "this comma is one too many"
+    if rest.lstrip(_SPACES).startswith(",") and position.where in ("value", "key") and not begun:
+        return "nothing stands before the comma"
     if position.where == "key":
         return "property names are in double quotes" if _BARE_KEY.match(rest) else ""
     if position.where == "after" and rest.lstrip(_SPACES)[:1] in ('"', "{", "["):
@@ -97,7 +103,7 @@ def _literal(token: str) -> str:
     if word[0].lower() in _NO_NUMBERS:
         return f"JSON has no {word[0]}"
     written = _LITERALS.get(word[0].lower())
-    return f"JSON has {written}" if written is not None and written != word[0] else ""
+    return f"in JSON, this is {written}" if written is not None and written != word[0] else ""
 
 
 def _space(rest: str, state: MatchState) -> str:
@@ -113,10 +119,10 @@ def _in_string(rest: str, begun: str) -> str:
     escaped = (len(begun) - len(begun.rstrip("\\"))) % 2 == 1
     if escaped and character not in '"\\/bfnrtu':
         return f"JSON has no escape \\{character}"
-    if escaped or re.search(r"(?<!\\)(?:\\\\)*\\u[0-9a-fA-F]{0,3}\Z", begun):
-        return (
-            "JSON allows this escape, the grammar does not" if character in '"\\/bfnrtu' and escaped else ""
-        )
+    if not escaped and re.search(r"(?<!\\)(?:\\\\)*\\u[0-9a-fA-F]{0,3}\Z", begun):
+        return "" if character in _HEX else "JSON has four hexadecimal digits after \\u"
+    if escaped:
+        return "JSON has this escape, but the schema does not allow its character here"
     if character < " ":
         written = _ESCAPES.get(character, f"\\u{ord(character):04x}")
         return f"in a string, this character is written {written}"
