@@ -1,6 +1,7 @@
-"""A real browser, Chromium, driven by playwright; tests that import this are skipped where one is missing.
+"""A real browser, Chromium, driven by playwright (the extra `browser`).
 
-`axe-core` is looked for in the cache folder: npm install --prefix ~/.cache/gbnf/axe-core axe-core
+Tests that import this are skipped where one of them is missing. `axe-core` is looked for in the cache folder:
+npm install --prefix ~/.cache/gbnf/axe-core axe-core
 """
 
 from __future__ import annotations
@@ -22,15 +23,38 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 if CHROMIUM is None:
     pytest.skip("there is no Chromium", allow_module_level=True)
 
+_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+_PATIENCE_MS = 180_000  # of a machine that does much else, so that only what never happens fails
+
 AXE = cache_folder() / "axe-core" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS, timeout=_PATIENCE_MS)
         yield browser
         browser.close()
+
+
+def new_context(browser: Any, **options: Any) -> Any:
+    """A context of its own, with much patience."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(_PATIENCE_MS)
+    return context
+
+
+def wait_until_idle(page: Any) -> None:
+    """Wait for what the page has asked the server."""
+    page.wait_for_function("!document.querySelector('[aria-busy]')")
 
 
 def served(folder: Path, *options: str) -> Iterator[str]:
@@ -79,6 +103,6 @@ def check_accessibility(page: Any) -> None:
 
 @pytest.fixture
 def watched(browser: Any) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context = new_context(browser, viewport={"width": 1280, "height": 800})
     yield Watched(context)
     context.close()

@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from support.browser import AXE, Watched, browser, check_accessibility, served, watched
+from support.browser import (
+    AXE,
+    Watched,
+    browser,
+    check_accessibility,
+    new_context,
+    served,
+    wait_until_idle,
+    watched,
+)
 
 __all__ = ["browser", "watched"]
 
@@ -67,13 +76,13 @@ def test_it_fits_every_width_without_errors(
     browser: Any, request: pytest.FixtureRequest, kind: str, width: int, height: int, scheme: str
 ) -> None:
     url = request.getfixturevalue(kind)
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    context = new_context(browser, viewport={"width": width, "height": height}, color_scheme=scheme)
     watched = Watched(context)
     page = watched.page
     page.goto(url)
     for tab in page.query_selector_all("[role=tab]"):
         tab.click()
-        page.wait_for_load_state("networkidle")
+        wait_until_idle(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert len(page.query_selector_all("[role=tabpanel]:not([hidden])")) == 1
     watched.check(url)
@@ -184,7 +193,7 @@ def test_a_pool_is_filtered_and_sorted(watched: Watched, tools_url: str) -> None
 
 def test_a_server_that_has_stopped_is_reported(browser: Any, tmp_path: Path) -> None:
     running = served(tmp_path)
-    context = browser.new_context()
+    context = new_context(browser)
     page = context.new_page()
     page.goto(next(running))
     running.close()  # type: ignore[attr-defined]  # it is a generator
@@ -201,8 +210,8 @@ def test_a_server_that_has_stopped_is_reported(browser: Any, tmp_path: Path) -> 
 def test_axe_finds_nothing_serious(
     browser: Any, request: pytest.FixtureRequest, kind: str, width: int, scheme: str
 ) -> None:
-    context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+    context = new_context(
+        browser, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
     )
     page = context.new_page()
     page.goto(request.getfixturevalue(kind))
@@ -214,6 +223,6 @@ def test_axe_finds_nothing_serious(
         if tab.get_attribute("id") == "tab-text":
             page.fill("#text", REFUSED)
             page.wait_for_selector(".verdict")
-        page.wait_for_load_state("networkidle")
+        wait_until_idle(page)
         check_accessibility(page)
     context.close()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.browser import AXE, Watched, browser, check_accessibility, served, watched
+from support.browser import AXE, Watched, browser, check_accessibility, new_context, served, watched
 
 __all__ = ["browser", "watched"]
 
@@ -283,7 +283,7 @@ def test_it_fits_every_width_without_errors(
     browser: Any, request: pytest.FixtureRequest, kind: str, width: int, height: int, scheme: str
 ) -> None:
     url = request.getfixturevalue(kind)
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    context = new_context(browser, viewport={"width": width, "height": height}, color_scheme=scheme)
     watched = Watched(context)
     watched.page.goto(url)
     for page in states(watched.page):
@@ -299,8 +299,8 @@ def test_it_fits_every_width_without_errors(
 def test_axe_finds_nothing_serious(
     browser: Any, request: pytest.FixtureRequest, kind: str, width: int, scheme: str
 ) -> None:
-    context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+    context = new_context(
+        browser, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
     )
     shown = context.new_page()
     shown.goto(request.getfixturevalue(kind))
