@@ -18,7 +18,7 @@ from gbnf.tool_formats import (
 )
 from gbnf.tools import Tool
 from gbnf_server.inspect.continuations import characters_in_words, either, inserted
-from gbnf_server.inspect.expectations import END, Continuation, Expectation, digits_in_words
+from gbnf_server.inspect.expectations import END, MOST_OPTIONS, Continuation, Expectation, digits_in_words
 from gbnf_server.inspect.partial_json import locate
 
 _MOST_NAMES = 8
@@ -115,7 +115,7 @@ def _outside(
     parts += [json.dumps(option.label) for option in options if option.words == _END_OF_PART]
     if state.can_end:
         parts.append(END)
-    return Expectation(either(dict.fromkeys(parts)) or "nothing", tuple(options))
+    return Expectation(either(dict.fromkeys(parts)) or "nothing", tuple(options[:MOST_OPTIONS]))
 
 
 def _ends(tool_format: ToolFormat, *, in_value: bool) -> list[str]:

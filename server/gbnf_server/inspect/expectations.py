@@ -26,7 +26,7 @@ from gbnf_server.inspect.schema_words import KINDS, Kind, ValueWords, listed_val
 END = "the end of the text"
 _TOP = "the top level"
 _MOST_NAMES = 8
-_MOST_OPTIONS = 50
+MOST_OPTIONS = 50
 _MOST_TRIED = 2000
 _LONGEST_LABEL = 60
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -121,7 +121,7 @@ class JsonExpectations:
         if before.endswith("[") and (end := first_after(starts, "]")) is not None:
             others = [self._option(end, "]", "the end of the array")]
             parts.append("]" if said else f"] at {self._where.rpartition('/')[0] or _TOP}")
-        return Expectation(", or ".join(parts) or "nothing", (*options[:_MOST_OPTIONS], *others))
+        return Expectation(", or ".join(parts) or "nothing", (*options[:MOST_OPTIONS], *others))
 
     def _of_kind(self, kind: Kind, starts: dict[str, MatchState]) -> tuple[list[Continuation] | None, bool]:
         """Return the values of a kind that can be inserted, and whether there are no others.
@@ -156,7 +156,7 @@ class JsonExpectations:
         if not is_open and (len(ends) <= _MOST_NAMES or self._words.values(kind)):
             return options, True
         if is_open:
-            for value in self._words.values(kind)[:_MOST_OPTIONS]:
+            for value in self._words.values(kind)[:MOST_OPTIONS]:
                 text = json_string(value) if kind == "string" else json.dumps(value)
                 if text not in ends and starts[space].advance(text) is not None:
                     options.append(self._option(space + text, _cut(text), _cut(text)))
@@ -191,7 +191,7 @@ class JsonExpectations:
         rest_of = "" if begun == '"' else "the rest of "
         whole = self._in_order([begun + end for end in ends], "string")
         options = [self._option(text[len(begun) :], _cut(text), f"{rest_of}{_cut(text)}") for text in whole][
-            :_MOST_OPTIONS
+            :MOST_OPTIONS
         ]
         phrase = self._words.of_kind("string")
         is_listed = bool(self._words.values("string"))
@@ -210,7 +210,7 @@ class JsonExpectations:
                 options.append(self._option(rest, _cut(text), f"the rest of {_cut(text)}"))
         if not options and (example := self._example(escaped)):
             options.append(self._option(example, f"…{_cut(example)}", f"for example {_cut(example)}"))
-        return Expectation(f"{missing}, in {phrase} at {where}", tuple(options[:_MOST_OPTIONS]))
+        return Expectation(f"{missing}, in {phrase} at {where}", tuple(options[:MOST_OPTIONS]))
 
     def _missing_in_string(self, escaped: bool) -> str:
         """Return what is missing inside a string that is not listed."""
@@ -298,7 +298,7 @@ class JsonExpectations:
             "the property", [o.label for o in options if o.words.startswith("the property")], others
         )
         said += f" at {self._where}"
-        return Expectation(said, tuple(options[:_MOST_OPTIONS]))
+        return Expectation(said, tuple(options[:MOST_OPTIONS]))
 
     def _keys_after(self, starts: dict[str, MatchState], prefix: str) -> tuple[list[Continuation], bool]:
         """Return the properties that may begin after whitespace, and whether there are others."""
@@ -361,7 +361,7 @@ class JsonExpectations:
         said = f"{' or '.join(phrases) or 'nothing'} at {self._where}"
         if end is None and kind == "array":
             said += f", to complete {self._words.of_kind('array')}"
-        return Expectation(said, tuple(options[:_MOST_OPTIONS]))
+        return Expectation(said, tuple(options[:MOST_OPTIONS]))
 
     def _tokens(self, texts: Iterable[str], words: str) -> tuple[Continuation, ...]:
         starts = after_spaces(self._state)

@@ -75,7 +75,7 @@ def view_tool(tool: Tool, choice: GrammarChoice = PLAIN) -> GrammarView:
         lines = schema_lines(tool.args, (), findings)
         return GrammarView(tool.name, description, tool.args, tool, None, (), lines, findings)
     view = _view(tool.name, description, tool.args, tool, grammar, origins or {})
-    return view if options is not None else _without_origins(view, choice)
+    return view if choice.tool_format is None else _in_format(view, choice, has_origins=options is not None)
 
 
 def view_schema(
@@ -130,20 +130,24 @@ def _view(
     )
 
 
-def _without_origins(view: GrammarView, choice: GrammarChoice) -> GrammarView:
-    """Return a view whose rules have no origins: those of every grammar in this format are shared."""
+def _in_format(view: GrammarView, choice: GrammarChoice, *, has_origins: bool) -> GrammarView:
+    """Return a view whose shared rules are those that every grammar in the call format has."""
     shared = choice.shared_rules
     rules = tuple(
-        replace(rule, is_shared=shared.get(rule.name) == rule.production or rule.name in RESERVED)
+        replace(
+            rule,
+            is_shared=not rule.origins
+            and (shared.get(rule.name) == rule.production or rule.name in RESERVED - {"root"}),
+        )
         for rule in view.rules
     )
-    own = [rule for rule in rules if not rule.is_shared or rule.name == "root"]
+    own = [rule for rule in rules if not rule.is_shared]
     sizes = {
         **view.sizes,
         "own_bytes": sum(len(rule.text.encode()) + 1 for rule in own),
         "own_rules": len(own),
     }
-    return replace(view, rules=rules, sizes=sizes, has_origins=False)
+    return replace(view, rules=rules, sizes=sizes, has_origins=has_origins)
 
 
 def _recursive(references: Mapping[str, tuple[str, ...]]) -> frozenset[str]:

@@ -22,7 +22,7 @@ from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
 from gbnf_server.inspect.call_text import read_call_text
 from gbnf_server.inspect.continuations import DIGITS, NUMBER, may_end_number
-from gbnf_server.inspect.expectations import Continuation, Expectation, JsonExpectations
+from gbnf_server.inspect.expectations import MOST_OPTIONS, Continuation, Expectation, JsonExpectations
 from gbnf_server.inspect.inspected_grammar import PLAIN, STEPS, GrammarChoice
 from gbnf_server.inspect.partial_json import JsonPosition, after_scalar, locate
 from gbnf_server.inspect.refusals import why_refused
@@ -59,6 +59,11 @@ class TextView:
     repairs: tuple[str, ...] = ()
     repaired: str = ""
     repaired_validation: tuple[str, ...] = ()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether only the first of many options are shown."""
+        return len(self.options) >= MOST_OPTIONS
 
     @property
     def accepted_units(self) -> int:
