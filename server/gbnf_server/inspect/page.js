@@ -125,7 +125,7 @@
     const other = lit.slice(1).filter((element) => kindOf(element) !== kindOf(source));
     if (kindOf(source) === "schema") {
       const rules = [...new Set(other.map((element) => element.dataset.rule))];
-      say(rules.length ? `${source.dataset.pointer || "the schema"}: rules ${rules.join(", ")}` : "no rule of its own");
+      say(rules.length ? `${source.dataset.pointer}: rules ${rules.join(", ")}` : "no rule of its own");
     } else {
       say(`${source.dataset.rule}: from ${other.map((element) => element.dataset.pointer).join(", ") || "no keyword"}`);
     }

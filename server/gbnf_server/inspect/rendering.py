@@ -166,16 +166,9 @@ def render_shared_rules(views: Iterable[GrammarView]) -> Markup:
 
 def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
     """Return what is shown of one grammar; with `common`, the page has the shared rules, for all of them."""
-    numbers = {pointer: number for number, pointer in enumerate(view.origins)}
+    numbers = {pointer: number for number, pointer in enumerate(view.main_rules)}
     own = [rule for rule in view.rules if not rule.is_shared]
     shared = [rule for rule in view.rules if rule.is_shared]
-    main_rule: dict[str, str] = {}  # of a schema: its own rule, or the one with the fewest other origins
-    for rule in own:
-        for pointer in rule.origins[:1]:
-            main_rule.setdefault(pointer, rule.name)
-    for rule in sorted(own, key=lambda rule: len(rule.origins)):
-        for pointer in rule.origins:
-            main_rule.setdefault(pointer, rule.name)
     names = frozenset(rule.name for rule in view.rules)
     lengths = accumulate(len(rule.text) for rule in own)
     rows = [
@@ -192,7 +185,7 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
         drawn=[row for row in rows if row["diagram"] is not None],
         undrawn=max(len(rows) - _MOST_DIAGRAMS, 0),
         shared=[_rule(rule, numbers, names, draw=not common) for rule in shared],
-        lines=[_line(line, numbers, main_rule) for line in view.lines],
+        lines=[_line(line, numbers, view.main_rules) for line in view.lines],
         counts={state: states[state] for state in ("enforced", "reported", "free")},
         words=_WORDS,
     )
@@ -212,7 +205,7 @@ def _rule(
     drawing: RuleDiagram | None = None
     if draw:
         drawing = diagram(rule.name, rule.production, lambda name: f"#d-{name}" if name in names else None)
-    where = [pointer or "the schema itself" for pointer in rule.origins]
+    where = rule.origins
     more = len(where) - _MOST_ORIGINS
     return {
         "name": rule.name,
@@ -228,7 +221,7 @@ def _rule(
 
 
 def _line(line: SchemaLine, numbers: Mapping[str, int], rules: Mapping[str, str]) -> dict[str, Any]:
-    is_source = line.kind in ("keyword", "name") and line.origin is not None
+    is_source = line.kind in ("keyword", "name", "branch") and line.origin is not None
     return {
         "level": min(line.indent // 2, _MOST_LEVELS),
         "key": line.key,
@@ -237,6 +230,7 @@ def _line(line: SchemaLine, numbers: Mapping[str, int], rules: Mapping[str, str]
         "pointer": line.pointer,
         "kind": line.kind,
         "state": line.state,
+        "has_effect": line.has_effect,
         "origin": numbers.get(line.origin or "") if is_source else None,
         "href": f"#d-{rules[line.origin or '']}" if is_source and (line.origin or "") in rules else "",
         "findings": line.findings,
