@@ -398,7 +398,9 @@ def _counted(least: int, most: int | None, what: str) -> str:
     plural = what if (most or least) == 1 else f"{what}s"
     if most is None:
         return f"at least {number(least)} {plural}"
-    return f"{number(least)} {plural}" if least == most else f"{number(least)} to {number(most)} {plural}"
+    if least == most:
+        return f"{number(least)} {plural}"
+    return f"{number(least)} {'or' if most == least + 1 else 'to'} {number(most)} {plural}"
 
 
 def _listed(what: str, names: Sequence[str], others: Sequence[str] = ()) -> str:

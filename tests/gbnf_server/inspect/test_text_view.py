@@ -172,7 +172,7 @@ def test_the_words_name_only_keywords_of_the_schema(schema: Any, seed: int, part
         ('{"name": "create_', 'the rest of "create_dirs" or "create_events" at /name'),
         ('{"name": "get_now"', 'a comma and the property "arguments" at the top level'),
         ('{"name": "get_now", "arguments": {', 'the property "timezone" or } at /arguments'),
-        (CALL + '"duration_minutes": 3', "one to two more digits, in an integer ≥ 5 and ≤ 1440 at"),
+        (CALL + '"duration_minutes": 3', "one or two more digits, in an integer ≥ 5 and ≤ 1440 at"),
         (CALL[:-2], '"duration_minutes" or "location" at /arguments'),
         ('{"name": "create_events", "arguments": {"title": 3', "a string of at least 1 character at"),
         ('{"name": "write_files", "arguments": {"files": [{"path": 3', "a string at /arguments/files/0/path"),
