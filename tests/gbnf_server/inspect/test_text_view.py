@@ -218,6 +218,8 @@ def test_what_may_come_next_in_a_call(text: str, said: str) -> None:
         ({"type": "object", "properties": {"a": True, "b": True}, "dependentRequired": {"a": ["b"]}},
          '{"a": 1', 'a comma and the property "b"', None),
         ({"type": "integer", "enum": [10, 20, 30]}, "2", "the rest of 20", ["0"]),
+        ({"properties": {"a": {"type": "null"}, "b": {"type": "null"}}}, '{"b": null, ', "any other property",
+         None),
         ({"type": "string", "not": {"const": "a"}}, "", 'a string other than "a"', ['"']),
         ({"type": "array", "items": {"type": "string", "minLength": 2}, "minItems": 1}, "",
          "an array of at least 1 item whose items are each a string of at least 2 characters", ['["']),
