@@ -114,7 +114,7 @@ class JsonExpectations:
         if len(bare) == 4 and all(bare) and set(listed) == {"true", "false", "null"}:
             said = "any JSON value"
         else:
-            groups = [listed_values(listed)] if listed else []
+            groups = [_listed_values(listed)] if listed else []
             said = " or ".join([*groups, *phrases])
         parts = [f"{said} at {self._where}"] if said else []
         others: list[Continuation] = []
@@ -190,12 +190,15 @@ class JsonExpectations:
         ends, is_open = string_ends(self._state, escaped=escaped)
         rest_of = "" if begun == '"' else "the rest of "
         whole = self._in_order([begun + end for end in ends], "string")
-        options = [self._option(text[len(begun) :], _cut(text), f"{rest_of}{_cut(text)}") for text in whole][
-            :MOST_OPTIONS
+        is_listed = bool(self._words.values("string"))
+        is_listed = not is_open and (is_listed or (len(ends) <= _MOST_NAMES and ends != ['"']))
+        options = [
+            self._option(text[len(begun) :], _cut(text), f"{rest_of}{_cut(text)}")
+            for text in whole[:MOST_OPTIONS]
+            if is_listed or text != begun + '"'
         ]
         phrase = self._words.of_kind("string")
-        is_listed = bool(self._words.values("string"))
-        if not is_open and (is_listed or (len(ends) <= _MOST_NAMES and ends != ['"'])):
+        if is_listed:
             shown = [_cut(text) for text in whole]
             rest = f"{rest_of}{either(_limited(shown))}" if rest_of else listed_values(shown)
             return Expectation(f"{rest} at {where}", tuple(options))
@@ -370,6 +373,10 @@ class JsonExpectations:
 
     def _option(self, text: str, label: str, words: str) -> Continuation:
         return Continuation(inserted(self._state, text), label, words)
+
+
+def _listed_values(texts: Sequence[str]) -> str:
+    return "true or false" if list(texts) == ["true", "false"] else listed_values(texts)
 
 
 def digits_in_words(state: MatchState) -> str:

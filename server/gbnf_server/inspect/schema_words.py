@@ -220,6 +220,14 @@ class ValueWords:
                     found.update((name, None) for name in declared if isinstance(name, str))
         return list(found)
 
+    def required(self) -> set[str]:
+        """Return the properties that each form requires."""
+        found = []
+        for form in self.forms:
+            lists = [each.raw["required"] for each in form if isinstance(each.raw.get("required"), list)]
+            found.append({name for names in lists for name in names if isinstance(name, str)})
+        return set.intersection(*found) if found else set()
+
     def other_names(self) -> str:
         """Return the words for a property that is not declared."""
         patterns = {

@@ -158,7 +158,7 @@ class TextChecker:
                         before = replace(json_text, text=json_text.text[: position.start])
                         expected = self._expectation(before, earlier).following
                     at, words = match.position - json_text.at, json_text.words_at(position)
-                    why = why_refused(text[json_text.at :], at, position, state, words)
+                    why = why_refused(text[json_text.at :], at, position, state, words, self._choice)
         except (EffortSpent, AmbiguousGrammarError, SchemaError, RecursionError):
             pass
         if match.accepted:
@@ -231,6 +231,7 @@ class TextChecker:
         return SchemaWords(
             {
                 "type": "object",
+                "required": ["name", "arguments"],
                 "properties": {"name": {"enum": list(self._by_name)}, "arguments": {"type": "object"}},
             }
         )
