@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from gbnf.compiler.grammar import Grammar
@@ -38,11 +38,13 @@ class Origins:
     `of_rules`: for each rule the JSON Pointers of the parts of the schema that it comes from, in document
     order. `without_effect`: those of the parts that change nothing. Parts that are in neither were not
     examined, since the schema is large, or since it cannot be compiled without them: what is said of the part
-    around them holds for them.
+    around them holds for them. `without`: for a rule and a part the production of the rule without the part,
+    if it still has one.
     """
 
     of_rules: Mapping[str, tuple[str, ...]]
     without_effect: frozenset[str] = frozenset()
+    without: Mapping[tuple[str, str], Expr] = field(default_factory=dict)
 
     @property
     def pointers(self) -> frozenset[str]:
@@ -59,6 +61,7 @@ def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Orig
         whole = compile_grammar(schema).rules
         found: dict[str, list[str]] = {name: [] for name in whole.productions}
         without_effect: list[str] = []
+        without: dict[tuple[str, str], Expr] = {}
         work = 0
         for number, (path, removal) in enumerate(_parts(schema)):
             if number >= _LEAST_PARTS and work > _MOST_CHARACTERS:
@@ -72,12 +75,15 @@ def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Orig
             changed = changed_rules(whole, reduced.rules)
             for name in changed:
                 found[name].append(pointer)
+                if name in reduced.rules.productions:
+                    without[name, pointer] = reduced.rules.productions[name]
             if not changed:
                 without_effect.append(pointer)
     order = {pointer: number for number, pointer in enumerate(_pointers(schema))}
     return Origins(
         {name: tuple(sorted(pointers, key=order.__getitem__)) for name, pointers in found.items()},
         frozenset(without_effect),
+        without,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from typing import Any
 
 from gbnf import Grammar, SchemaError
@@ -16,17 +17,23 @@ from gbnf.findings import Finding
 from gbnf.grammar.emit import emit_rule
 from gbnf.grammar.ir import Expr
 from gbnf.tools import Tool
+from gbnf_server.inspect.gbnf_tokens import tokens
 from gbnf_server.inspect.inspected_grammar import PLAIN, GrammarChoice
 from gbnf_server.inspect.schema_lines import SchemaLine, schema_lines
 
 _TEXTS = ("title", "description")
+_MOST_WORDS = 300
+"""Of a rule in which single words are marked."""
+_MOST_MARKED = 0.6
+"""Of the words of a rule: if more are others, the whole rule is."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
     """A rule. `origins`: the parts of the schema that it comes from, those of the fewest rules first.
 
-    Shared rules have no origins. `is_recursive`: it reaches itself. `is_shared`: every grammar has it in the
+    Shared rules have no origins. `marks`: for words of the text, by their index in `tokens`, the parts
+    without which they are others. `is_recursive`: it reaches itself. `is_shared`: every grammar has it in the
     same form.
     """
 
@@ -34,6 +41,7 @@ class RuleView:
     production: Expr
     text: str
     origins: tuple[str, ...]
+    marks: Mapping[int, tuple[str, ...]]
     is_recursive: bool
     is_shared: bool
     references: tuple[str, ...]
@@ -112,6 +120,7 @@ def _view(
             production,
             emit_rule(rule, production).rstrip("\n"),
             tuple(sorted(origins.of_rules[rule], key=effects.__getitem__)) if rule in own else (),
+            _marks(rule, production, origins) if rule in own else {},
             rule in recursive,
             rule not in own,
             grammar.rules.references[rule],
@@ -139,6 +148,34 @@ def _view(
         sizes,
         _main_rules(rules, lines),
     )
+
+
+def _marks(rule: str, production: Expr, origins: Origins) -> dict[int, tuple[str, ...]]:
+    """Return for words of a rule the parts of the schema without which only few words are others."""
+    marks: dict[int, list[str]] = {}
+    words = _words(rule, production)
+    for pointer in origins.of_rules[rule] if len(words) <= _MOST_WORDS else ():
+        without = origins.without.get((rule, pointer))
+        others = [] if without is None else _words(rule, without)
+        if not others or len(others) > _MOST_WORDS:
+            continue
+        matcher = SequenceMatcher(None, [word for _, word in words], [word for _, word in others], False)
+        gone = [
+            words[place][0]
+            for kind, start, end, _, _ in matcher.get_opcodes()
+            for place in range(start, end)
+            if kind != "equal"
+        ]
+        if len(gone) <= _MOST_MARKED * len(words):
+            for index in gone:
+                marks.setdefault(index, []).append(pointer)
+    return {index: tuple(pointers) for index, pointers in marks.items()}
+
+
+def _words(rule: str, production: Expr) -> list[tuple[int, str]]:
+    """Return the words of a rule that are no space, each with its index."""
+    found = enumerate(tokens(emit_rule(rule, production).rstrip("\n")))
+    return [(index, token.text) for index, token in found if token.kind != "space"]
 
 
 def _main_rules(rules: Iterable[RuleView], lines: Iterable[SchemaLine]) -> dict[str, str]:

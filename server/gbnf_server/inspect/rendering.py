@@ -194,14 +194,15 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
 def _rule(
     rule: RuleView, numbers: Mapping[str, int], names: AbstractSet[str], *, draw: bool, full: bool = True
 ) -> dict[str, Any]:
-    head: list[GbnfToken] = []
-    rest: list[GbnfToken] = []
+    head: list[tuple[GbnfToken, str]] = []
+    rest: list[tuple[GbnfToken, str]] = []
     shown = 0
     text = rule.text if full else rule.text[:_CUT_CHARACTERS]
     plain = [GbnfToken("rule", rule.name), GbnfToken("space", text[len(rule.name) :])]
-    for token in tokens(text) if full else plain:
+    for index, token in enumerate(tokens(text) if full else plain):
         shown += len(token.text)
-        (head if not head or shown <= _SHOWN_CHARACTERS else rest).append(token)
+        marks = " ".join(str(numbers[pointer]) for pointer in rule.marks.get(index, ()) if pointer in numbers)
+        (head if not head or shown <= _SHOWN_CHARACTERS else rest).append((token, marks))
     drawing: RuleDiagram | None = None
     if draw:
         drawing = diagram(rule.name, rule.production, lambda name: f"#d-{name}" if name in names else None)
@@ -215,7 +216,7 @@ def _rule(
         "head": head,
         "cut": len(rule.text) - len(text),
         "rest": rest,
-        "rest_length": sum(len(token.text) for token in rest),
+        "rest_length": sum(len(token.text) for token, _ in rest),
         "diagram": drawing,
     }
 
