@@ -90,7 +90,8 @@ def _is_json(name: str) -> bool:
 def test_the_calls_of_all_tools_are_offered_first(name: str) -> None:
     view = checker(name).view("")
     assert {option.words for option in view.options} == {f"a call of {tool.name}" for tool in BUNDLED}
-    assert view.following.endswith(" or 7 more or text")
+    assert view.following.startswith("text or a call of ")
+    assert view.following.endswith(" or 7 more")
 
 
 def test_a_part_of_a_name_and_the_end_are_continued() -> None:
@@ -99,7 +100,7 @@ def test_a_part_of_a_name_and_the_end_are_continued() -> None:
     assert view.following == "the rest of a call of create_dirs or create_events"
     view = check.view(answer("JSON in tags")[:-3])
     assert [option.text for option in view.options] == ["ll>"]
-    assert check.view("Hello").following.startswith("a call of ")
+    assert check.view("Hello").following.startswith("text, a call of ")
 
 
 def test_several_calls_and_text_are_listed() -> None:
