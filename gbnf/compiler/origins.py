@@ -1,284 +1,206 @@
-"""Which subschemas the rules of a grammar come from.
+"""Which parts of a schema the rules of a grammar come from.
 
-A rule belongs to the conjunction that it is the production of. A helper rule belongs to those of the rules
-that refer to it, and a value without a rule to the rules that write its key. A compilation keeps none of
-this: the origins are found by compiling again, the same way, for those who look at a grammar.
+A rule comes from a keyword, a property or a branch if it is another rule, or none, in the grammar of the
+schema without it. So this is found by compiling again, once for each part; a compilation keeps nothing for
+it. It works for whatever makes a grammar of a schema: calls in any format, and with any options.
 
-Invariants: the names are those of the compiled rules; each rule has an origin, the root's at least; each
-origin is the JSON Pointer of a subschema of the author's schema.
+Invariants: a part is either without effect, and then the grammars with and without it are equal up to the
+names of rules, or it is the origin of at least one rule that the grammar without it does not have.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
-from gbnf.compiler.literals import json_string
-from gbnf.compiler.lowering import Lowering
-from gbnf.compiler.options import CompileOptions
-from gbnf.compiler.pool import lower_arguments
-from gbnf.compiler.schema import compilation, lower_schema
-from gbnf.effort import EffortSpent
-from gbnf.errors import SchemaError
-from gbnf.grammar.ir import Alt, Expr, Literal, Ref, Repeat, Rules, Seq
-from gbnf.grammar.passes import PASSES, substitute
-from gbnf.schema.applicators import IN_PLACE_APPLICATORS, resolve_pointer, subschemas
-from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import REFERENCES
+from gbnf.compiler.grammar import Grammar
+from gbnf.compiler.part_cache import without_part_cache
+from gbnf.errors import GbnfError
+from gbnf.grammar.ir import Alt, Expr, Ref, Repeat, Rules, Seq
+from gbnf.schema.applicators import APPLICATORS, DEFINITIONS, SchemaPath, resolve_pointer, subschemas
+from gbnf.schema.keywords import KEYWORDS
 from gbnf.schema.metaschema import child_pointer
-from gbnf.schema.value_sets import Array, Conjunction, Object
-from gbnf.tools import Tool
-from gbnf.tools.step_references import offered_args
 
-Origins: TypeAlias = Mapping[str, tuple[str, ...]]
-"""For each rule the JSON Pointers of the subschemas that it comes from, in the order of the schema."""
-
-_MOST_IN_PLACE = 500
-"""Subschemas of one value that count as its origins."""
-_KEY = re.compile(r'("(?:[^"\\]|\\.)*")(:|$)')
-_BUFFER = 2000
-"""Characters of a key that are known while a trie of keys is walked."""
+_MOST_CHARACTERS = 3_000_000
+"""Of all grammars that are compiled for one schema: about a second. The first parts are examined anyway."""
+_LEAST_PARTS = 8
+_EXAMINED = KEYWORDS | (APPLICATORS.keys() - DEFINITIONS.keys()) | {"requires_one_of"}
+_NAME_LISTS = {"required", "requires_one_of"}
+_Removal: TypeAlias = Literal["removed", "emptied"]
 
 
-def schema_origins(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Origins:
-    """Return the origins of the rules of `compile_schema`. Raises SchemaError as it does."""
-    with compilation(schema):
-        root, lowering = lower_schema(schema, options)
-    return _Tracing(lowering, schema).origins(root)
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """The origins of the rules of a grammar.
 
-
-def tool_origins(
-    tool: Tool, options: CompileOptions, has_steps: bool, prefix: str | None = None
-) -> Origins | None:
-    """Return the origins of the rules of `compile_tool`, in the tool's `args`; None where it returns None.
-
-    Raises SchemaError for a tool that cannot be compiled.
+    `of_rules`: for each rule the JSON Pointers of the parts of the schema that it comes from, in document
+    order. `without_effect`: those of the parts that change nothing. Parts that are in neither were not
+    examined, since the schema is large, or since it cannot be compiled without them: what is said of the part
+    around them holds for them. `without`: for a rule and a part the production of the rule without the part,
+    if it still has one.
     """
-    args = offered_args(tool, (1,) if has_steps else ())
-    if args is None:
-        return None
-    with compilation(args):
-        ref, lowering = lower_arguments(tool, args, options, has_steps, prefix or tool.name)
-    return _Tracing(lowering, tool.args).origins(ref)
+
+    of_rules: Mapping[str, tuple[str, ...]]
+    without_effect: frozenset[str] = frozenset()
+    without: Mapping[tuple[str, str], Expr] = field(default_factory=dict)
+
+    @property
+    def pointers(self) -> frozenset[str]:
+        """The parts that rules come from."""
+        return frozenset(pointer for pointers in self.of_rules.values() for pointer in pointers)
 
 
-class _Tracing:
-    """The rules of one compilation by origin. `schema` is the author's; the compiled one may be closed."""
+def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Origins:
+    """Return the origins of the rules of the grammar that `compile_grammar` returns for `schema`.
 
-    def __init__(self, lowering: Lowering, schema: Any) -> None:
-        self._lowering = lowering
-        self._document = lowering.document
-        self._schema = schema
-        self._productions = lowering.table.productions
-        self._found: dict[str, dict[str, None]] = {}
-        self._pointers: dict[Conjunction, tuple[str, ...]] = {}
-        self._resolved: dict[str, str] = {}
-
-    def origins(self, root: Ref) -> Origins:
-        """Return the origins of the rules that the passes keep."""
-        self._add([root.name], [""])
-        inline: dict[Conjunction, Expr] = {}
-        for (conjunction, _, _), expr in self._lowering.compiled.items():
-            if isinstance(expr, Ref):
-                self._add([expr.name], self.pointers(conjunction))
-            else:
-                inline[conjunction] = expr
-        owned = frozenset(self._found)
-        for conjunction, expr in inline.items():
-            for name in expr.references or ():
-                if name not in owned:
-                    self._add([name], self.pointers(conjunction))
-        families = {name: self._family(name) for name in list(self._found)}
-        for name, pointers in [(name, tuple(self._found[name])) for name in families]:
-            self._add(families[name], pointers)
-        self._add_parts(root, inline, families)
-        return self._kept(root)
-
-    def _add(self, names: Iterable[str], pointers: Iterable[str]) -> None:
-        pointers = tuple(pointers)
-        for name in names:
-            if name in self._productions:
-                self._found.setdefault(name, {}).update(dict.fromkeys(pointers))
-
-    def _family(self, name: str) -> list[str]:
-        """Return a rule, and the rules without an origin of their own that it refers to."""
-        family, pending = {name: None}, [name]
-        while pending:
-            for below in _references(self._productions.get(pending.pop())):
-                if below not in self._found and below not in family and below in self._productions:
-                    family[below] = None
-                    pending.append(below)
-        return list(family)
-
-    def _add_parts(
-        self, root: Ref, inline: Mapping[Conjunction, Expr], families: Mapping[str, list[str]]
-    ) -> None:
-        """Add the origins of properties and items to the rules that contain them."""
-        roots = {(self._document.root,): root.name}
-        compiled = {
-            conjunction: expr.name
-            for (conjunction, _, _), expr in self._lowering.compiled.items()
-            if isinstance(expr, Ref)
-        }
-        for conjunction, name in (roots | compiled).items():
-            family = families.get(name, [name])
-            keys: dict[str, tuple[str, ...]] = {}
-            for key, part in self._parts(conjunction):
-                target = self._lowering.target(part)
-                places = [*self.pointers(part), *(self.pointers(target) if target in inline else ())]
-                if key is None:
-                    self._add(family, places)
-                else:
-                    keys[json_string(key)] = tuple(places)
-            written = self._writers(family, keys.keys()) if keys else {}
-            for key, pointers in keys.items():
-                self._add(written.get(key, [name]), pointers)
-
-    def _parts(self, conjunction: Conjunction) -> Iterator[tuple[str | None, Conjunction]]:
-        """Yield the conjunctions of the properties, with their names, and of the items."""
-        try:
-            shapes = self._lowering.shapes(conjunction)
-        except (SchemaError, EffortSpent):
-            return
-        for shape in shapes:
-            if isinstance(shape, Object):
-                yield from shape.properties.items()
-                yield from ((None, other.value) for other in shape.others)
-            elif isinstance(shape, Array):
-                yield from ((None, part) for part in (*shape.prefix, shape.items, *shape.contains))
-
-    def _writers(self, family: Iterable[str], keys: Iterable[str]) -> dict[str, list[str]]:
-        """Return which rules write a key, or what follows it."""
-        wanted = frozenset(keys)
-        found: dict[str, list[str]] = {}
-        for name in family:
-            for key, entry in _keys(self._productions.get(name, Seq(())), "", None):
-                if key in wanted:
-                    found.setdefault(key, []).append(name)
-                    if entry is not None and entry in self._productions:
-                        found[key].append(entry)
-        return found
-
-    def pointers(self, conjunction: Conjunction) -> tuple[str, ...]:
-        """Return the pointers of the subschemas that judge the same value as a conjunction."""
-        known = self._pointers.get(conjunction)
-        if known is None:
-            found: dict[str, None] = {}
-            for subschema in _in_place(self._document, conjunction):
-                found[self._resolve(self._lowering.pointer(subschema))] = None
-            known = self._pointers[conjunction] = tuple(found)
-        return known
-
-    def _resolve(self, pointer: str) -> str:
-        """Return a pointer, shortened until it is one into the author's schema."""
-        known = self._resolved.get(pointer)
-        if known is None:
-            known = pointer
-            while known and not self._is_schema(known):
-                known = known.rpartition("/")[0]
-            self._resolved[pointer] = known
-        return known
-
-    def _is_schema(self, pointer: str) -> bool:
-        found = resolve_pointer(f"#{pointer.replace('%', '%25')}", self._schema)
-        return found is not None and isinstance(found[1], Mapping | bool)
-
-    def _kept(self, root: Ref) -> Origins:
-        """Return the origins of the rules after the passes, which merge some and remove others."""
-        rules = Rules(self._productions, root.name)
-        for apply in PASSES:
-            after = apply(rules)
-            if after is not rules:
-                for gone, kept in _merged(rules, after).items():
-                    self._found.setdefault(kept, {}).update(self._found.get(gone, {}))
-                rules = after
-        order = {pointer: number for number, pointer in enumerate(_pointers_of(self._schema))}
-        last = len(order)
-        return {
-            name: tuple(
-                sorted(self._found.get(name) or {"": None}, key=lambda one: (order.get(one, last), one))
-            )
-            for name in rules.productions
-        }
-
-
-def _in_place(document: Document, conjunction: Conjunction) -> Iterator[Subschema]:
-    """Yield the subschemas of a conjunction, and those inside that judge the same value."""
-    pending, seen = list(reversed(conjunction)), set[int]()
-    while pending and len(seen) < _MOST_IN_PLACE:
-        subschema = pending.pop()
-        if id(subschema.raw) in seen:
-            continue
-        if not isinstance(subschema.raw, bool):  # booleans are equal wherever they are
-            seen.add(id(subschema.raw))
-        yield subschema
-        if not isinstance(subschema.raw, Mapping):
-            continue
-        below = []
-        try:
-            entered = document.enter(subschema)
-            below = [document.follow(entered, keyword) for keyword in REFERENCES if keyword in entered.raw]
-        except SchemaError:
-            entered = subschema
-        for path, member in subschemas(entered.raw):
-            if path[0] in IN_PLACE_APPLICATORS and isinstance(member, Mapping):
-                below.append(entered.at(*path))
-        pending += reversed(below)
-
-
-def _merged(before: Rules, after: Rules) -> dict[str, str]:
-    """Return for each rule that a pass has merged into another the one that is kept."""
-    kept = {expr: name for name, expr in after.productions.items()}
-    gone = [name for name in before.productions if name not in after.productions]
-    merged: dict[str, Expr] = {}
-    while True:
-        left = []
-        for name in gone:
-            expr = substitute(before.productions[name], merged)
-            if isinstance(expr, Ref) and expr.name in after.productions:
-                merged[name] = expr
-            elif expr in kept:
-                merged[name] = Ref(kept[expr])
-            else:
-                left.append(name)
-        if len(left) == len(gone):
-            return {name: expr.name for name, expr in merged.items() if isinstance(expr, Ref)}
-        gone = left
-
-
-def _keys(expr: Expr, text: str, entry: str | None) -> Iterator[tuple[str, str | None]]:
-    """Yield the JSON strings before a colon in a production, with the rule that goes on after each.
-
-    `text` is what was written directly before `expr`, `entry` the rule directly after it.
+    Raises what `compile_grammar` raises for the whole schema.
     """
-    match expr:
-        case Literal(written):
-            for found in _KEY.finditer((text + written)[-_BUFFER:]):
-                yield found[1], None if found[2] else entry
-        case Alt(items):
-            for item in items:
-                yield from _keys(item, text, entry)
-        case Seq(items):
-            for item, following in zip(items, (*items[1:], None), strict=False):
-                after = following.name if isinstance(following, Ref) else None
-                yield from _keys(item, text, after)
-                text = text + item.text if isinstance(item, Literal) else ""
-        case Repeat(item, _, _):
-            yield from _keys(item, "", None)
+    with without_part_cache():
+        whole = compile_grammar(schema).rules
+        found: dict[str, list[str]] = {name: [] for name in whole.productions}
+        without_effect: list[str] = []
+        without: dict[tuple[str, str], Expr] = {}
+        work = 0
+        for number, (path, removal) in enumerate(_parts(schema)):
+            if number >= _LEAST_PARTS and work > _MOST_CHARACTERS:
+                break
+            try:
+                reduced = compile_grammar(_without(schema, path, removal))
+            except GbnfError:
+                continue
+            work += len(str(reduced))
+            pointer = "".join(child_pointer("", step) for step in path)
+            changed = changed_rules(whole, reduced.rules)
+            for name in changed:
+                found[name].append(pointer)
+                if name in reduced.rules.productions:
+                    without[name, pointer] = reduced.rules.productions[name]
+            if not changed:
+                without_effect.append(pointer)
+    order = {pointer: number for number, pointer in enumerate(_pointers(schema))}
+    return Origins(
+        {name: tuple(sorted(pointers, key=order.__getitem__)) for name, pointers in found.items()},
+        frozenset(without_effect),
+        without,
+    )
 
 
-def _references(expr: Expr | None) -> tuple[str, ...]:
-    return () if expr is None else Rules({"": expr}, "").references[""]
+def changed_rules(rules: Rules, others: Rules) -> list[str]:
+    """Return the rules of a grammar that another one does not have, from the root on.
+
+    Rules are compared one by one, from the two roots on: with equal productions they are the same, whatever
+    the rules that they refer to derive. References are equal if their names are, or if each name is in one
+    of the grammars only: then the rules that they refer to are compared.
+    """
+    mine, theirs = rules.productions, others.productions
+    changed: dict[str, None] = {}
+    seen: set[tuple[str, str | None]] = set()
+    pending: deque[tuple[str, str | None]] = deque([(rules.root, others.root)])
+    while pending:
+        pair = pending.popleft()
+        name, other = pair
+        if pair in seen or name not in mine:
+            continue
+        seen.add(pair)
+        production = mine[name]
+        references = None if other is None else _paired(production, theirs[other], mine, theirs)
+        if references is None:
+            changed[name] = None
+            names = production.references or ()
+            references = [(below, below if below in theirs else None) for below in names]
+        pending += references
+    return list(changed)
 
 
-def _pointers_of(schema: Any) -> Iterator[str]:
-    """Yield the pointers of a schema and all below it, in document order."""
+def _paired(
+    one: Expr, other: Expr, mine: Mapping[str, Expr], theirs: Mapping[str, Expr]
+) -> list[tuple[str, str | None]] | None:
+    """Return the references of two expressions in pairs; None if the expressions differ otherwise."""
+    pairs: list[tuple[str, str | None]] = []
+    pending = [(one, other)]
+    while pending:
+        left, right = pending.pop()
+        match left, right:
+            case Ref(name), Ref(renamed):
+                if name != renamed and (name in theirs or renamed in mine):
+                    return None
+                if renamed in theirs:
+                    pairs.append((name, renamed))
+            case (Seq(lefts), Seq(rights)) | (Alt(lefts), Alt(rights)):
+                if len(lefts) != len(rights):
+                    return None
+                pending += zip(lefts, rights, strict=True)
+            case Repeat(item, minimum, maximum), Repeat(item_, minimum_, maximum_):
+                if (minimum, maximum) != (minimum_, maximum_):
+                    return None
+                pending.append((item, item_))
+            case _:
+                if left != right:
+                    return None
+    return pairs
+
+
+def _parts(schema: Any) -> Iterator[tuple[SchemaPath, _Removal]]:
+    """Yield the paths of keywords, properties and branches, the outermost first; follows local references."""
+    pending: deque[tuple[SchemaPath, Any]] = deque([((), schema)])
+    seen = {id(schema)}
+    while pending:
+        path, here = pending.popleft()
+        if not isinstance(here, Mapping):
+            continue
+        below = list(subschemas(here))
+        for keyword, value in here.items():
+            if keyword not in _EXAMINED:
+                continue
+            yield (*path, keyword), "removed"
+            target = resolve_pointer(value, schema) if keyword == "$ref" else None
+            if target is not None and id(target[1]) not in seen:
+                seen.add(id(target[1]))
+                pending.append(target)
+        for inner, member in below:
+            if len(inner) > 1:
+                yield (*path, *inner), "emptied" if inner[0] in (*DEFINITIONS, "prefixItems") else "removed"
+            if id(member) not in seen or isinstance(member, bool):
+                seen.add(id(member))
+                pending.append(((*path, *inner), member))
+
+
+def _without(schema: Any, path: SchemaPath, removal: _Removal) -> Any:
+    """Return a copy of a schema without the part at a path; what is emptied becomes a schema of any value."""
+    step: Any
+    step, *inner = path
+    copy: Any = list(schema) if isinstance(schema, list) else dict(schema)
+    if inner:
+        copy[step] = _without(schema[step], tuple(inner), removal)
+        gone = inner if step == "properties" and len(inner) == 1 else ()
+    elif removal == "emptied":
+        copy[step] = {}
+        return copy
+    else:
+        del copy[step]
+        gone = schema[step] if step == "properties" and isinstance(schema[step], Mapping) else ()
+    if gone:  # they are no longer required, either
+        for keyword in _NAME_LISTS & copy.keys():
+            copy[keyword] = _without_names(copy[keyword], gone)
+    return copy
+
+
+def _without_names(names: Any, gone: Collection[Any]) -> Any:
+    """Return a list without some names, also in the lists inside, of which empty ones are left out."""
+    if not isinstance(names, list):
+        return names
+    kept = [_without_names(name, gone) for name in names if isinstance(name, list) or name not in gone]
+    return [name for name in kept if name != []]
+
+
+def _pointers(schema: Any) -> Iterator[str]:
+    """Yield the pointers of a schema and of all in it, in document order."""
     pending = [("", schema)]
     while pending:
         pointer, here = pending.pop()
         yield pointer
         if isinstance(here, Mapping | list):
             items = here.items() if isinstance(here, Mapping) else enumerate(here)
-            below = [(child_pointer(pointer, key), member) for key, member in items]
-            pending += reversed([one for one in below if isinstance(one[1], Mapping | list | bool)])
+            pending += reversed([(child_pointer(pointer, key), member) for key, member in items])

@@ -5,6 +5,9 @@ Imports nothing, so that a program may set the hook before it knows whether it c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 
@@ -29,6 +32,9 @@ class _CacheInUse:
     cache: PartCache | None = None
 
 
+_is_off: ContextVar[bool] = ContextVar("part_cache_is_off", default=False)
+
+
 def use_part_cache(cache: PartCache | None) -> PartCache | None:
     """Set the cache of this process (None: none, as at first), and return the previous one.
 
@@ -38,6 +44,16 @@ def use_part_cache(cache: PartCache | None) -> PartCache | None:
     return previous
 
 
+@contextmanager
+def without_part_cache() -> Iterator[None]:
+    """Compile without the cache, for variants of tools that nobody will ask for again."""
+    token = _is_off.set(True)
+    try:
+        yield
+    finally:
+        _is_off.reset(token)
+
+
 def part_cache() -> PartCache | None:
     """Return the cache of this process."""
-    return _CacheInUse.cache
+    return None if _is_off.get() else _CacheInUse.cache

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gbnf.grammar.match import END_OF_TEXT, MatchState
+from gbnf.grammar.match import MatchState
 from gbnf.tool_formats import (
     ArgumentsDelta,
     CallEnded,
@@ -17,16 +17,16 @@ from gbnf.tool_formats import (
     ToolFormat,
 )
 from gbnf.tools import Tool
-from gbnf_server.inspect.continuations import characters_in_words, either, inserted
-from gbnf_server.inspect.expectations import END, Continuation, Expectation, digits_in_words
+from gbnf_server.inspect.continuations import DIGITS, characters_in_words, either, inserted
+from gbnf_server.inspect.expectations import END, MOST_OPTIONS, Continuation, Expectation, digits_in_words
 from gbnf_server.inspect.partial_json import locate
 
 _MOST_NAMES = 8
 _MOST_TERMINALS = 6
+_MOST_BRANCHES = 20
 _MANY = 1000
 """Characters that may come next, where they are those of a text."""
 _LONGEST_LABEL = 60
-_END_OF_PART = "the end of this part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +98,40 @@ def _outside(
     if heads:
         names = [*heads][:_MOST_NAMES] + [f"{len(heads) - _MOST_NAMES} more"] * (len(heads) > _MOST_NAMES)
         parts.append(f"{'the rest of ' if begun else ''}a call of {either(names)}")
-    elif forced := state.forced(200):
-        parts.append(json.dumps(forced, ensure_ascii=False))
-        options.append(Continuation(forced, _cut(forced), "the only continuation"))
+    elif _number_of(state) <= _MOST_BRANCHES:
+        options = _branches(state)
+        parts += [option.words for option in options]
     elif call.is_open:
         for literal in _ends(tool_format, in_value=bool(call.arguments)):
             if (rest := _rest(literal, text, state)) and rest.strip():
-                options.append(Continuation(inserted(state, rest), _cut(rest), _END_OF_PART))
+                options.append(_continuation(inserted(state, rest)))
                 break
     if _number_of(state) > _MANY:
-        parts.append("more text" if call.is_open else "text")
-    elif not parts:
-        parts += [said] if (said := digits_in_words(state) or characters_in_words(state)) else []
-    if not parts:
-        parts += [terminal for terminal in state.expected() if terminal != END_OF_TEXT][:_MOST_TERMINALS]
-    parts += [json.dumps(option.label) for option in options if option.words == _END_OF_PART]
+        parts.insert(0, "more text" if call.is_open else "text")
+    elif not heads:
+        digits = digits_in_words(state) or ("a digit" if _has_digits(state) else "")
+        parts = [*filter(None, [digits]), *parts]
+        if not parts:
+            parts = [characters_in_words(state) or " or ".join(state.expected()[:_MOST_TERMINALS])]
     if state.can_end:
         parts.append(END)
-    return Expectation(either(dict.fromkeys(parts)) or "nothing", tuple(options))
+    parts += [option.words for option in options if not heads]
+    return Expectation(either(dict.fromkeys(filter(None, parts))) or "nothing", tuple(options[:MOST_OPTIONS]))
+
+
+def _branches(state: MatchState) -> list[Continuation]:
+    """Return the continuations by their first characters, each as far as the grammar forces it."""
+    ranges = state.allowed().ranges
+    characters = [chr(code) for low, high in ranges for code in range(low, high + 1)]
+    return [_continuation(inserted(state, each)) for each in characters if each not in DIGITS]
+
+
+def _continuation(text: str) -> Continuation:
+    return Continuation(text, _cut(text), json.dumps(_cut(text), ensure_ascii=False))
+
+
+def _has_digits(state: MatchState) -> bool:
+    return any(state.advance(digit) is not None for digit in DIGITS)
 
 
 def _ends(tool_format: ToolFormat, *, in_value: bool) -> list[str]:

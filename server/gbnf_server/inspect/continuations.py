@@ -19,6 +19,7 @@ _MOST_BRANCHES = 60
 _MOST_STEPS = 1500
 _MOST_TOKENS = 50
 _MOST_NUMBERS = 8
+_MOST_NUMBER_STEPS = 100
 _MOST_SPACES = 16
 _MOST_DIGITS = 40
 _FORCED = 200
@@ -80,7 +81,9 @@ def number_ends(state: MatchState) -> tuple[list[str], bool]:
     """Return what may follow inside a number (or before one), and whether there is more than that."""
     found: list[str] = []
     pending: deque[tuple[MatchState, str]] = deque([(state, "")])
-    while pending and len(found) <= _MOST_NUMBERS:
+    for _ in range(_MOST_NUMBER_STEPS):
+        if not pending or len(found) > _MOST_NUMBERS:
+            break
         here, text = pending.popleft()
         if text and may_end_number(here):
             found.append(text)
@@ -120,14 +123,15 @@ def missing_digits(state: MatchState) -> tuple[int, int | None] | None:
 
 
 def inserted(state: MatchState, text: str) -> str:
-    """Return a text that may come next, with the rest of it that the grammar forces."""
+    """Return a text that may come next, with what the grammar forces then, but for a space after , and :."""
     following = state.advance(text)
-    if following is None:
-        return text
-    if forced := following.forced(_FORCED):
-        text, following = text + forced, following.advance(forced)
-    if text.endswith((":", ",")) and following is not None and following.advance(" ") is not None:
-        text += " "
+    while following is not None and len(text) < _LONGEST:
+        more = following.forced(_FORCED)
+        if not more and text.endswith((":", ",")) and following.advance(" ") is not None:
+            more = " "
+        if not more:
+            break
+        text, following = text + more, following.advance(more)
     return text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gbnf.compiler.literals import json_string
 from gbnf.grammar.match import MatchState
@@ -24,9 +24,10 @@ from gbnf_server.inspect.partial_json import JsonPosition, after_scalar
 from gbnf_server.inspect.schema_words import KINDS, Kind, ValueWords, listed_values
 
 END = "the end of the text"
+_TOP = "the top level"
 _MOST_NAMES = 8
-_MOST_OPTIONS = 50
-_MOST_TRIED = 300
+MOST_OPTIONS = 50
+_MOST_TRIED = 2000
 _LONGEST_LABEL = 60
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -67,10 +68,17 @@ class JsonExpectations:
         self._words_at, self._prefix = words_at, prefix
         self._words = words_at(position)
         self._begun = text[position.start :] if position.where in ("inside", "key") else ""
-        self._where = f"{prefix}{position.pointer}" or "the top level"
+        self._where = f"{prefix}{position.pointer}" or _TOP
 
     def expectation(self) -> Expectation:
         """Return what may come next."""
+        found = self._expectation()
+        forced = "" if found.options else self._state.forced()
+        if not forced:
+            return found
+        return replace(found, options=(self._option(forced, _cut(forced), "the only continuation"),))
+
+    def _expectation(self) -> Expectation:
         match self._position.where:
             case "value":
                 return self._value()
@@ -106,14 +114,14 @@ class JsonExpectations:
         if len(bare) == 4 and all(bare) and set(listed) == {"true", "false", "null"}:
             said = "any JSON value"
         else:
-            groups = [listed_values(listed)] if listed else []
-            said = " or ".join([*groups, *phrases]) or "nothing"
-        said += f" at {self._where}"
+            groups = [_listed_values(listed)] if listed else []
+            said = " or ".join([*groups, *phrases])
+        parts = [f"{said} at {self._where}"] if said else []
         others: list[Continuation] = []
         if before.endswith("[") and (end := first_after(starts, "]")) is not None:
             others = [self._option(end, "]", "the end of the array")]
-            said += ", or ]"
-        return Expectation(said, (*options[:_MOST_OPTIONS], *others))
+            parts.append("]" if said else f"] at {self._where.rpartition('/')[0] or _TOP}")
+        return Expectation(", or ".join(parts) or "nothing", (*options[:MOST_OPTIONS], *others))
 
     def _of_kind(self, kind: Kind, starts: dict[str, MatchState]) -> tuple[list[Continuation] | None, bool]:
         """Return the values of a kind that can be inserted, and whether there are no others.
@@ -148,7 +156,7 @@ class JsonExpectations:
         if not is_open and (len(ends) <= _MOST_NAMES or self._words.values(kind)):
             return options, True
         if is_open:
-            for value in self._words.values(kind)[:_MOST_OPTIONS]:
+            for value in self._words.values(kind)[:MOST_OPTIONS]:
                 text = json_string(value) if kind == "string" else json.dumps(value)
                 if text not in ends and starts[space].advance(text) is not None:
                     options.append(self._option(space + text, _cut(text), _cut(text)))
@@ -180,15 +188,19 @@ class JsonExpectations:
         begun, where = self._begun, self._where
         escaped = (len(begun) - len(begun.rstrip("\\"))) % 2 == 1
         ends, is_open = string_ends(self._state, escaped=escaped)
+        rest_of = "" if begun == '"' else "the rest of "
         whole = self._in_order([begun + end for end in ends], "string")
-        options = [
-            self._option(text[len(begun) :], _cut(text), f"the rest of {_cut(text)}") for text in whole
-        ][:_MOST_OPTIONS]
-        phrase = self._words.of_kind("string")
         is_listed = bool(self._words.values("string"))
-        if not is_open and (is_listed or (len(ends) <= _MOST_NAMES and ends != ['"'])):
+        is_listed = not is_open and (is_listed or (len(ends) <= _MOST_NAMES and ends != ['"']))
+        options = [
+            self._option(text[len(begun) :], _cut(text), f"{rest_of}{_cut(text)}")
+            for text in whole[:MOST_OPTIONS]
+            if is_listed or text != begun + '"'
+        ]
+        phrase = self._words.of_kind("string")
+        if is_listed:
             shown = [_cut(text) for text in whole]
-            rest = f"the rest of {either(_limited(shown))}" if begun != '"' else listed_values(shown)
+            rest = f"{rest_of}{either(_limited(shown))}" if rest_of else listed_values(shown)
             return Expectation(f"{rest} at {where}", tuple(options))
         missing = self._missing_in_string(escaped)
         if not escaped and self._state.advance('"') is not None:
@@ -201,7 +213,7 @@ class JsonExpectations:
                 options.append(self._option(rest, _cut(text), f"the rest of {_cut(text)}"))
         if not options and (example := self._example(escaped)):
             options.append(self._option(example, f"…{_cut(example)}", f"for example {_cut(example)}"))
-        return Expectation(f"{missing}, in {phrase} at {where}", tuple(options[:_MOST_OPTIONS]))
+        return Expectation(f"{missing}, in {phrase} at {where}", tuple(options[:MOST_OPTIONS]))
 
     def _missing_in_string(self, escaped: bool) -> str:
         """Return what is missing inside a string that is not listed."""
@@ -289,7 +301,7 @@ class JsonExpectations:
             "the property", [o.label for o in options if o.words.startswith("the property")], others
         )
         said += f" at {self._where}"
-        return Expectation(said, tuple(options[:_MOST_OPTIONS]))
+        return Expectation(said, tuple(options[:MOST_OPTIONS]))
 
     def _keys_after(self, starts: dict[str, MatchState], prefix: str) -> tuple[list[Continuation], bool]:
         """Return the properties that may begin after whitespace, and whether there are others."""
@@ -352,7 +364,7 @@ class JsonExpectations:
         said = f"{' or '.join(phrases) or 'nothing'} at {self._where}"
         if end is None and kind == "array":
             said += f", to complete {self._words.of_kind('array')}"
-        return Expectation(said, tuple(options[:_MOST_OPTIONS]))
+        return Expectation(said, tuple(options[:MOST_OPTIONS]))
 
     def _tokens(self, texts: Iterable[str], words: str) -> tuple[Continuation, ...]:
         starts = after_spaces(self._state)
@@ -361,6 +373,10 @@ class JsonExpectations:
 
     def _option(self, text: str, label: str, words: str) -> Continuation:
         return Continuation(inserted(self._state, text), label, words)
+
+
+def _listed_values(texts: Sequence[str]) -> str:
+    return "true or false" if list(texts) == ["true", "false"] else listed_values(texts)
 
 
 def digits_in_words(state: MatchState) -> str:
@@ -389,7 +405,9 @@ def _counted(least: int, most: int | None, what: str) -> str:
     plural = what if (most or least) == 1 else f"{what}s"
     if most is None:
         return f"at least {number(least)} {plural}"
-    return f"{number(least)} {plural}" if least == most else f"{number(least)} to {number(most)} {plural}"
+    if least == most:
+        return f"{number(least)} {plural}"
+    return f"{number(least)} {'or' if most == least + 1 else 'to'} {number(most)} {plural}"
 
 
 def _listed(what: str, names: Sequence[str], others: Sequence[str] = ()) -> str:

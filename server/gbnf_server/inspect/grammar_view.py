@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from typing import Any
 
 from gbnf import Grammar, SchemaError
-from gbnf.compiler.origins import Origins, schema_origins, tool_origins
+from gbnf.compiler.origins import Origins, find_origins
 from gbnf.compiler.pool import left_out_finding
 from gbnf.compiler.primitives import RESERVED
 from gbnf.errors import GrammarError, PoolError
@@ -15,23 +17,31 @@ from gbnf.findings import Finding
 from gbnf.grammar.emit import emit_rule
 from gbnf.grammar.ir import Expr
 from gbnf.tools import Tool
+from gbnf_server.inspect.gbnf_tokens import tokens
 from gbnf_server.inspect.inspected_grammar import PLAIN, GrammarChoice
 from gbnf_server.inspect.schema_lines import SchemaLine, schema_lines
 
 _TEXTS = ("title", "description")
+_MOST_WORDS = 300
+"""Of a rule in which single words are marked."""
+_MOST_MARKED = 0.6
+"""Of the words of a rule: if more are others, the whole rule is."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """A rule. `origins`: JSON Pointers into the schema; none for the root of a call and for shared rules.
+    """A rule. `origins`: the parts of the schema that it comes from, those of the fewest rules first.
 
-    `is_recursive`: it reaches itself. `is_shared`: every grammar has it in the same form.
+    Shared rules have no origins. `marks`: for words of the text, by their index in `tokens`, the parts
+    without which they are others. `is_recursive`: it reaches itself. `is_shared`: every grammar has it in the
+    same form.
     """
 
     name: str
     production: Expr
     text: str
     origins: tuple[str, ...]
+    marks: Mapping[int, tuple[str, ...]]
     is_recursive: bool
     is_shared: bool
     references: tuple[str, ...]
@@ -41,7 +51,7 @@ class RuleView:
 class GrammarView:
     """A tool or a schema with its grammar. `grammar` is None if it cannot be compiled; `findings` say why.
 
-    `has_origins`: whether it is known which keywords the rules come from.
+    `main_rules`: for each part of the schema that rules come from the one that is most its own.
     """
 
     name: str
@@ -53,12 +63,7 @@ class GrammarView:
     lines: tuple[SchemaLine, ...] = ()
     findings: tuple[Finding, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
-    has_origins: bool = True
-
-    @property
-    def origins(self) -> tuple[str, ...]:
-        """The pointers that rules come from, each once."""
-        return tuple(dict.fromkeys(pointer for rule in self.rules for pointer in rule.origins))
+    main_rules: Mapping[str, str] = field(default_factory=dict)
 
 
 def view_tool(tool: Tool, choice: GrammarChoice = PLAIN) -> GrammarView:
@@ -66,16 +71,14 @@ def view_tool(tool: Tool, choice: GrammarChoice = PLAIN) -> GrammarView:
     description = tool.description()
     try:
         grammar = choice.of_tools((tool,))
-        options = choice.tool_options
-        origins = None if options is None else tool_origins(tool, options, has_steps=True)
+        origins = find_origins(tool.args, lambda args: choice.of_tools((replace(tool, args=args),)))
     except (SchemaError, PoolError, GrammarError) as error:
         findings = tool.findings
         if isinstance(error, SchemaError):
             findings = (*findings, left_out_finding(tool, error))
         lines = schema_lines(tool.args, (), findings)
         return GrammarView(tool.name, description, tool.args, tool, None, (), lines, findings)
-    view = _view(tool.name, description, tool.args, tool, grammar, origins or {})
-    return view if options is not None else _without_origins(view, choice)
+    return _view(tool.name, description, tool.args, tool, grammar, origins, shared=choice.shared_rules)
 
 
 def view_schema(
@@ -88,7 +91,7 @@ def view_schema(
     grammar = choice.of_schema(schema)
     texts = schema if isinstance(schema, Mapping) else {}
     title, description = (text if isinstance(text, str) else "" for text in map(texts.get, _TEXTS))
-    origins = schema_origins(schema, choice.schema_options)
+    origins = find_origins(schema, choice.of_schema)
     return _view(title or name, description, schema, None, grammar, origins, tuple(findings))
 
 
@@ -100,50 +103,102 @@ def _view(
     grammar: Grammar,
     origins: Origins,
     more: tuple[Finding, ...] = (),
+    shared: Mapping[str, Expr] | None = None,
 ) -> GrammarView:
     productions = grammar.rules.productions
+    others = shared or {}
+    own = [
+        name
+        for name, rule in productions.items()
+        if name == "root" or (name not in RESERVED and others.get(name) != rule)
+    ]
+    effects = Counter(pointer for name in own for pointer in origins.of_rules[name])
     recursive = _recursive(grammar.rules.references)
     rules = [
         RuleView(
             rule,
             production,
             emit_rule(rule, production).rstrip("\n"),
-            origins.get(rule, ()),
+            tuple(sorted(origins.of_rules[rule], key=effects.__getitem__)) if rule in own else (),
+            _marks(rule, production, origins) if rule in own else {},
             rule in recursive,
-            rule not in origins and rule != "root",
+            rule not in own,
             grammar.rules.references[rule],
         )
         for rule, production in productions.items()
     ]
     findings = (*more, *grammar.report)
-    pointers = {pointer for pointers in origins.values() for pointer in pointers}
-    own = [rule for rule in rules if not rule.is_shared]
+    own_rules = [rule for rule in rules if not rule.is_shared]
     sizes = {
         "bytes": len(str(grammar).encode()),
         "rules": len(rules),
-        "own_bytes": sum(len(rule.text.encode()) + 1 for rule in own),
-        "own_rules": len(own),
+        "own_bytes": sum(len(rule.text.encode()) + 1 for rule in own_rules),
+        "own_rules": len(own_rules),
     }
-    lines = schema_lines(schema, pointers, findings)
+    lines = schema_lines(schema, effects, findings, origins.without_effect)
     return GrammarView(
-        name, description, schema, tool, grammar, tuple(rules), lines, tuple(sorted(findings)), sizes
+        name,
+        description,
+        schema,
+        tool,
+        grammar,
+        tuple(rules),
+        lines,
+        tuple(sorted(findings)),
+        sizes,
+        _main_rules(rules, lines),
     )
 
 
-def _without_origins(view: GrammarView, choice: GrammarChoice) -> GrammarView:
-    """Return a view whose rules have no origins: those of every grammar in this format are shared."""
-    shared = choice.shared_rules
-    rules = tuple(
-        replace(rule, is_shared=shared.get(rule.name) == rule.production or rule.name in RESERVED)
-        for rule in view.rules
-    )
-    own = [rule for rule in rules if not rule.is_shared or rule.name == "root"]
-    sizes = {
-        **view.sizes,
-        "own_bytes": sum(len(rule.text.encode()) + 1 for rule in own),
-        "own_rules": len(own),
-    }
-    return replace(view, rules=rules, sizes=sizes, has_origins=False)
+def _marks(rule: str, production: Expr, origins: Origins) -> dict[int, tuple[str, ...]]:
+    """Return for words of a rule the parts of the schema without which only few words are others."""
+    marks: dict[int, list[str]] = {}
+    words = _words(rule, production)
+    for pointer in origins.of_rules[rule] if len(words) <= _MOST_WORDS else ():
+        without = origins.without.get((rule, pointer))
+        others = [] if without is None else _words(rule, without)
+        if not others or len(others) > _MOST_WORDS:
+            continue
+        matcher = SequenceMatcher(None, [word for _, word in words], [word for _, word in others], False)
+        gone = [
+            words[place][0]
+            for kind, start, end, _, _ in matcher.get_opcodes()
+            for place in range(start, end)
+            if kind != "equal"
+        ]
+        if len(gone) <= _MOST_MARKED * len(words):
+            for index in gone:
+                marks.setdefault(index, []).append(pointer)
+    return {index: tuple(pointers) for index, pointers in marks.items()}
+
+
+def _words(rule: str, production: Expr) -> list[tuple[int, str]]:
+    """Return the words of a rule that are no space, each with its index."""
+    found = enumerate(tokens(emit_rule(rule, production).rstrip("\n")))
+    return [(index, token.text) for index, token in found if token.kind != "space"]
+
+
+def _main_rules(rules: Iterable[RuleView], lines: Iterable[SchemaLine]) -> dict[str, str]:
+    """Return for each line with rules the one that comes from the least outside of the line's subschema."""
+    affected: dict[str, list[RuleView]] = {}
+    for rule in rules:
+        for pointer in rule.origins:
+            affected.setdefault(pointer, []).append(rule)
+
+    def outside(rule: RuleView, subschema: str) -> int:
+        return sum(not (_is_in(each, subschema) or _is_in(subschema, each)) for each in rule.origins)
+
+    main: dict[str, str] = {}
+    for line in lines:
+        if line.pointer in affected and line.kind:
+            subschema = line.pointer.rpartition("/")[0] if line.kind == "keyword" else line.pointer
+            found = min(affected[line.pointer], key=lambda rule: outside(rule, subschema))
+            main[line.pointer] = found.name
+    return main
+
+
+def _is_in(pointer: str, other: str) -> bool:
+    return f"{pointer}/".startswith(f"{other}/")
 
 
 def _recursive(references: Mapping[str, tuple[str, ...]]) -> frozenset[str]:

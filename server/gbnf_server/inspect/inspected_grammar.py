@@ -8,10 +8,9 @@ from typing import Any
 
 from gbnf import Grammar, compile_pool, compile_schema
 from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.options import CompileOptions, PropertyOrder
-from gbnf.compiler.pool import MAX_DEPTH
+from gbnf.compiler.options import PropertyOrder
 from gbnf.grammar.ir import Expr
-from gbnf.tool_formats import JsonArguments, ToolFormat
+from gbnf.tool_formats import ToolFormat
 from gbnf.tools import Tool
 
 STEPS = (1,)
@@ -44,23 +43,8 @@ class GrammarChoice:
 
     @property
     def shared_rules(self) -> Mapping[str, Expr]:
-        """The rules of the grammar of any tool: those of the text and of what surrounds a call."""
-        return self.of_tools((Tool(name="x"),)).rules.productions
-
-    @property
-    def schema_options(self) -> CompileOptions:
-        """The options of `of_schema`."""
-        return CompileOptions(self.whitespace, property_order=self.property_order)
-
-    @property
-    def tool_options(self) -> CompileOptions | None:
-        """The options with which arguments become rules of JSON; None if they are written otherwise."""
-        if self.tool_format is None:
-            return CompileOptions(self.whitespace, MAX_DEPTH, closed=True, property_order=self.property_order)
-        arguments = self.tool_format.arguments
-        if not isinstance(arguments, JsonArguments) or arguments.quoted:
-            return None
-        return CompileOptions(arguments.whitespace, MAX_DEPTH, closed=True)
+        """The rules that any tool has, besides `RESERVED`: those of the text and of what surrounds a call."""
+        return {} if self.tool_format is None else self.of_tools((Tool(name="x"),)).rules.productions
 
 
 PLAIN = GrammarChoice()

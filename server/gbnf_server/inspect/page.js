@@ -124,10 +124,10 @@
   function told(source) {
     const other = lit.slice(1).filter((element) => kindOf(element) !== kindOf(source));
     if (kindOf(source) === "schema") {
-      const rules = [...new Set(other.map((element) => element.dataset.rule))];
-      say(rules.length ? `${source.dataset.pointer || "the schema"}: rules ${rules.join(", ")}` : "no rule of its own");
+      const rules = [...new Set(other.map((element) => element.dataset.rule).filter(Boolean))];
+      say(rules.length ? `${source.dataset.pointer}: rules ${rules.join(", ")}` : "no rule of its own");
     } else {
-      say(`${source.dataset.rule}: from ${other.map((element) => element.dataset.pointer).join(", ") || "no keyword"}`);
+      say(`${source.dataset.rule ?? source.textContent}: from ${other.map((element) => element.dataset.pointer).join(", ") || "no keyword"}`);
     }
   }
   let over = null;
@@ -243,7 +243,7 @@
       const at = Number(button.closest("[data-after]").dataset.after);
       text.setRangeText(button.dataset.insert, at, at, "end");
       text.setSelectionRange(at + button.dataset.insert.length, text.value.length);
-      say(button.getAttribute("aria-label").replace("Insert", "Inserted"));
+      say(`inserted ${button.title}`);
       if (await check()) ($("#text-result button[data-insert]") ?? text).focus();
     });
   }

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from gbnf.grammar.match import MatchState
+from gbnf_server.inspect.inspected_grammar import GrammarChoice
 from gbnf_server.inspect.partial_json import JsonPosition
 from gbnf_server.inspect.schema_words import ValueWords, allows_kind
 
 _SPACES = " \t\n\r"
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _TYPOGRAPHIC = "“”„‟«»‹›＂"
+_HEX = "0123456789abcdefABCDEF"
+_TRAILING = re.compile(r"\s*,\s*[}\]]")
 _KEY = re.compile(r'\s*,?\s*("(?:[^"\\]|\\.)*")')
 _BARE_KEY = re.compile(r"[A-Za-z_$][\w$-]*\s*[:=]")
 _WORD = re.compile(r"[A-Za-z]+")
@@ -30,24 +33,27 @@ _ODD_NUMBER = re.compile(r"-?0\d|[+]\d|-?\.\d|-?\d+\.(?!\d)|-?0[xX]|\d+_\d")
 _CLOSE = 0.75
 
 
-def why_refused(text: str, at: int, position: JsonPosition, state: MatchState, words: ValueWords) -> str:
+def why_refused(
+    text: str, at: int, position: JsonPosition, state: MatchState, words: ValueWords, choice: GrammarChoice
+) -> str:
     """Return why the character of `text` at `at` is refused; "" if what was expected says it all.
 
-    `position` and `state`: the end of the accepted part, `words`: those for it.
+    `position` and `state`: the end of the accepted part, `words`: those for it. `choice`: of the grammar.
     """
+    is_ordered = choice.property_order == "declared"
     rest = text[at:]
     begun = text[position.start : at] if position.where in ("inside", "key") else ""
     if not rest:
         return ""
     if begun.startswith('"'):
-        return _in_string(rest, begun) or _in_token(text, position, words)
+        return _in_string(rest, begun) or _in_token(text, position, words, is_ordered)
     if position.where == "end":
         return "the value is complete, and nothing may follow it"
     return (
         _at_the_start(text, at)
         or _notation(text, at, position, begun)
-        or _space(rest, state)
-        or _in_token(text, position, words)
+        or _space(rest, state, choice)
+        or _in_token(text, position, words, is_ordered)
     )
 
 
@@ -59,7 +65,14 @@ def _at_the_start(text: str, at: int) -> str:
         return "the text begins with a byte order mark"
     if not before and text.lstrip().startswith("```"):
         return "a Markdown fence is no part of it"
-    if not before and text[at].isalpha() and "{" in text[at:] and not _literal(text[at:]):
+    if not before and text[at] == "[" and text[at + 1 :].lstrip(_SPACES).startswith("{"):
+        return "leave out the brackets around it"
+    if (
+        not before
+        and (text[at].isalpha() or text[at] == "<")
+        and "{" in text[at:]
+        and not _literal(text[at:])
+    ):
         return "the text before the first { is no part of it"
     return ""
 
@@ -68,7 +81,7 @@ def _notation(text: str, at: int, position: JsonPosition, begun: str) -> str:
     """Return what another notation than JSON has here."""
     rest = text[at:]
     if rest[0] == "'":
-        return "JSON has double quotes"
+        return "JSON strings are in double quotes"
     if rest[0] in _TYPOGRAPHIC:
         return "these are typographic quotes; JSON has straight ones"
     if rest.lstrip(_SPACES).startswith(("//", "/*", "#")):
@@ -76,6 +89,10 @@ def _notation(text: str, at: int, position: JsonPosition, begun: str) -> str:
     before = text[:at].rstrip(_SPACES)
     if before.endswith(",") and rest.lstrip(_SPACES).startswith(("}", "]")):
         return "the comma before it is one too many"
+    if position.where == "after" and _TRAILING.match(rest):
+        return "this comma is one too many"
+    if rest.lstrip(_SPACES).startswith(",") and position.where in ("value", "key") and not begun:
+        return "nothing stands before the comma"
     if position.where == "key":
         return "property names are in double quotes" if _BARE_KEY.match(rest) else ""
     if position.where == "after" and rest.lstrip(_SPACES)[:1] in ('"', "{", "["):
@@ -97,15 +114,16 @@ def _literal(token: str) -> str:
     if word[0].lower() in _NO_NUMBERS:
         return f"JSON has no {word[0]}"
     written = _LITERALS.get(word[0].lower())
-    return f"JSON has {written}" if written is not None and written != word[0] else ""
+    return f"in JSON, this is {written}" if written is not None and written != word[0] else ""
 
 
-def _space(rest: str, state: MatchState) -> str:
+def _space(rest: str, state: MatchState, choice: GrammarChoice) -> str:
     """Return whether only the whitespace is refused."""
     after = rest.lstrip(_SPACES)
     if after == rest or not after or state.advance(after[0]) is None:
         return ""
-    return "only the whitespace is refused, which --whitespace free allows"
+    option = "" if choice.tool_format is not None else ", which --whitespace free allows"
+    return f"only the whitespace is refused{option}"
 
 
 def _in_string(rest: str, begun: str) -> str:
@@ -113,22 +131,22 @@ def _in_string(rest: str, begun: str) -> str:
     escaped = (len(begun) - len(begun.rstrip("\\"))) % 2 == 1
     if escaped and character not in '"\\/bfnrtu':
         return f"JSON has no escape \\{character}"
-    if escaped or re.search(r"(?<!\\)(?:\\\\)*\\u[0-9a-fA-F]{0,3}\Z", begun):
-        return (
-            "JSON allows this escape, the grammar does not" if character in '"\\/bfnrtu' and escaped else ""
-        )
+    if not escaped and re.search(r"(?<!\\)(?:\\\\)*\\u[0-9a-fA-F]{0,3}\Z", begun):
+        return "" if character in _HEX else "JSON has four hexadecimal digits after \\u"
+    if escaped:
+        return "JSON has this escape, but the schema does not allow its character here"
     if character < " ":
         written = _ESCAPES.get(character, f"\\u{ord(character):04x}")
         return f"in a string, this character is written {written}"
     return ""
 
 
-def _in_token(text: str, position: JsonPosition, words: ValueWords) -> str:
+def _in_token(text: str, position: JsonPosition, words: ValueWords, is_ordered: bool) -> str:
     """Return what is wrong with the property name, or with the value."""
     if position.where in ("key", "after"):
         found = _KEY.match(text, position.start)
         key = _decoded(found[1]) if found is not None else None
-        return "" if not isinstance(key, str) else _of_key(key, position.keys, words.names())
+        return "" if not isinstance(key, str) else _of_key(key, position.keys, words, is_ordered)
     if position.where not in ("value", "inside"):
         return ""
     scalar = re.match(r'\s*("(?:[^"\\]|\\.)*"|[^\s,:\[\]{}"]+)', text[position.start :])
@@ -154,14 +172,19 @@ def _takes_strings(words: ValueWords) -> bool:
     return any(allows_kind(form, "string") for form in words.forms)
 
 
-def _of_key(key: str, given: Sequence[str], declared: Sequence[str]) -> str:
+def _of_key(key: str, given: Sequence[str], words: ValueWords, is_ordered: bool) -> str:
+    declared = words.names()
     if key in given:
         return f"{_shown(key)} is given already"
     if key not in declared:
         return _near(key, [name for name in declared if name not in given])
     earlier = [name for name in given if name in declared and declared.index(name) > declared.index(key)]
-    if earlier:
+    if earlier and is_ordered:
         return f"properties have the schema's order, in which {_shown(key)} comes before {_shown(earlier[0])}"
+    required = words.required()
+    missing = [name for name in declared[: declared.index(key)] if name in required and name not in given]
+    if missing and is_ordered:
+        return f"{_shown(missing[0])} is required, and comes before {_shown(key)}"
     return f"{_shown(key)} is declared, but cannot come here"
 
 

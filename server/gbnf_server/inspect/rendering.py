@@ -138,16 +138,9 @@ def render_shared_rules(views: Iterable[GrammarView]) -> Markup:
 
 def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
     """Return what is shown of one grammar; with `common`, the page has the shared rules, for all of them."""
-    numbers = {pointer: number for number, pointer in enumerate(view.origins)}
+    numbers = {pointer: number for number, pointer in enumerate(view.main_rules)}
     own = [rule for rule in view.rules if not rule.is_shared]
     shared = [rule for rule in view.rules if rule.is_shared]
-    main_rule: dict[str, str] = {}  # of a schema: its own rule, or the one with the fewest other origins
-    for rule in own:
-        for pointer in rule.origins[:1]:
-            main_rule.setdefault(pointer, rule.name)
-    for rule in sorted(own, key=lambda rule: len(rule.origins)):
-        for pointer in rule.origins:
-            main_rule.setdefault(pointer, rule.name)
     names = frozenset(rule.name for rule in view.rules)
     lengths = accumulate(len(rule.text) for rule in own)
     rows = [
@@ -164,7 +157,7 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
         drawn=[row for row in rows if row["diagram"] is not None],
         undrawn=max(len(rows) - _MOST_DIAGRAMS, 0),
         shared=[_rule(rule, numbers, names, draw=not common) for rule in shared],
-        lines=[_line(line, numbers, main_rule) for line in view.lines],
+        lines=[_line(line, numbers, view.main_rules) for line in view.lines],
         counts={state: states[state] for state in ("enforced", "reported", "free")},
         words=_WORDS,
     )
@@ -173,18 +166,19 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
 def _rule(
     rule: RuleView, numbers: Mapping[str, int], names: AbstractSet[str], *, draw: bool, full: bool = True
 ) -> dict[str, Any]:
-    head: list[GbnfToken] = []
-    rest: list[GbnfToken] = []
+    head: list[tuple[GbnfToken, str]] = []
+    rest: list[tuple[GbnfToken, str]] = []
     shown = 0
     text = rule.text if full else rule.text[:_CUT_CHARACTERS]
     plain = [GbnfToken("rule", rule.name), GbnfToken("space", text[len(rule.name) :])]
-    for token in tokens(text) if full else plain:
+    for index, token in enumerate(tokens(text) if full else plain):
         shown += len(token.text)
-        (head if not head or shown <= _SHOWN_CHARACTERS else rest).append(token)
+        marks = " ".join(str(numbers[pointer]) for pointer in rule.marks.get(index, ()) if pointer in numbers)
+        (head if not head or shown <= _SHOWN_CHARACTERS else rest).append((token, marks))
     drawing: RuleDiagram | None = None
     if draw:
         drawing = diagram(rule.name, rule.production, lambda name: f"#d-{name}" if name in names else None)
-    where = [pointer or "the schema itself" for pointer in rule.origins]
+    where = rule.origins
     more = len(where) - _MOST_ORIGINS
     return {
         "name": rule.name,
@@ -194,13 +188,13 @@ def _rule(
         "head": head,
         "cut": len(rule.text) - len(text),
         "rest": rest,
-        "rest_length": sum(len(token.text) for token in rest),
+        "rest_length": sum(len(token.text) for token, _ in rest),
         "diagram": drawing,
     }
 
 
 def _line(line: SchemaLine, numbers: Mapping[str, int], rules: Mapping[str, str]) -> dict[str, Any]:
-    is_source = line.kind in ("keyword", "name") and line.origin is not None
+    is_source = line.kind in ("keyword", "name", "branch") and line.origin is not None
     return {
         "level": min(line.indent // 2, _MOST_LEVELS),
         "key": line.key,
@@ -209,6 +203,7 @@ def _line(line: SchemaLine, numbers: Mapping[str, int], rules: Mapping[str, str]
         "pointer": line.pointer,
         "kind": line.kind,
         "state": line.state,
+        "has_effect": line.has_effect,
         "origin": numbers.get(line.origin or "") if is_source else None,
         "href": f"#d-{rules[line.origin or '']}" if is_source and (line.origin or "") in rules else "",
         "findings": line.findings,

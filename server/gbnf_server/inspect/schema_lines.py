@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from gbnf.findings import Finding
-from gbnf.schema.applicators import APPLICATORS
+from gbnf.schema.applicators import APPLICATORS, resolve_pointer
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.schema.metaschema import child_pointer
 
-KeyKind: TypeAlias = Literal["keyword", "name", "annotation", ""]
+KeyKind: TypeAlias = Literal["keyword", "name", "branch", "annotation", ""]
+"""What a line begins: a keyword, a named schema, one in a list, or something that only people read."""
 State: TypeAlias = Literal["enforced", "reported", "free", ""]
 """What the grammar does with a keyword; "" where nothing is to be said."""
 
@@ -29,7 +30,8 @@ _SHORT = 60
 class SchemaLine:
     """A line: `key` and `text` are JSON. `pointer`: of the key's value.
 
-    `origin`: the pointer of the nearest schema around it that rules come from.
+    `origin`: its pointer, if rules come from it. If that is not known, that of the nearest part around it.
+    `has_effect`: False for a keyword, a property or a branch that changes nothing in the grammar.
     """
 
     indent: int
@@ -38,6 +40,7 @@ class SchemaLine:
     pointer: str
     kind: KeyKind = ""
     origin: str | None = None
+    has_effect: bool = True
     state: State = ""
     findings: tuple[Finding, ...] = ()
 
@@ -46,13 +49,16 @@ class SchemaLine:
 
 
 def schema_lines(
-    schema: Any, origins: Iterable[str] = (), findings: Iterable[Finding] = ()
+    schema: Any,
+    origins: Iterable[str] = (),
+    findings: Iterable[Finding] = (),
+    without_effect: Iterable[str] = (),
 ) -> tuple[SchemaLine, ...]:
     """Return the lines of a schema. Joined by line breaks they are its JSON text.
 
     A finding is at its keyword; at the first line of its schema if the schema does not have the keyword.
     """
-    writer = _LineWriter(frozenset(origins), tuple(findings), schema)
+    writer = _LineWriter(schema, frozenset(origins), tuple(findings), frozenset(without_effect))
     return tuple(writer.lines(schema, "", "", 0, "", "schema", None))
 
 
@@ -61,8 +67,11 @@ _ROLES: Mapping[str, _Role] = {"one": "schema", "list": "schemas", "map": "named
 
 
 class _LineWriter:
-    def __init__(self, origins: frozenset[str], findings: tuple[Finding, ...], schema: Any) -> None:
-        self._origins = origins
+    def __init__(
+        self, schema: Any, origins: frozenset[str], findings: tuple[Finding, ...], idle: frozenset[str]
+    ) -> None:
+        self._origins, self._idle = origins, idle
+        self._referenced = frozenset(_referenced(schema))
         self._findings: dict[str, list[Finding]] = {}
         known = set(_pointers(schema))
         for finding in findings:
@@ -72,18 +81,21 @@ class _LineWriter:
         self, value: Any, key: str, pointer: str, indent: int, comma: str, role: _Role, origin: str | None
     ) -> Iterator[SchemaLine]:
         """Yield the lines of a value; `role` says whether it is a schema, or contains some."""
-        if pointer in self._origins and isinstance(value, dict | bool):
-            role, origin = "schema", pointer  # a reference may lead anywhere
+        if pointer in self._referenced and isinstance(value, dict | bool):
+            role = "schema"  # a reference may lead anywhere
+        has_effect = pointer not in self._idle
+        if pointer in self._origins or not has_effect:
+            origin = pointer if has_effect else None
         on_one_line = not isinstance(value, dict | list) or not value or _is_short(value, role, indent)
         if on_one_line and role == "value" and isinstance(value, dict):
-            on_one_line = not any(one.startswith(f"{pointer}/") for one in self._origins)
+            on_one_line = not any(one.startswith(f"{pointer}/") for one in self._referenced)
         findings = self._findings_at(pointer, below=on_one_line)
-        kind: KeyKind = "name" if key and role == "schema" else ""
+        kind: KeyKind = "" if role != "schema" else "name" if key else "branch" if pointer else ""
         state = _state(findings)
 
         def line(text: str, *, first: bool = True) -> SchemaLine:
             if first:
-                return SchemaLine(indent, key, text, pointer, kind, origin, state, findings)
+                return SchemaLine(indent, key, text, pointer, kind, origin, has_effect, state, findings)
             return SchemaLine(indent, "", text, pointer, "", origin)
 
         if on_one_line:
@@ -128,6 +140,7 @@ class _LineWriter:
             first.pointer,
             "keyword" if counts or first.findings else "annotation",
             first.origin if counts or first.findings else None,
+            first.has_effect,
             state,
             first.findings,
         )
@@ -163,6 +176,18 @@ def _pointers(schema: Any) -> Iterator[str]:
         yield pointer
         items = here.items() if isinstance(here, dict) else enumerate(here) if isinstance(here, list) else ()
         pending += [(child_pointer(pointer, key), member) for key, member in items]
+
+
+def _referenced(schema: Any) -> Iterator[str]:
+    """Yield the pointers that references lead to, wherever they are."""
+    pending = [schema]
+    while pending:
+        here = pending.pop()
+        if isinstance(here, dict):
+            target = resolve_pointer(here.get("$ref"), schema)
+            if target is not None:
+                yield "".join(child_pointer("", step) for step in target[0])
+        pending += here.values() if isinstance(here, dict) else here if isinstance(here, list) else ()
 
 
 def _position(finding: Finding, known: set[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf.schema.document import Document, Subschema, UndecidedError
 from gbnf.schema.drafts import as_2020_12
-from gbnf.schema.keywords import REFERENCES
+from gbnf.schema.keywords import KEYWORDS, REFERENCES
 from gbnf.schema.pattern_matching import pattern_matches
 
 Kind: TypeAlias = Literal["string", "number", "object", "array", "boolean", "null"]
@@ -23,7 +23,8 @@ Form: TypeAlias = tuple[Subschema, ...]
 KINDS: tuple[Kind, ...] = ("string", "number", "object", "array", "boolean", "null")
 _ANYTHING = "any JSON value"
 _MOST_VALUES = 8
-_MOST_JUDGED = 300
+_MOST_JUDGED = 500
+_MOST_MEMBERS = 50
 _MOST_PHRASES = 4
 _MOST_DEPTH = 12
 _MOST_FORMS = 64
@@ -91,7 +92,7 @@ class SchemaWords:
         """Return the forms that the members of a container do not contradict; all if each is contradicted."""
         if len(forms) < 2 or not known:
             return list(forms)
-        members = list(known.items())[:_MOST_JUDGED]
+        members = list(known.items())[:_MOST_MEMBERS]
         found = [form for form in forms if all(self._fits(each, members) for each in form)]
         return found or list(forms)
 
@@ -163,6 +164,9 @@ class SchemaWords:
             forms = _product(
                 forms, [*_product(within(subschema.at("if")), then), *_product([(excluded,)], other)]
             )
+        excluded = raw.get("not")
+        if isinstance(excluded, Mapping) and set(excluded) == {"not"}:
+            forms = _product(forms, within(subschema.at("not", "not")))
         if isinstance(dependent := raw.get("dependentSchemas"), Mapping):
             for name in dependent:
                 forms = _product(forms, [(), *within(subschema.at("dependentSchemas", name))])
@@ -203,9 +207,8 @@ class ValueWords:
         """Return the values of `enum` and `const` that the forms allow, each once."""
         found: dict[str, Any] = {}
         for form in self.forms:
-            for value in self._listed(form)[:_MOST_JUDGED]:
-                if (kind is None or kind_of(value) == kind) and self.schema.allows(form, value):
-                    found.setdefault(json.dumps(value, sort_keys=True), value)
+            for value in self._listed(form, kind):
+                found.setdefault(json.dumps(value, sort_keys=True), value)
         return list(found.values())
 
     def names(self) -> list[str]:
@@ -216,6 +219,14 @@ class ValueWords:
                 if isinstance(declared := raw.get(keyword), Mapping | list):
                     found.update((name, None) for name in declared if isinstance(name, str))
         return list(found)
+
+    def required(self) -> set[str]:
+        """Return the properties that each form requires."""
+        found = []
+        for form in self.forms:
+            lists = [each.raw["required"] for each in form if isinstance(each.raw.get("required"), list)]
+            found.append({name for names in lists for name in names if isinstance(name, str)})
+        return set.intersection(*found) if found else set()
 
     def other_names(self) -> str:
         """Return the words for a property that is not declared."""
@@ -245,21 +256,27 @@ class ValueWords:
             for each in form:
                 yield each.raw
 
-    def _listed(self, form: Form) -> list[Any]:
-        for each in form:
-            if "const" in each.raw:
-                return [each.raw["const"]]
-        lists = [each.raw["enum"] for each in form if isinstance(each.raw.get("enum"), list)]
-        return min(lists, key=len, default=[])
+    def _listed(self, form: Form, kind: Kind | None = None) -> list[Any]:
+        """Return the listed values that a form allows; those after the first many are not judged."""
+        source = min(
+            (each for each in form if _lists(each)), key=lambda each: len(_values(each)), default=None
+        )
+        if source is None:
+            return []
+        values = [value for value in _values(source) if kind is None or kind_of(value) == kind]
+        rest = {keyword: value for keyword, value in source.raw.items() if keyword not in ("enum", "const")}
+        judges = [replace(each, raw=rest) if each is source else each for each in form]
+        judges = [each for each in judges if not KEYWORDS.isdisjoint(each.raw)]
+        judged = [value for value in values[:_MOST_JUDGED] if self.schema.allows(tuple(judges), value)]
+        return [*judged, *values[_MOST_JUDGED:]]
 
     def _phrase(self, form: Form, kind: Kind, depth: int) -> str:
-        values = [value for value in self._listed(form)[:_MOST_JUDGED] if kind_of(value) == kind]
-        values = [value for value in values if self.schema.allows(form, value)]
-        if any("const" in each.raw or isinstance(each.raw.get("enum"), list) for each in form):
+        if any(map(_lists, form)):
+            values = self._listed(form, kind)
             return listed_values([json_text(value) for value in values]) if values else ""
         match kind:
             case "number":
-                return self._number(form)
+                return self._number(form, depth)
             case "boolean" | "null":
                 return _NOUNS[kind]
         noun, pieces = _NOUNS[kind], [size] if (size := _size(form, kind)) else []
@@ -275,9 +292,9 @@ class ValueWords:
                 pieces.append(f"that matches {' and '.join(map(_cut, patterns))}")
         elif kind == "array":
             pieces += self._items(form, depth)
-        return " ".join([noun, *pieces]) + _other_than(form, kind)
+        return " ".join([noun, *pieces]) + self._other_than(form, kind, depth)
 
-    def _number(self, form: Form) -> str:
+    def _number(self, form: Form, depth: int) -> str:
         whole = any("number" not in _types(each) and "integer" in _types(each) for each in form)
         details = []
         for keyword, text, strongest in _BOUNDS:
@@ -286,7 +303,22 @@ class ValueWords:
         multiples = dict.fromkeys(_numbers(form, "multipleOf"))
         details += [f"a multiple of {json_text(number)}" for number in multiples]
         noun = "an integer" if whole else "a number"
-        return " ".join([noun, *([" and ".join(details)] if details else [])]) + _other_than(form, "number")
+        return " ".join([noun, *([" and ".join(details)] if details else [])]) + self._other_than(
+            form, "number", depth
+        )
+
+    def _other_than(self, form: Form, kind: Kind, depth: int) -> str:
+        """Return which values of a kind `not` excludes."""
+        phrases: dict[str, None] = {}
+        for each in form:
+            excluded = each.raw.get("not")
+            if not isinstance(excluded, Mapping) or set(excluded) == {"not"} or depth:
+                continue
+            words = self.schema.of(each.at("not"))
+            if any(allows_kind(one, kind) for one in words.forms):
+                phrases[words.of_kind(kind, depth=1)] = None
+        found = [phrase for phrase in phrases if phrase != _NOUNS[kind] and len(phrase) < _LONGEST]
+        return f" other than {' and '.join(found)}" if found else ""
 
     def _items(self, form: Form, depth: int) -> Iterator[str]:
         if any(each.raw.get("uniqueItems") is True for each in form):
@@ -344,6 +376,15 @@ def listed_values(texts: Sequence[str]) -> str:
     return shown[0] if len(shown) == 1 else f"one of {', '.join(shown)}"
 
 
+def _lists(subschema: Subschema) -> bool:
+    return "const" in subschema.raw or isinstance(subschema.raw.get("enum"), list)
+
+
+def _values(subschema: Subschema) -> list[Any]:
+    raw = subschema.raw
+    return [raw["const"]] if "const" in raw else list(raw["enum"])
+
+
 def _enumerated(subschema: Subschema, default: Iterable[Kind] = ()) -> set[Kind]:
     raw = subschema.raw
     if "const" in raw:
@@ -376,18 +417,6 @@ def _size(form: Form, kind: Kind) -> str:
     if low is not None:
         return f"of at least {low} {unit}"
     return "" if high is None else f"of at most {high} {unit}"
-
-
-def _other_than(form: Form, kind: Kind) -> str:
-    """Return which values `not` excludes, where it lists them."""
-    values: list[Any] = []
-    for each in form:
-        excluded = each.raw.get("not")
-        if isinstance(excluded, Mapping) and len(excluded) == 1:
-            found = excluded.get("enum", [excluded["const"]] if "const" in excluded else [])
-            values += [value for value in found if kind_of(value) == kind] if isinstance(found, list) else []
-    texts = dict.fromkeys(map(json_text, values[:_MOST_VALUES]))
-    return f" other than {' and '.join(texts)}" if texts else ""
 
 
 def _children(subschema: Subschema, step: str | int) -> Iterator[Subschema]:

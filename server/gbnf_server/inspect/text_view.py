@@ -22,7 +22,7 @@ from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
 from gbnf_server.inspect.call_text import read_call_text
 from gbnf_server.inspect.continuations import DIGITS, NUMBER, may_end_number
-from gbnf_server.inspect.expectations import Continuation, Expectation, JsonExpectations
+from gbnf_server.inspect.expectations import MOST_OPTIONS, Continuation, Expectation, JsonExpectations
 from gbnf_server.inspect.inspected_grammar import PLAIN, STEPS, GrammarChoice
 from gbnf_server.inspect.partial_json import JsonPosition, after_scalar, locate
 from gbnf_server.inspect.refusals import why_refused
@@ -59,6 +59,11 @@ class TextView:
     repairs: tuple[str, ...] = ()
     repaired: str = ""
     repaired_validation: tuple[str, ...] = ()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether only the first of many options are shown."""
+        return len(self.options) >= MOST_OPTIONS
 
     @property
     def accepted_units(self) -> int:
@@ -153,7 +158,7 @@ class TextChecker:
                         before = replace(json_text, text=json_text.text[: position.start])
                         expected = self._expectation(before, earlier).following
                     at, words = match.position - json_text.at, json_text.words_at(position)
-                    why = why_refused(text[json_text.at :], at, position, state, words)
+                    why = why_refused(text[json_text.at :], at, position, state, words, self._choice)
         except (EffortSpent, AmbiguousGrammarError, SchemaError, RecursionError):
             pass
         if match.accepted:
@@ -173,7 +178,8 @@ class TextChecker:
         expecting = JsonExpectations(state, json_text.text, position, json_text.words_at, json_text.prefix)
         found = expecting.expectation()
         if self._tools and not json_text.prefix and position.where == "value" and not position.path:
-            return replace(found, following="a call, that is an object")
+            options = tuple(replace(option, words="a call") for option in found.options)
+            return Expectation("a call, that is an object", options)
         return found
 
     def _json_text(self, accepted: str, state: MatchState) -> _JsonText:
@@ -225,6 +231,7 @@ class TextChecker:
         return SchemaWords(
             {
                 "type": "object",
+                "required": ["name", "arguments"],
                 "properties": {"name": {"enum": list(self._by_name)}, "arguments": {"type": "object"}},
             }
         )

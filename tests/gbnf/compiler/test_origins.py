@@ -1,100 +1,181 @@
-"""The origins of rules: complete, in the author's schema, and where a change of the schema is seen."""
+"""The origins of rules: parts of the schema without which the grammar is another."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 
-from gbnf import compile_schema, load_manifests
-from gbnf.compiler.options import CompileOptions
-from gbnf.compiler.origins import schema_origins, tool_origins
-from gbnf.compiler.pool import MAX_DEPTH, compile_tool
-from gbnf.compiler.primitives import RESERVED
-from gbnf.errors import SchemaError
+from gbnf import Grammar, compile_pool, compile_schema, load_manifests
+from gbnf.compiler.origins import changed_rules, find_origins
+from gbnf.errors import GbnfError, SchemaError
+from gbnf.grammar.ir import Ref, Rules
+from gbnf.grammar.passes import substitute
 from gbnf.schema.applicators import resolve_pointer
 from gbnf.tools import Tool
 from support.oracle import CHECKOUT
 from support.schemas import SCHEMAS
 
 BUNDLED = load_manifests(CHECKOUT / "manifests")
-OPTIONS = CompileOptions("default", MAX_DEPTH, closed=True)
 
 
-def subschema_at(pointer: str, schema: Any) -> Any:
+def without(pointer: str, schema: Any) -> Any:
+    """The schema without what a pointer leads to, which is no property and no definition."""
     found = resolve_pointer(f"#{pointer.replace('%', '%25')}", schema)
     assert found is not None, pointer
-    return found[1]
+
+    def copied(value: Any, path: tuple[str | int, ...]) -> Any:
+        step, *inner = path
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        kept = {
+            key: copied(member, tuple(inner)) if key == step and inner else member
+            for key, member in items
+            if inner or key != step
+        }
+        return kept if isinstance(value, dict) else list(kept.values())
+
+    return copied(schema, found[0])
 
 
-def rules_of(tool: Tool) -> dict[str, str]:
-    compiled = compile_tool(tool, OPTIONS, has_steps=True)
-    assert not isinstance(compiled, SchemaError | None)
-    lines = [line.partition(" ::= ") for line in compiled.part.text.splitlines()]
-    return {name: production for name, _, production in lines}
+def renamed(rules: Rules) -> list[Any]:
+    """The productions from the root on, with names that depend on their order only."""
+    order = [rules.root]
+    for name in order:
+        order += [each for each in dict.fromkeys(rules.references[name]) if each not in order]
+    names = {name: Ref(f"r{number}") for number, name in enumerate(order)}
+    return [substitute(rules.productions[name], names) for name in order]
 
 
-@given(SCHEMAS)
-def test_each_rule_of_a_schema_has_an_origin_in_it(schema: Any) -> None:
+def compiled(schema: Any) -> Grammar | None:
     try:
-        grammar = compile_schema(schema)
+        return compile_schema(schema)
     except SchemaError:
-        return
-    origins = schema_origins(schema, CompileOptions())
-    assert {"root", *(grammar.rules.productions.keys() - RESERVED)} == origins.keys()
-    for pointers in origins.values():
-        assert pointers
-        assert all(isinstance(subschema_at(pointer, schema), dict | bool) for pointer in pointers)
+        return None
 
 
 @given(SCHEMAS)
-def test_each_rule_of_a_tool_has_an_origin_in_its_arguments(schema: Any) -> None:
-    tool = Tool(name="any", args={"type": "object", "properties": {"value": schema}})
-    compiled = compile_tool(tool, OPTIONS, has_steps=False)
-    if isinstance(compiled, SchemaError | None):
+def test_parts_with_and_without_effect(schema: Any) -> None:
+    whole = compiled(schema)
+    if whole is None:
         return
-    origins = tool_origins(tool, OPTIONS, has_steps=False)
-    assert origins is not None
-    assert list(compiled.part.productions) == list(origins)
-    for pointers in origins.values():
-        assert pointers
-        assert all(isinstance(subschema_at(pointer, tool.args), dict | bool) for pointer in pointers)
+    origins = find_origins(schema, compile_schema)
+    assert list(origins.of_rules) == list(whole.rules.productions)
+    assert origins.without_effect.isdisjoint(origins.pointers)
+    for pointer in origins.without_effect | origins.pointers:
+        before, _, last = pointer.rpartition("/")
+        if before.rpartition("/")[2] in ("properties", "prefixItems", "$defs") or last == "properties":
+            continue  # more than the part is removed, or less
+        reduced = compiled(without(pointer, schema))
+        assert reduced is not None
+        assert (renamed(reduced.rules) == renamed(whole.rules)) == (pointer in origins.without_effect)
+        for name, pointers in origins.of_rules.items():
+            if pointer in pointers:
+                assert reduced.rules.productions.get(name) != whole.rules.productions[name]
+
+
+@given(SCHEMAS)
+def test_a_grammar_has_no_rule_that_it_does_not_have(schema: Any) -> None:
+    grammar = compiled(schema)
+    if grammar is not None:
+        assert changed_rules(grammar.rules, grammar.rules) == []
+        names = {name: Ref(f"other{name}") for name in grammar.rules.productions}
+        other = {
+            names[name].name: substitute(expr, names) for name, expr in grammar.rules.productions.items()
+        }
+        assert changed_rules(grammar.rules, Rules(other, names[grammar.rules.root].name)) == []
 
 
 @pytest.mark.parametrize("tool", BUNDLED, ids=lambda tool: tool.name)
-def test_another_schema_for_an_argument_changes_only_rules_with_its_origin(tool: Tool) -> None:
-    origins = tool_origins(tool, OPTIONS, has_steps=True)
-    assert origins is not None
-    before = rules_of(tool)
+def test_another_schema_for_an_argument_changes_only_rules_that_come_from_it(tool: Tool) -> None:
+    def compile_args(args: Any) -> Grammar:
+        return compile_pool((replace(tool, args=args),), steps=(1,))
+
+    origins = find_origins(tool.args, compile_args)
+    before = compile_args(tool.args).rules
     for name in tool.model_args().get("properties", {}).keys() - tool.step_references.keys():
         changed = {**tool.args["properties"], name: {"const": "another value"}}
-        after = rules_of(Tool(name=tool.name, args={**tool.args, "properties": changed}))
-        own = f"/properties/{name}"
-        for rule, production in before.items():
-            if after.get(rule, production) != production and not _renames(production, after[rule]):
-                assert any(f"{one}/".startswith(f"{own}/") for one in origins[rule]), (rule, name)
+        after = compile_args({**tool.args, "properties": changed}).rules
+        for rule in changed_rules(before, after):
+            own = f"/properties/{name}"
+            assert any(f"{one}/".startswith(f"{own}/") for one in origins.of_rules[rule]), (rule, name)
 
 
-def _renames(before: str, after: str) -> bool:
-    """Whether two productions differ in the names of rules only, as when two rules are no longer equal."""
-    words = [[word for word in text.split() if not word.strip("()").isalnum()] for text in (before, after)]
-    return words[0] == words[1]
+INTEGER = {"type": "integer", "minimum": 1, "maximum": 70}
+LIST = {"type": "array", "items": {"minLength": 2, "type": "string"}, "minItems": 1, "maxItems": 9}
+OBJECT = {
+    "type": "object",
+    "properties": {"a": INTEGER, "b": LIST},
+    "required": ["a"],
+    "additionalProperties": False,
+}
 
 
 @pytest.mark.parametrize(
-    ("schema", "pointer"),
+    ("schema", "pointers"),
     [
-        ({"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"enum": [1, 2]}}}, "/$defs/b"),
-        ({"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"enum": [1, 2]}}}, "/properties/a"),
-        ({"properties": {"a/b~%41": {"enum": [1, 2]}}}, "/properties/a~1b~0%41"),
-        ({"items": {"properties": {"x": {"$ref": "#"}}}}, "/items/properties/x"),
-        ({"allOf": [{"minItems": 2}], "type": "array"}, "/allOf/0"),
-        ({"type": "object", "properties": {"xy": {}, "xz": {"type": "null"}}}, "/properties/xz"),
-        ({"not": {"type": "string"}}, "/not"),
-        ({"properties": {"a": {"anyOf": [{"type": "null"}, {"minLength": 2}]}}}, "/properties/a/anyOf/1"),
+        (INTEGER, ["/type", "/minimum", "/maximum"]),
+        (LIST, ["/type", "/items", "/items/minLength", "/items/type", "/minItems", "/maxItems"]),
+        (OBJECT, ["/required", "/additionalProperties", "/properties/a/minimum", "/properties/b/items"]),
+        ({"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"enum": [1, 2]}}}, ["/$defs/b/enum"]),
+        ({"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"enum": [1, 2]}}}, ["/$defs/b"]),
+        ({"properties": {"a": {"$ref": "#/other/b"}}, "other": {"b": {"enum": [1]}}}, ["/other/b/enum"]),
+        ({"properties": {"a/b~%41": {"enum": [1, 2]}}}, ["/properties/a~1b~0%41/enum"]),
+        ({"items": {"properties": {"x": {"$ref": "#"}}}}, ["/items/properties/x/$ref"]),
+        ({"allOf": [{"minItems": 2}], "type": "array"}, ["/allOf/0/minItems", "/type"]),
+        ({"not": {"type": "string"}}, ["/not"]),
+        ({"oneOf": [{"type": "null"}, INTEGER]}, ["/oneOf/0", "/oneOf/1", "/oneOf/1/minimum"]),
+        ({"if": {"type": "string"}, "then": {"minLength": 2}, "else": INTEGER}, ["/if", "/then", "/else"]),
+        ({"patternProperties": {"^a": INTEGER}}, ["/patternProperties/^a", "/patternProperties/^a/minimum"]),
+        ({"prefixItems": [{}, INTEGER], "type": "array"}, ["/prefixItems/1", "/prefixItems/1/minimum"]),
+        ({"type": "string", "format": "date"}, ["/format"]),
+    ],
+)  # fmt: skip
+def test_a_part_is_the_origin_of_a_rule(schema: Any, pointers: list[str]) -> None:
+    assert set(pointers) <= find_origins(schema, compile_schema).pointers
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointers"),
+    [
+        ({"type": "string", "minLength": 0}, {"/minLength"}),
+        ({"type": "integer", "minimum": 3, "exclusiveMinimum": 5}, {"/minimum"}),
+        ({"type": "string", "maximum": 5}, {"/maximum"}),
+        ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, {"/uniqueItems"}),
     ],
 )
-def test_a_subschema_is_the_origin_of_a_rule(schema: Any, pointer: str) -> None:
-    origins = schema_origins(schema, CompileOptions())
-    assert any(pointer in pointers for pointers in origins.values())
+def test_a_part_that_changes_nothing(schema: Any, pointers: set[str]) -> None:
+    assert pointers <= find_origins(schema, compile_schema).without_effect
+
+
+def test_keywords_of_one_value_have_rules_of_their_own() -> None:
+    origins = find_origins(OBJECT, compile_schema)
+    affected = {
+        pointer: {name for name, pointers in origins.of_rules.items() if pointer in pointers}
+        for pointer in origins.pointers
+    }
+    assert affected["/required"] == {"root"}
+    assert affected["/properties/a/minimum"] < affected["/properties"]
+    assert "root" not in affected["/properties/b/items/minLength"]
+
+
+def test_the_schema_must_compile() -> None:
+    with pytest.raises(GbnfError, match="minimum"):
+        find_origins({"minimum": "x"}, compile_schema)
+
+
+def test_a_large_schema_takes_bounded_work() -> None:
+    sizes: list[int] = []
+
+    def counted(schema: Any) -> Grammar:
+        grammar = compile_schema(schema)
+        sizes.append(len(str(grammar)))
+        return grammar
+
+    words = [f"{number:05} {'x' * 60}" for number in range(2000)]
+    schema = {"properties": {f"p{number}": {"enum": words[number::40]} for number in range(200)}}
+    origins = find_origins(schema, counted)
+    assert len(sizes) >= 9
+    assert sum(sizes) < 3_000_000 + 9 * sizes[0]
+    assert "/properties" in origins.pointers

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from support.command_line import Gbnf
+from support.models import make_model
 
 SCHEMA = {"type": "object", "properties": {"count": {"type": "integer", "minimum": 5}}}
 TOOLS = [{"name": f"tool_{number}", "inputSchema": SCHEMA} for number in range(3)]
@@ -64,6 +65,50 @@ def test_what_is_refused(
     result = gbnf("inspect", "--schema", "schema.json", *options)
     assert result.code != 0
     assert message in " ".join(result.err.replace("│", " ").split())
+
+
+def test_the_grammar_is_that_of_the_options(gbnf: Gbnf, tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text(
+        json.dumps({"type": "object", "required": ["a", "b"], "properties": {"a": {}, "b": {}}})
+    )
+    pages = {}
+    for options in ([], ["--whitespace", "free"], ["--property-order", "any"]):
+        page = tmp_path / "page.html"
+        assert gbnf("inspect", tmp_path / "schema.json", *options, "--html", page).code == 0
+        pages[" ".join(options)] = page.read_text("utf-8")
+    assert len(set(pages.values())) == 3
+    (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
+    tools = tmp_path / "tools.json"
+    assert gbnf("inspect", "--tools", tools, "--call-format", "native", "--html", page).code == 0
+    assert "textRest" in page.read_text("utf-8")  # a rule of answers in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["schema.json", "--call-format", "native"], "a JSON Schema has no calls"),
+        (["--call-format", "native", "--whitespace", "free"], "the chat template decides"),
+        (["--call-format", "native", "--property-order", "any"], "the chat template decides"),
+        (["--call-format", "native", "--model", "no.gguf"], "no.gguf"),
+        (["--call-format", "text"], "'json', 'native'"),
+        (["--whitespace", "none"], "'default', 'compact'"),
+    ],
+)
+def test_which_grammars_are_refused(
+    gbnf: Gbnf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("schema.json").write_text(json.dumps(SCHEMA))
+    result = gbnf("inspect", *options, "--html", "page.html")
+    assert result.code != 0
+    assert message in " ".join(result.err.replace("│", " ").split())
+
+
+def test_a_model_without_a_call_format_is_refused(gbnf: Gbnf, tmp_path: Path) -> None:
+    model = make_model(tmp_path / "plain.gguf")
+    result = gbnf("inspect", "--call-format", "native", "--model", model, "--html", tmp_path / "page.html")
+    assert result.code != 0
+    assert "the chat template of plain.gguf has no tools" in " ".join(result.err.replace("│", " ").split())
 
 
 def test_a_pool_without_tools_is_an_error(gbnf: Gbnf, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +89,8 @@ def test_every_width_and_scheme(browser: Any, folder: Path, width: int, scheme: 
     context.close()
 
 
-@pytest.fixture(scope="module")
-def names() -> Iterator[list[str]]:
-    yield ["two/folder, text", "two/folder, filter", "two/wrong, text", "two/wrong, filter"]
-
-
-def test_the_page_of_runs_takes_the_files_of_a_bench(folder: Path, names: list[str]) -> None:
+def test_the_page_of_runs_takes_the_files_of_a_bench(folder: Path) -> None:
+    names = ["two/folder, text", "two/folder, filter", "two/wrong, text", "two/wrong, filter"]
     stored, logged = read_runs(folder / "x.json"), read_runs(folder / "x.jsonl")
     assert [run.name for run in stored] == names
     assert sorted(run.name for run in logged) == sorted(names)

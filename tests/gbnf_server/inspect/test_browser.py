@@ -104,6 +104,7 @@ def test_keywords_light_their_rules_and_rules_their_keywords(
     rules = lit(page, ".gbnf > li")
     assert rules
     assert set(rules) == set(lit(page, "figure"))
+    assert page.eval_on_selector_all(".gbnf .lit", "all => all.length") < 20
     page.hover(f"#g-{rules[-1]} .rule")
     assert keyword in lit(page, ".schema > li")
     page.hover("h1")
