@@ -128,6 +128,8 @@ def common_words(query: str, tool: Tool) -> tuple[str, ...]:
     They are without case and accents, each once.
     """
     words = dict.fromkeys(_WORD.findall(plain_text(query)))
+    if not words:
+        return ()
     languages = _languages(tuple(words))
     document = _document(tool)
     found = (word for word in words if any(term in document for term in _terms(word, languages)))

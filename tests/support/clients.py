@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from support.answers import undeclared
 
 RECEIPT = "x_gbnf"
-"""The one field of answers that the clients' types do not declare."""
+UNDECLARED = {RECEIPT, "max_model_len"}
+"""The fields that the clients' types do not declare: the receipt, and a model's context length, named as by vLLM."""
 
 
 @contextmanager
@@ -49,7 +50,7 @@ def declared(value: Any) -> Any:
     The packages construct their values without validation.
     """
     assert isinstance(value, BaseModel)
-    assert [path for path in undeclared(value) if path.rpartition(".")[2] != RECEIPT] == []
+    assert [path for path in undeclared(value) if path.rpartition(".")[2] not in UNDECLARED] == []
     type(value).model_validate(value.model_dump(exclude_unset=True))
     return value
 
