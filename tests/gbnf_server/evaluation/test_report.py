@@ -23,13 +23,11 @@ name = "two"
 id = "folder"
 query = "create a folder trips"
 complexity = "simple"
-tools = ["create_dirs", "find_files"]
 calls = [{ name = "create_dirs", arguments = { paths = ["trips"] } }]
 [[cases]]
 id = "wrong"
 query = "create a folder <img src=x onerror=alert(1)>"
 complexity = "simple"
-tools = ["create_dirs", "find_files"]
 calls = [{ name = "create_dirs", arguments = { paths = ["elsewhere"] } }]
 """
 

@@ -191,8 +191,8 @@ def test_a_run_leads_to_its_tokens_and_grammars(watched: Watched, file_url: str)
     timeline = page.locator("article.timeline").nth(1)
     assert timeline.locator("ol.steps > li").count() == 2
     assert timeline.locator("svg.bar").count() == 5
-    timeline.locator("summary:has-text('Grammar')").first.click()
-    assert "root ::=" in timeline.locator("pre").first.text_content()
+    timeline.locator("summary:has-text('GBNF')").first.click()
+    assert timeline.locator(".lines-of li").first.text_content().startswith("root ::= ")
     timeline.locator("a[data-decoding]").first.click()
     assert page.is_visible("#panel-decoding")
     assert page.input_value("#left") == "4"
