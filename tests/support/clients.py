@@ -16,7 +16,7 @@ from support.answers import undeclared
 
 RECEIPT = "x_gbnf"
 UNDECLARED = {RECEIPT, "max_model_len"}
-"""The fields that the clients' types do not declare: the receipt, and a model's context length, named as by vLLM."""
+"""The fields that no type of the clients declares: the receipt, and the context length, named as by vLLM."""
 
 
 @contextmanager
