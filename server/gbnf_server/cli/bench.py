@@ -257,10 +257,10 @@ def run_suites(task: BenchTask, chosen: SuiteOptions) -> Results:
             run_jobs(bench, log, task.console, quiet=task.quiet)
             records = tuple(log.records[job.key, job.fingerprint] for job in bench.jobs)
             made_at = log.latest
+        grammars = bench.step_grammars(records)  # while the backend can tell what it supports
     task.show_files(label, "json and .html")
     tools = [*pool, *(tool for each in suites for tool in each.decoys)]
     header = about(label, facts, task.options, made_at)
-    grammars = bench.step_grammars(records)
     results = Results(header, task.configurations, suites, references_of(tools), records, grammars)
     _write(results, task.out, label, "use another --out")
     return results

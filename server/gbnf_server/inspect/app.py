@@ -47,6 +47,7 @@ def create_app(inspection: Inspection, token: str) -> ASGIApp:
     routes = [
         Route("/", handlers.page, methods=["GET"]),
         Route("/tool", handlers.tool, methods=["GET"]),
+        Route("/diagram", handlers.diagram, methods=["GET"]),
         Route("/text", handlers.text, methods=["POST"]),
         Route("/pool", handlers.pool, methods=["POST"]),
         Route("/decode", handlers.decode, methods=["POST"]),
@@ -94,12 +95,12 @@ class _PageHandlers:
 
     @_checked
     async def tool(self, request: Request) -> str:
-        index = request.query_params.get("index", "")
-        if not (
-            index.isascii() and index.isdecimal() and len(index) < 7 and int(index) < len(self._inspection)
-        ):
-            raise GatewayError(404, f"there is no tool number {index[:20]!r}.", "not_found")
-        return await self._run(partial(self._inspection.grammar, int(index)))
+        return await self._run(partial(self._inspection.grammar, self._index(request)))
+
+    @_checked
+    async def diagram(self, request: Request) -> str:
+        rule = request.query_params.get("rule", "")
+        return await self._run(partial(self._inspection.diagram, self._index(request), rule))
 
     @_checked
     async def text(self, request: Request) -> str:
@@ -123,6 +124,15 @@ class _PageHandlers:
             _member(body, "seed", int),
         )
         return await while_connected(request.receive, self._inspection.decode(options))
+
+    def _index(self, request: Request) -> int:
+        """Return the number of the tool that a request names. Raises GatewayError (404)."""
+        index = request.query_params.get("index", "")
+        if not (
+            index.isascii() and index.isdecimal() and len(index) < 7 and int(index) < len(self._inspection)
+        ):
+            raise GatewayError(404, f"there is no tool number {index[:20]!r}.", "not_found")
+        return int(index)
 
     async def _run(self, work: Callable[[], str]) -> str:
         """Run work in a thread; a few at a time."""

@@ -67,6 +67,7 @@ class Inspection:
         self._checker = TextChecker(self.tools, None if schema is None else schema.schema, choice)
         self._meter = PoolMeter(self.tools, count_tokens)
         self._grammar = lru_cache(maxsize=64)(self._render_grammar)
+        self._latest_view = lru_cache(maxsize=2)(self._view)
         if schema is not None:
             self.grammar(0)
 
@@ -76,6 +77,14 @@ class Inspection:
     def grammar(self, index: int) -> Markup:
         """Return the grammar of one tool, or of the schema."""
         return self._grammar(index)
+
+    def diagram(self, index: int, name: str) -> Markup:
+        """Return the diagram of one rule of a grammar. Raises GatewayError (404) for another name."""
+        view = self._latest_view(index)
+        rule = next((rule for rule in view.rules if rule.name == name), None)
+        if rule is None:
+            raise GatewayError(404, f"the grammar has no rule {name[:80]!r}.", "not_found")
+        return rendering.render_diagram(view, rule)
 
     def text(self, text: str) -> Markup:
         """Return what the grammar says of a text."""
@@ -140,7 +149,7 @@ class Inspection:
         return render_decodings(labels, decodings)
 
     def _render_grammar(self, index: int) -> Markup:
-        return rendering.render_grammar(self._view(index))
+        return rendering.render_grammar(self._latest_view(index), live=True)
 
     def _view(self, index: int) -> GrammarView:
         if self.schema is not None:

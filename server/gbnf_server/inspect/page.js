@@ -154,11 +154,24 @@
     next.tabIndex = 0;
     next.focus();
   });
-  opened?.addEventListener("click", (event) => {
+  // A diagram that the page of a large grammar leaves out.
+  async function draw(rule) {
+    const note = $("[data-undrawn]", opened);
+    if (!note || token === undefined) return;
+    const number = $("#tools a[aria-current]")?.dataset.tool ?? 0;
+    try {
+      note.insertAdjacentHTML("beforebegin", await ask(`diagram?index=${number}&rule=${encodeURIComponent(rule)}`));
+      read();
+    } catch (error) {
+      if (error.name !== "AbortError") say(error.message);
+    }
+  }
+  opened?.addEventListener("click", async (event) => {
     const link = event.target.closest("a");
     const href = link?.getAttribute("href") ?? "";
     if (!href.startsWith("#d-") && !href.startsWith("#g-")) return;
     event.preventDefault();
+    if (href.startsWith("#d-") && !document.getElementById(href.slice(1))) await draw(href.slice(3));
     const target = document.getElementById(href.slice(1)) ?? document.getElementById(`g-${href.slice(3)}`);
     if (!target) return;
     const folded = target.closest("details:not([open])");

@@ -133,12 +133,22 @@ def render_shared_rules(views: Iterable[GrammarView]) -> Markup:
     """Return the rules that grammars share, each once, for a page of grammars with `common` ones."""
     rules = {rule.name: rule for view in views for rule in view.rules if rule.is_shared}
     rows = [_rule(rule, {}, rules.keys(), draw=True) for rule in rules.values()]
-    return render_template("grammar.html.j2", only_shared=True, shared=rows)
+    return render_template("grammar.html.j2", only="shared", shared=rows)
 
 
-def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
-    """Return what is shown of one grammar; with `common`, the page has the shared rules, for all of them."""
-    numbers = {pointer: number for number, pointer in enumerate(view.main_rules)}
+def render_diagram(view: GrammarView, rule: RuleView) -> Markup:
+    """Return the diagram of one rule of a grammar."""
+    row = _rule(rule, _numbers(view), frozenset(rule.name for rule in view.rules), draw=True)
+    return render_template("grammar.html.j2", only="diagram", drawn=[row])
+
+
+def render_grammar(view: GrammarView, *, common: bool = False, live: bool = False) -> Markup:
+    """Return what is shown of one grammar.
+
+    With `common`, the page has the shared rules, for all grammars. With `live`, the page asks for diagrams
+    that are left out (`render_diagram`).
+    """
+    numbers = _numbers(view)
     own = [rule for rule in view.rules if not rule.is_shared]
     shared = [rule for rule in view.rules if rule.is_shared]
     names = frozenset(rule.name for rule in view.rules)
@@ -150,8 +160,9 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
     states = Counter(line.state for line in view.lines if line.state and line.key)
     return render_template(
         "grammar.html.j2",
-        only_shared=False,
+        only="",
         common=common,
+        live=live,
         view=view,
         rules=rows,
         drawn=[row for row in rows if row["diagram"] is not None],
@@ -161,6 +172,11 @@ def render_grammar(view: GrammarView, *, common: bool = False) -> Markup:
         counts={state: states[state] for state in ("enforced", "reported", "free")},
         words=_WORDS,
     )
+
+
+def _numbers(view: GrammarView) -> dict[str, int]:
+    """Return the numbers by which the elements of the page refer to the parts of the schema."""
+    return {pointer: number for number, pointer in enumerate(view.main_rules)}
 
 
 def _rule(

@@ -67,6 +67,7 @@ def test_the_policy_allows_the_pages_own_script_and_style_only(client: TestClien
 
 def test_a_tool_a_text_and_a_pool_are_answered(client: TestClient) -> None:
     assert "create_dirs" in client.get("/tool?index=1", headers=ALLOWED).text
+    assert 'id="d-root"' in client.get("/diagram?index=1&rule=root", headers=ALLOWED).text
     assert "Refused" in client.post("/text", json={"text": "x"}, headers=ALLOWED).text
     assert "of 15 tools" in client.post("/pool", json={"request": "notes", "limit": 3}, headers=ALLOWED).text
 
@@ -94,6 +95,16 @@ def test_bad_bodies_get_a_message(client: TestClient, path: str, body: bytes, st
 @pytest.mark.parametrize("index", ["", "-1", "99", "x", "1" * 50, "²"])
 def test_there_is_no_other_tool(client: TestClient, index: str) -> None:
     assert client.get("/tool", params={"index": index}, headers=ALLOWED).status_code == 404
+    named = {"index": index, "rule": "root"}
+    assert client.get("/diagram", params=named, headers=ALLOWED).status_code == 404
+
+
+@pytest.mark.parametrize("rule", ["", "none", "<script>", "x" * 5000, "é\ud800"])
+def test_there_is_no_other_rule(client: TestClient, rule: str) -> None:
+    name = rule.encode("utf-8", "surrogatepass")
+    answer = client.get("/diagram", params={"index": b"0", "rule": name}, headers=ALLOWED)
+    assert answer.status_code == 404
+    assert len(answer.text) < 300
 
 
 @pytest.mark.parametrize("body", [{"request": "x", "limit": -5}, {"request": "\ud800", "limit": 10**30}])

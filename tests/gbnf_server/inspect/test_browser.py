@@ -131,6 +131,24 @@ def test_the_keyboard_is_enough(watched: Watched, schema_url: str) -> None:
     watched.check(schema_url)
 
 
+def test_rules_of_a_large_grammar_are_drawn_on_demand(watched: Watched, tmp_path: Path) -> None:
+    properties = {f"p{n}": {"type": "integer", "minimum": n} for n in range(500)}
+    (tmp_path / "large.json").write_text(json.dumps({"type": "object", "properties": properties}))
+    page = watched.page
+    for url in served(tmp_path, "--schema", "large.json"):
+        page.goto(url)
+        drawn = set(page.eval_on_selector_all("figure", "all => all.map(one => one.dataset.rule)"))
+        listed = page.eval_on_selector_all(".gbnf > li", "all => all.map(one => one.dataset.rule)")
+        [name, *_] = [rule for rule in listed if rule not in drawn]
+        page.click(f"#g-{name} > .rule")
+        page.wait_for_selector(f"#d-{name} svg")
+        assert page.evaluate("document.activeElement.id") == f"d-{name}"
+        page.hover("h1")
+        page.hover(f"#g-{name} > .rule")
+        assert name in lit(page, "figure")
+        watched.check(url)
+
+
 def test_links_in_diagrams_lead_to_rules(watched: Watched, schema_url: str) -> None:
     page = watched.page
     page.goto(schema_url)
