@@ -1,9 +1,12 @@
-"""Does the page of `gbnf inspect` stay responsive with long decodings?
+"""Does the page of `gbnf inspect` stay responsive with long decodings and large pools?
 
-    python bench/inspect_page.py [TOKENS …]        by default 200, 2000 and 8000
+    python bench/inspect_page.py [TOKENS | TOOLS.json …]        by default 200, 2000 and 8000 tokens
 
 For each length, a file with two decodings in Chromium: its size, the first paint, the time until the two are
-aligned side by side, and the time of one arrow key, with its layout. Needs playwright and Chromium.
+aligned side by side, and the time of one arrow key, with its layout. For each list of tools (as of OpenAI),
+the page while it is served: the first paint, and the times until a tool is opened, until the list of tools
+shows the words that are typed, and until the pool of a request is shown, for the first and for another
+request. Needs playwright and Chromium.
 """
 
 # a program that prints
@@ -12,8 +15,10 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -52,6 +57,27 @@ SCRUB = """async (keys) => {
   return times;
 }"""
 
+FILTER = """async () => {
+  const started = performance.now();
+  const filter = document.querySelector("#filter");
+  filter.value = "get a";
+  filter.dispatchEvent(new Event("input"));
+  await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  return performance.now() - started;
+}"""
+UNTIL_FILLED = """async ([filled, cause, text]) => {
+  const element = document.querySelector(cause);
+  const before = document.querySelector(filled).firstElementChild;
+  const started = performance.now();
+  if (text === null) element.click();
+  else { element.value = text; element.dispatchEvent(new Event("input")); }
+  while (document.querySelector(filled).firstElementChild === before) {
+    await new Promise((done) => setTimeout(done, 4));
+  }
+  await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  return performance.now() - started;
+}"""
+
 
 def call(count: int, seed: int) -> RecordedCall:
     """Return a call whose answer has so many tokens; those of other seeds differ here and there."""
@@ -84,17 +110,57 @@ def measure(browser: Any, count: int, folder: Path) -> list[str]:
     return [str(count), f"{path.stat().st_size / 1e6:.1f}", *(f"{value:.1f}" for value in best)]
 
 
+def measure_pool(browser: Any, tools: Path) -> list[str]:
+    """Return a row of the table of pools; the least of three pages of one server."""
+    command = [sys.executable, "-m", "gbnf_server", "inspect", "--no-open", "--tools", str(tools)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        found = []
+        for number in range(3):
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page.goto(url)
+            count = page.locator("#tools a").count()
+            painted = page.evaluate(PAINTED)
+            opened = page.evaluate(
+                UNTIL_FILLED, ["#opened", f"#tools li:nth-child({count - number}) a", None]
+            )
+            filtered = page.evaluate(FILTER)
+            page.click("#tab-pool")
+            page.wait_for_function("!document.querySelector('[aria-busy]')")
+            pools = [
+                page.evaluate(UNTIL_FILLED, ["#pool-result", "#request", f"{request} {number}"])
+                for request in ("a route with hotels", "the weather in Rome")
+            ]
+            found.append((painted, opened, filtered, *pools))
+            page.close()
+        server.terminate()
+    best = [min(column) for column in zip(*found, strict=True)]
+    return [str(count), *(f"{value:.0f}" for value in best)]
+
+
+def show(heads: list[str], rows: Iterable[list[str]]) -> None:
+    """Print a table, each row when it is known."""
+    print(" | ".join(heads))
+    for row in rows:
+        print(" | ".join(cell.rjust(len(head)) for cell, head in zip(row, heads, strict=True)), flush=True)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print a table of decodings, and one of pools."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  # its absence is a message of its own
 
-    heads = ["tokens", "MB", "first paint ms", "two aligned ms", "a key ms", "95th percentile"]
-    print(" | ".join(heads))
+    given = sys.argv[1:] or ["200", "2000", "8000"]
+    counts = [int(each) for each in given if each.isdecimal()]
+    pools = [Path(each) for each in given if not each.isdecimal()]
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for count in map(int, sys.argv[1:] or ("200", "2000", "8000")):
-            row = measure(browser, count, Path(folder))
-            print(" | ".join(cell.rjust(len(head)) for cell, head in zip(row, heads, strict=True)))
+        if counts:
+            heads = ["tokens", "MB", "first paint ms", "two aligned ms", "a key ms", "95th percentile"]
+            show(heads, (measure(browser, count, Path(folder)) for count in counts))
+        if pools:
+            heads = ["tools", "first paint ms", "a tool ms", "a filter ms", "a pool ms", "another ms"]
+            show(heads, (measure_pool(browser, pool) for pool in pools))
         browser.close()
 
 
