@@ -201,7 +201,7 @@ def test_a_pool_is_filtered_and_sorted(watched: Watched, tools_url: str) -> None
     page.wait_for_selector("b:has-text('3 of 15 tools')")
     assert page.locator("tr.dropped").count() == 12
     page.click("th button:has-text('Grammar bytes')")
-    sizes = [int(text) for text in page.locator("tbody tr td:nth-child(4)").all_text_contents()]
+    sizes = [int(text) for text in page.locator("tbody tr td:nth-child(5)").all_text_contents()]
     assert sizes == sorted(sizes, reverse=True)
     page.click("th button:has-text('Grammar bytes')")
     assert page.get_attribute("th:has-text('Grammar bytes')", "aria-sort") == "ascending"
