@@ -108,8 +108,7 @@ def changed_rules(rules: Rules, others: Rules) -> list[str]:
         references = None if other is None else _paired(production, theirs[other], mine, theirs)
         if references is None:
             changed[name] = None
-            names = production.references or ()
-            references = [(below, below if below in theirs else None) for below in names]
+            references = [(below, below if below in theirs else None) for below in rules.references[name]]
         pending += references
     return list(changed)
 

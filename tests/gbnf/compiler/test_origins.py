@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -73,6 +74,15 @@ def test_parts_with_and_without_effect(schema: Any) -> None:
         for name, pointers in origins.of_rules.items():
             if pointer in pointers:
                 assert reduced.rules.productions.get(name) != whole.rules.productions[name]
+
+
+@given(SCHEMAS)
+def test_the_origins_are_those_of_rules_that_were_stored(schema: Any) -> None:
+    """Stored expressions have nothing of what is computed on demand."""
+    if compiled(schema) is None:
+        return
+    stored = find_origins(schema, lambda part: pickle.loads(pickle.dumps(compile_schema(part))))
+    assert stored == find_origins(schema, compile_schema)
 
 
 @given(SCHEMAS)
