@@ -198,6 +198,29 @@ def _variant(gpu: Gpu | None) -> str:
     return f"{_version()}-{gpu}" if gpu in _GPU_BUILDS else _version()
 
 
+def _extract(archive: Path, folder: Path) -> None:
+    """Unpack an archive. Raises tarfile.TarError for a member that would be outside of the folder."""
+    with tarfile.open(archive) as files:
+        if hasattr(tarfile, "data_filter"):
+            files.extractall(folder, filter="data")
+            return
+        folder = folder.resolve()  # Python before 3.11.4, as in Debian 12
+        for member in files:
+            place = (folder / member.name).resolve()
+            target = (
+                place
+                if not member.linkname
+                else (place.parent if member.issym() else folder) / member.linkname
+            )
+            if (
+                not (target.resolve().is_relative_to(folder) and place.is_relative_to(folder))
+                or member.isdev()
+            ):
+                raise tarfile.ExtractError(f"{member.name!r} would be outside of its folder")
+            member.mode &= 0o755
+            files.extract(member, folder, numeric_owner=True)
+
+
 def _version() -> str:
     return version("llama-cpp-python")
 
@@ -317,8 +340,7 @@ class _Build:
             unpacked = self._folder / "unpacking"
             shutil.rmtree(unpacked, ignore_errors=True)
             try:
-                with tarfile.open(archive) as files:
-                    files.extractall(unpacked, filter="data")
+                _extract(archive, unpacked)
             except tarfile.TarError as error:
                 archive.unlink()
                 raise SetupError(

@@ -235,11 +235,58 @@ def test_a_damaged_archive_is_thrown_away(source: Callable[..., Path]) -> None:
     assert not path.exists()
 
 
-def test_an_archive_cannot_write_outside_its_folder(cache: Path, source: Callable[..., Path]) -> None:
+@pytest.mark.filterwarnings("ignore:Python 3.14:DeprecationWarning")  # of the way without filters
+@pytest.mark.parametrize("has_filters", [True, False], ids=["filters", "no filters, as before 3.11.4"])
+def test_an_archive_cannot_write_outside_its_folder(
+    cache: Path, source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, has_filters: bool
+) -> None:
+    if not has_filters:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
     source(**{"../../../../../escaped": "out"})
     with pytest.raises(SetupError, match="damaged"):
         install()
     assert not list(cache.parent.rglob("escaped"))
+
+
+@pytest.mark.filterwarnings("ignore:Python 3.14:DeprecationWarning")  # of the way without filters
+@pytest.mark.parametrize("has_filters", [True, False], ids=["filters", "no filters, as before 3.11.4"])
+@pytest.mark.parametrize(
+    ("kind", "target", "is_allowed"),
+    [
+        (tarfile.SYMTYPE, "../../outside", False),
+        (tarfile.SYMTYPE, "/tmp", False),  # the target of a link that is refused
+        (tarfile.SYMTYPE, "small", True),
+        (tarfile.LNKTYPE, "../outside", False),
+        (tarfile.LNKTYPE, "llama_cpp_python-0/small", True),
+        (tarfile.FIFOTYPE, "", False),
+    ],
+)
+def test_links_lead_to_files_of_the_archive(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: bytes,
+    target: str,
+    is_allowed: bool,
+    has_filters: bool,
+) -> None:
+    if not has_filters:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    (tmp_path / "outside").write_text("mine")
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        file = tarfile.TarInfo("llama_cpp_python-0/small")
+        file.size = 5
+        archive.addfile(file, io.BytesIO(b"small"))
+        link = tarfile.TarInfo("llama_cpp_python-0/link")
+        link.type, link.linkname = kind, target
+        archive.addfile(link)
+    into = tmp_path / "into"
+    if is_allowed:
+        llama_server_build._extract(tmp_path / "a.tar.gz", into)
+        assert (into / "llama_cpp_python-0" / "link").read_text() == "small"
+    else:
+        with pytest.raises(tarfile.TarError):
+            llama_server_build._extract(tmp_path / "a.tar.gz", into)
+    assert (tmp_path / "outside").read_text() == "mine"
 
 
 def test_an_interrupted_build_leaves_no_process_and_no_server(
