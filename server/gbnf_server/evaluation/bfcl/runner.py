@@ -115,7 +115,6 @@ class LeaderboardRun:
         options = PlannerOptions(
             max_steps=len(entry.expected) + SPARE_STEPS if entry.kind == "several" else 1,
             max_blocked=1,
-            final_answer_from=1,
             max_tokens=self._options.max_tokens,
             temperature=self._options.temperature,
             seed=self._options.seed,
