@@ -55,7 +55,6 @@ def orders(draw: st.DrawFn) -> tuple[tuple[Tool, ...], ResolvedOptions]:
         required=tuple(draw(some)),
         terminal=tuple(draw(st.just([]) | some)),
         max_steps=draw(st.integers(1, 7)),
-        final_answer_from=draw(st.integers(1, 2)),
         call_format=draw(st.sampled_from(["json", "text"])),
         constrained=draw(st.booleans()),
         ask_user=draw(st.booleans()),
