@@ -143,7 +143,6 @@ class Bench:
     def _options(self, case: Case, configuration: Configuration, run: int) -> ResolvedOptions:
         options = PlannerOptions(
             max_steps=case.max_steps,
-            final_answer_from=case.final_answer_from,
             max_tokens=self.options.max_tokens,
             temperature=self.options.temperature,
             seed=self.options.seed + run,

@@ -74,9 +74,7 @@ def test_many_runs_end(mode: str, wire: str, tmp_path: Path) -> None:
         hostile(MODES[mode], WIRES[wire]) as server,
         WIRES[wire].client(server.url, retry_policy) as backend,
     ):
-        runs = Planner(
-            [TOOL], backend, PlannerOptions(final_answer_from=1), context=world(tmp_path)
-        ).run_many(["look"] * 3)
+        runs = Planner([TOOL], backend, context=world(tmp_path)).run_many(["look"] * 3)
     assert all(run.outcome in OUTCOMES for run in runs)
 
 

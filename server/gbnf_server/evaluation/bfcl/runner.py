@@ -22,6 +22,7 @@ from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.errors import GbnfError
 from gbnf.schema.closing import close_arguments
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools.prerequisites import ANY_TOOL
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.evaluation.bfcl.ast_checker import Call, fault
 from gbnf_server.evaluation.bfcl.files import Leaderboard, LeaderboardEntry
@@ -129,7 +130,7 @@ class LeaderboardRun:
         options = PlannerOptions(
             max_steps=len(entry.expected) + SPARE_STEPS if entry.kind == "several" else 1,
             max_blocked=1,
-            final_answer_from=1 if entry.kind in {"none", "some"} else 2,
+            required=() if entry.kind in {"none", "some"} else (ANY_TOOL,),
             max_tokens=self._options.max_tokens,
             temperature=self._options.temperature,
             seed=self._options.seed,
