@@ -130,7 +130,9 @@ MaxToolsOption: TypeAlias = Annotated[
 ]
 RequireOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(metavar="TOOL", help="Tool that must succeed before a run may be answered; repeatable."),
+    typer.Option(
+        metavar="TOOL", help="Tool that must succeed before a run may be answered; repeatable. '*': any tool."
+    ),
 ]
 TerminalOption: TypeAlias = Annotated[
     list[str] | None,

@@ -29,6 +29,7 @@ from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.prerequisites import named
 from gbnf_server.planner.reasoning import pop_reasoning
 from gbnf_server.planner.run_state import RunState
 
@@ -136,7 +137,7 @@ def _too_early(call: Any, offer: OfferedTools) -> str:
     name = call.get("name") if isinstance(call, dict) else None
     if not isinstance(name, str) or name not in offer.waiting:
         return ""
-    missing = offer.waiting[name]
+    missing = named(offer.waiting[name])
     return f"{name} is possible only after {' and '.join(missing)}; call {missing[0]} first"
 
 

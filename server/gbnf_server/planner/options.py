@@ -38,8 +38,8 @@ class PlannerOptions:
         max_steps: steps of a run, including the one with the final answer.
         max_blocked: rejected calls in a row that end a run.
         ask_user: offer the tool `ask_user`.
-        must_call: some tool of the pool must have succeeded before the run can end with an answer.
-        required: names of tools that must have succeeded before the run can end with an answer.
+        required: names of tools that must have succeeded before the run can end with an answer; "*" for
+            whichever tool.
         terminal: names of tools that end the run: the result of a successful call is the answer. Beside the
             tools whose manifests say so (`[offer] terminal`), and `final_answer`; if one of these tools is
             required, the run ends with it only.
@@ -66,7 +66,6 @@ class PlannerOptions:
     max_steps: int = 12
     max_blocked: int = 3
     ask_user: bool = False
-    must_call: bool = False
     required: tuple[str, ...] = ()
     terminal: tuple[str, ...] = ()
     call_format: CallFormat | None = None

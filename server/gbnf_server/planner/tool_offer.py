@@ -91,11 +91,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     asking = (ASK_USER,) if options.ask_user else ()
     ending = (order.final_answer,) if order.final_answer else ()
     declared = ending if options.declares_answer else ()
-    done = succeeded(state.steps)
-    waiting = missing_prerequisites((*tools, *ending), done)
+    waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
     ready = tuple(tool for tool in tools if tool.name not in waiting)
-    called = bool(done - {ASK_USER.name, FIND_TOOLS.name}) or not options.must_call
-    answers = bool(ending) and FINAL_ANSWER.name not in waiting and called
+    answers = bool(ending) and FINAL_ANSWER.name not in waiting
     return OfferedTools(
         (*state.in_system_message, *asking, *declared),
         (*state.described, *asking, *declared),

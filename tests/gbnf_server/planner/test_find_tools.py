@@ -68,9 +68,10 @@ def test_the_best_tools_are_offered_in_the_order_of_the_pool() -> None:
 
 
 def test_a_call_is_required_before_the_answer_and_a_search_is_none() -> None:
-    options = resolved(max_tools=4, max_steps=8, must_call=True)
+    options = resolved(max_tools=4, max_steps=8, required=("*",))
     driven = drive(call("find_tools", query="food"), call("feed_wolf"), ANSWER, options=options)
     assert ["final_answer" in tools for tools in offered(driven)] == [False, False, True]
+    assert "only after" not in prompts(driven)[0][0]["content"]
     assert driven.run.outcome == "answered"
 
 

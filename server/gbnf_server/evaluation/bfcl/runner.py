@@ -22,6 +22,7 @@ from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.errors import GbnfError
 from gbnf.schema.closing import close_arguments
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools.prerequisites import ANY_TOOL
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.evaluation.bfcl.ast_checker import Call, fault
 from gbnf_server.evaluation.bfcl.files import Leaderboard, LeaderboardEntry
@@ -139,7 +140,7 @@ class LeaderboardRun:
         options = PlannerOptions(
             max_steps=len(entry.expected) + SPARE_STEPS,
             max_blocked=1,
-            must_call=entry.kind in {"one", "several"},
+            required=() if entry.kind in {"none", "some"} else (ANY_TOOL,),
             max_tokens=self._options.max_tokens,
             temperature=self._options.temperature,
             seed=self._options.seed,
