@@ -29,7 +29,7 @@ from gbnf_server.errors import (
     GrammarRefused,
     ServerResponseError,
 )
-from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.planner import Planner
 from support.executors import world
 from support.server import Reply, scripted
 from support.wires import odd

@@ -34,7 +34,7 @@ from gbnf_server.errors import (
 )
 from gbnf_server.llama_server import build
 from gbnf_server.llama_server.process import LlamaServerProcess
-from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.planner import Planner
 from gbnf_server.planner.events import RunFinished, TextWritten, ToolCalled
 from support.executors import bundled_tools, world
 from support.server import Reply, require_llama_server, scripted

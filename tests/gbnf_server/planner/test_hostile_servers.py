@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gbnf_server.backends.http_client import RetryPolicy
-from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.planner import Planner
 from support.executors import world
 from support.hostile_modes import MODES
 from support.hostile_server import TOOL, WAYS, WIRES, Attacked, Way, attack, hostile
