@@ -229,6 +229,7 @@ def _finished(
         sampled_tokens=usage.completion_tokens - forced,
         retries=attempt,
         shortened_at=None if completion is None else completion.shortened_at,
+        repeated="" if completion is None else completion.repeated,
     )
     stop_string = decoding.stop_string or (None if completion is None else completion.stop_string)
     logprobs = () if completion is None else completion.logprobs
@@ -238,7 +239,7 @@ def _finished(
 def _reason(
     compiled: Compiled, decoding: Decoding, completion: Completion | None
 ) -> Literal["stop", "length", "tool_calls"]:
-    """Return why the answer ended; "length" for calls and texts that the token limit has shortened."""
+    """Return why the answer ended; "length" for calls and texts that were shortened."""
     truncated = completion is not None and completion.finish == "length" and not decoding.must_end
     shortened = completion is not None and completion.shortened_at is not None and compiled.schema is None
     if truncated or shortened or any(not call.ended for call in decoding.calls):
