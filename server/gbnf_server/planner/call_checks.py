@@ -123,8 +123,9 @@ def _checked(
 
 
 def _check_length(tool: Tool, completion: Completion) -> None:
-    """Raise `CallRefused` if a call that changes something is shortened."""
-    if completion.shortened_at is not None and tool.run.effect == "write":
+    """Raise `CallRefused` if a call that changes something is shortened; `_read` judges truncated texts."""
+    is_shortened = completion.shortened_at is not None and completion.finish == "stop"
+    if is_shortened and tool.run.effect == "write":
         raise CallRefused(
             "cut",
             _repeats(completion)

@@ -209,7 +209,7 @@ def test_nesting_without_an_end_is_closed(backend: InProcess) -> None:
     assert engine().match(grammar, found.text).complete
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     rules=grammars(), temperature=st.sampled_from([0.0, 0.5]), seed=st.integers(0, 99), jumps=st.booleans()
 )
