@@ -155,7 +155,7 @@ class _ConfigReader:
             self._fail(setting.key, f"must be {expected}, got {value!r:.80}.")
         path = self.path.parent / Path(str(value)).expanduser()
         is_path = setting.option in _PATHS or (setting.option in _PATHS_OR_OTHER and path.exists())
-        is_path = is_path and (setting.option, value) != ("model", SMOLLM2)
+        is_path = is_path and (setting.option not in {"model", "vocab"} or value != SMOLLM2)
         return str(path if is_path else value)
 
     def _fail(self, key: str, problem: str) -> NoReturn:

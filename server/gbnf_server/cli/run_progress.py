@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, assert_never
@@ -34,22 +35,60 @@ from gbnf_server.planner import (
 )
 
 SHOWN_ENTRIES = 3
+_CHARACTERS_OF_A_TOKEN = 4  # about, in JSON and in English
+
+
+class _Waiting:
+    """The text of the spinner: what is awaited, for how long, and how much the model has written.
+
+    A piece of text is a token, or several that the grammar forces: then their number is estimated from the
+    characters.
+    """
+
+    def __init__(self, what: str, *, reads: bool = False) -> None:
+        self._what, self._reads = what, reads
+        self._started = time.monotonic()
+        self._pieces = self._characters = 0
+
+    def add(self, text: str) -> None:
+        """Count a piece of the model's text."""
+        self._pieces += 1
+        self._characters += len(text)
+
+    def __rich__(self) -> Text:
+        """Return the text at this moment; rich asks for it whenever the spinner turns."""
+        seconds = f"{time.monotonic() - self._started:.0f} s"
+        if not self._reads:
+            return Text(escape_line(f"{self._what}, {seconds}"))
+        if not self._pieces:
+            return Text(f"{self._what}: reading the prompt, {seconds}")
+        tokens = max(self._pieces, self._characters // _CHARACTERS_OF_A_TOKEN)
+        return Text(f"{self._what}: generating, {seconds}, about {plural(tokens, 'token')}")
 
 
 class RunProgress:
     """Prints each event of a run; restores the terminal when closed.
 
-    `quiet` prints only warnings, and why there is no answer; `verbose` also what tools print.
+    `quiet` prints only warnings, and why there is no answer; `verbose` also what tools print. `streams`: the
+    answer is printed as it is generated.
     """
 
-    def __init__(self, console: Console, *, quiet: bool = False, verbose: bool = False) -> None:
+    def __init__(
+        self, console: Console, *, quiet: bool = False, verbose: bool = False, streams: bool = False
+    ) -> None:
         self.console = console
         self._quiet = quiet
         self._verbose = verbose
+        self._streams = streams
         self._status: Status | None = None
-        self._waiting = ""
+        self._waiting = _Waiting("")
         self._model_s = 0.0
         self._running: ToolCalled | None = None
+
+    @property
+    def counts_text(self) -> bool:
+        """Whether the spinner counts the model's text, which is to be streamed for that."""
+        return self.console.is_terminal and not self._quiet
 
     def __enter__(self) -> Self:
         return self
@@ -82,19 +121,22 @@ class RunProgress:
                 total = len(event.tools) + len(event.dropped)
                 self._line("", f"{event.backend}, {mode}, {len(event.tools)} of {total} tools", "dim")
             case StepStarted():
-                self._wait(f"step {event.step}: generating")
+                self._wait(_Waiting(f"step {event.step}", reads=True))
             case HistoryCompacted():
                 steps = f"{plural(len(event.steps), 'step')} shortened"
                 tokens = f"about {event.tokens_before} → {event.tokens_after} prompt tokens"
                 self._line("   ", "history compacted", "dim", f"{steps}, {tokens}")
             case TextWritten():
-                if event.answer:
+                self._waiting.add(event.text)
+                if event.answer and self._streams:
                     self._rest()
             case ModelCalled():
                 self._rest()
                 self._model_s = event.duration_s
                 if event.shortened_at is not None:
                     self._line("   ", "shortened ", "yellow", "so that the text ends within --max-tokens")
+                if event.purpose == "thought":
+                    self._wait(_Waiting(f"step {event.step}", reads=True))
             case ToolCalled():
                 self._line(
                     f"{event.step:>2} ",
@@ -103,7 +145,7 @@ class RunProgress:
                     shorten(json.dumps(event.arguments, ensure_ascii=False)),
                     self._model_s,
                 )
-                self._wait(f"{event.name}: running")
+                self._wait(_Waiting(f"{event.name}: running"))
             case ToolDone():
                 self._rest()
                 self._output(event.output)
@@ -124,7 +166,7 @@ class RunProgress:
             case SalvageStarted():
                 self._rest()
                 self._line("", event.ended, "bold red", event.error)
-                self._wait("generating an answer from the results")
+                self._wait(_Waiting("an answer from the results", reads=True))
             case WarningRaised():
                 self._line("   ", "! ", "yellow", event.message)
             case RunFinished():
@@ -169,11 +211,11 @@ class RunProgress:
             self._status.stop()
             self._status = None
 
-    def _wait(self, what: str) -> None:
-        self._waiting = what
+    def _wait(self, waiting: _Waiting) -> None:
+        self._waiting = waiting
         if self.console.is_terminal:
             self._rest()
-            self._status = self.console.status(Text(escape_line(what)))
+            self._status = self.console.status(waiting)
             self._status.start()
 
     @contextmanager
