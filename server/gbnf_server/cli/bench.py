@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from gbnf_server.evaluation.runner import RunOptions
 
 
+LEADERBOARD_DEFAULT = ("none", "text", "grammar")
+"""The strategies that --bfcl compares by default: free text, tool-call parsing, the grammar."""
+
+
 @dataclass(frozen=True, slots=True)
 class SuiteOptions:
     """The suites to run, and the tools for them; the bundled ones by default."""
@@ -88,7 +92,11 @@ def run(
     ] = None,
     configuration: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Configuration to run; repeatable. Default: all."),
+        typer.Option(
+            metavar="NAME",
+            help="Configuration to run; repeatable. Default: all; with --bfcl, the strategies none (free "
+            "text), text and grammar.",
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="F.gguf|NAME", help="Model file, or smollm2, run in this process.")
@@ -149,7 +157,7 @@ def run(
       gbnf bench --model Qwen3-4B-Q4_K_M.gguf --suite representative --suite decoys
       gbnf bench --server http://127.0.0.1:8080 --configuration union --configuration filter
       gbnf bench compare gbnf-bench/a.json gbnf-bench/b.json
-      gbnf bench --bfcl bfcl_eval/data --model Qwen3-4B-Q4_K_M.gguf --limit 50
+      gbnf bench --bfcl bfcl_eval/data --model Qwen3-4B-Q4_K_M.gguf --category simple_python --limit 50
     """
     if context.invoked_subcommand is not None:
         return
@@ -162,11 +170,14 @@ def run(
     from gbnf_server.cli.bench_output import show
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console
-    from gbnf_server.evaluation.configurations import named
+    from gbnf_server.evaluation.configurations import CONFIGURATIONS, STRATEGIES, named
     from gbnf_server.evaluation.runner import RunOptions
 
     try:
-        configurations = named(configuration or [])
+        if bfcl is None:
+            configurations = named(configuration or [], CONFIGURATIONS)
+        else:
+            configurations = named(configuration or LEADERBOARD_DEFAULT, STRATEGIES)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--configuration") from None
     options = RunOptions(runs, temperature, seed, max_tokens, warm)
@@ -278,7 +289,7 @@ def run_leaderboard(task: BenchTask, chosen: LeaderboardOptions, *, markdown: bo
     from gbnf_server.cli.bench_output import show_tables
     from gbnf_server.cli.default_model import model_for_other_tools
     from gbnf_server.cli.output import write as write_output
-    from gbnf_server.evaluation.bfcl.results import table, write
+    from gbnf_server.evaluation.bfcl.results import gain_table, table, write
     from gbnf_server.evaluation.bfcl.runner import LeaderboardRun
     from gbnf_server.evaluation.metadata import about, identity
     from gbnf_server.evaluation.run_log import unwritable
@@ -306,7 +317,7 @@ def run_leaderboard(task: BenchTask, chosen: LeaderboardOptions, *, markdown: bo
     if markdown:
         write_output(cells.markdown())
     else:
-        show_tables([cells])
+        show_tables([cells, *([gain_table(answers)] if len(task.configurations) > 1 else [])])
     task.show_files(label, "json")
     return True
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.base import Backend, Completer, Completion, Request
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.evaluation.cases import Case, Suite
 from gbnf_server.evaluation.configurations import Configuration
@@ -170,7 +170,7 @@ class Bench:
 
 
 def run_events(
-    planning: Planning, backend: Backend, context: Context, execute: ToolRunner
+    planning: Planning, backend: Completer, context: Context, execute: ToolRunner
 ) -> tuple[dict[str, Any], ...]:
     """Run to the end, and return the events as JSON. Raises BackendUnreachable where the server went away."""
     monitor = _BackendMonitor(backend)
@@ -184,7 +184,7 @@ def run_events(
 class _BackendMonitor:
     """A backend that records when its server becomes unreachable, because the planner only ends the run."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Completer) -> None:
         self._backend = backend
         self.backend_error: BackendUnreachable | None = None
 
