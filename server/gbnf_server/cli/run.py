@@ -18,6 +18,7 @@ from gbnf_server.cli.input_files import check_one_stdin, read_request
 from gbnf_server.cli.model_options import (
     ApiKeyOption,
     ApproveAllOption,
+    BackendName,
     BackendOption,
     CallFormatChoice,
     ContextSizeOption,
@@ -251,14 +252,20 @@ def run_request(
         backend: Backend = opened if recorder is None else recorder.backend(opened)
         query, images, pool = _with_images(request, backend, workspace, pool)
         request_text(query)  # with the names of the images
+        # other backends may stream in another way than they answer
+        is_counted = console.is_terminal and source.backend_name is BackendName.IN_PROCESS
+        streams = output.stream or is_counted
         with RunProgress(
-            console, quiet=output.quiet, verbose=output.verbose, streams=output.stream
+            console,
+            quiet=output.quiet,
+            verbose=output.verbose,
+            prints_answer=output.stream,
+            counts_text=streams,
         ) as progress:
             person = person_at_terminal(workspace, console, approve_all=request.approve_all)
             context = Context(workspace, person=PausingPerson(person, progress))
             hooks = () if recorder is None else (recorder.add,)
             planner = Planner(pool, backend, replace(options, **changes), context=context, hooks=hooks)
-            streams = output.stream or progress.counts_text
             try:
                 return print_run(planner.events(query, images=images, text=streams), output, progress)
             except KeyboardInterrupt as error:

@@ -39,14 +39,14 @@ _CHARACTERS_OF_A_TOKEN = 4  # about, in JSON and in English
 
 
 class _Waiting:
-    """The text of the spinner: what is awaited, for how long, and how much the model has written.
+    """The text of the spinner: what is awaited, for how long, and if it `counts`, what the model has written.
 
     A piece of text is a token, or several that the grammar forces: then their number is estimated from the
     characters.
     """
 
-    def __init__(self, what: str, *, reads: bool = False) -> None:
-        self._what, self._reads = what, reads
+    def __init__(self, what: str, *, counts: bool = False) -> None:
+        self._what, self._counts = what, counts
         self._started = time.monotonic()
         self._pieces = self._characters = 0
 
@@ -57,38 +57,39 @@ class _Waiting:
 
     def __rich__(self) -> Text:
         """Return the text at this moment; rich asks for it whenever the spinner turns."""
-        seconds = f"{time.monotonic() - self._started:.0f} s"
-        if not self._reads:
-            return Text(escape_line(f"{self._what}, {seconds}"))
-        if not self._pieces:
-            return Text(f"{self._what}: reading the prompt, {seconds}")
-        tokens = max(self._pieces, self._characters // _CHARACTERS_OF_A_TOKEN)
-        return Text(f"{self._what}: generating, {seconds}, about {plural(tokens, 'token')}")
+        waited = f"{self._what}, {time.monotonic() - self._started:.0f} s"
+        if self._counts:
+            tokens = max(self._pieces, self._characters // _CHARACTERS_OF_A_TOKEN)
+            waited += f", about {plural(tokens, 'token')}" if tokens else ", reading the prompt"
+        return Text(escape_line(waited))
 
 
 class RunProgress:
     """Prints each event of a run; restores the terminal when closed.
 
-    `quiet` prints only warnings, and why there is no answer; `verbose` also what tools print. `streams`: the
-    answer is printed as it is generated.
+    `quiet` prints only warnings, and why there is no answer; `verbose` also what tools print.
+    `prints_answer`: the answer is printed as it is generated. `counts_text`: the model's text is streamed, so
+    the spinner can count it.
     """
 
     def __init__(
-        self, console: Console, *, quiet: bool = False, verbose: bool = False, streams: bool = False
+        self,
+        console: Console,
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        prints_answer: bool = False,
+        counts_text: bool = False,
     ) -> None:
         self.console = console
         self._quiet = quiet
         self._verbose = verbose
-        self._streams = streams
+        self._prints_answer = prints_answer
+        self._counts_text = counts_text
         self._status: Status | None = None
         self._waiting = _Waiting("")
         self._model_s = 0.0
         self._running: ToolCalled | None = None
-
-    @property
-    def counts_text(self) -> bool:
-        """Whether the spinner counts the model's text, which is to be streamed for that."""
-        return self.console.is_terminal and not self._quiet
 
     def __enter__(self) -> Self:
         return self
@@ -121,14 +122,14 @@ class RunProgress:
                 total = len(event.tools) + len(event.dropped)
                 self._line("", f"{event.backend}, {mode}, {len(event.tools)} of {total} tools", "dim")
             case StepStarted():
-                self._wait(_Waiting(f"step {event.step}", reads=True))
+                self._wait(_Waiting(f"step {event.step}: generating", counts=self._counts_text))
             case HistoryCompacted():
                 steps = f"{plural(len(event.steps), 'step')} shortened"
                 tokens = f"about {event.tokens_before} → {event.tokens_after} prompt tokens"
                 self._line("   ", "history compacted", "dim", f"{steps}, {tokens}")
             case TextWritten():
                 self._waiting.add(event.text)
-                if event.answer and self._streams:
+                if event.answer and self._prints_answer:
                     self._rest()
             case ModelCalled():
                 self._rest()
@@ -136,7 +137,7 @@ class RunProgress:
                 if event.shortened_at is not None:
                     self._line("   ", "shortened ", "yellow", "so that the text ends within --max-tokens")
                 if event.purpose == "thought":
-                    self._wait(_Waiting(f"step {event.step}", reads=True))
+                    self._wait(_Waiting(f"step {event.step}: generating", counts=self._counts_text))
             case ToolCalled():
                 self._line(
                     f"{event.step:>2} ",
@@ -166,7 +167,7 @@ class RunProgress:
             case SalvageStarted():
                 self._rest()
                 self._line("", event.ended, "bold red", event.error)
-                self._wait(_Waiting("an answer from the results", reads=True))
+                self._wait(_Waiting("generating an answer from the results", counts=self._counts_text))
             case WarningRaised():
                 self._line("   ", "! ", "yellow", event.message)
             case RunFinished():

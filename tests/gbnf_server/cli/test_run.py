@@ -371,10 +371,10 @@ def test_the_spinner_tells_the_seconds_and_the_tokens(monkeypatch: pytest.Monkey
     def shown() -> str:
         return str(progress._waiting.__rich__())
 
-    with RunProgress(console) as progress:
+    with RunProgress(console, counts_text=True) as progress:
         progress.show(StepStarted(AT, 1, ("mail",), (), 0.0))
         clock[0] = 2.4
-        assert shown() == "step 1: reading the prompt, 2 s"
+        assert shown() == "step 1: generating, 2 s, reading the prompt"
         for piece in ("{", '"name": "mail", "arguments": {'):  # the second is what the grammar forces
             progress.show(TextWritten(AT, 1, "call", piece))
         clock[0] = 12.0
@@ -386,7 +386,7 @@ def test_the_spinner_tells_the_seconds_and_the_tokens(monkeypatch: pytest.Monkey
 
 
 def test_what_the_spinner_counts_is_in_no_output(gbnf: Gbnf, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(RunProgress, "counts_text", True)
+    monkeypatch.setattr(Console, "is_terminal", True)
     command = ["run", "what time is it?", "--workspace", tmp_path / "work"]
     run = json.loads(gbnf(*command, "--json").out)
     assert "text_written" not in {event["event"] for event in run["events"]}
