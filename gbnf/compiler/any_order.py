@@ -27,7 +27,7 @@ from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, literal, seq
 #: The most pairs of an object, over all states, with which properties are told apart or bounded in number.
 MAX_EXACT_PAIRS = 200
 #: The most pairs of all such objects of a schema.
-MAX_ANY_ORDER_PAIRS = 10_000
+MAX_ANY_ORDER_PAIRS = 3_000
 #: The most states of an object that counts its properties.
 MAX_COUNTING_STATES = 2000
 #: The most required properties of several shapes as one automaton; its most states, and those in a schema.

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.compiler import any_order
+
 EXACT = 6  # all properties of an object of six are told apart
 from gbnf.compiler.schema import compile_schema
 from support.oracle import engine
@@ -193,10 +194,10 @@ def test_many_properties_take_every_order(count: int) -> None:
 
 
 def test_what_orders_cost_is_shared_by_all_objects() -> None:
-    """Each takes a share of what is left, so the first ones are free, and the last ones still hold."""
-    one = {"type": "object", "properties": {f"p{number}": {"type": "integer"} for number in range(8)}}
+    """The first ones are exact, and the last ones still take every order."""
+    one = {"type": "object", "properties": {f"p{number}": {"type": "integer"} for number in range(EXACT)}}
     schema = {"type": "array", "prefixItems": [{**one, "description": str(n)} for n in range(20)]}
     grammar = compile_schema(schema, property_order="any")
     findings = [finding.pointer for finding in grammar.report if finding.kind == "unenforced"]
     assert 0 < len(findings) < 20
-    assert accepts(grammar, json.dumps([{"p7": 1, "p0": 1}] * 20))
+    assert accepts(grammar, json.dumps([{"p5": 1, "p0": 1}] * 20))
