@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from gbnf.compiler import any_order
 
-EXACT = 6  # all properties of an object of six are told apart
 from gbnf.compiler.schema import compile_schema
 from support.oracle import engine
 from support.random_texts import generate
 from support.schemas import DRAFTS, spelled
 from support.values import is_valid
 
+EXACT = 6  # all properties of an object of six are told apart
 NAMES = [
     f"{word}{suffix}"
     for suffix in ("", "_at", "Id", "\\", "2", "3")

@@ -12,11 +12,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gbnf.errors import GrammarError, PoolError, SchemaError
-from gbnf.tool_formats import ElementArguments, Placeholder
+from gbnf.tool_formats import Placeholder
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.oracle import engine
 from support.random_texts import generate
-from support.tool_formats import BARE, FAMILIES, HARMONY, IDS, KEY_VALUE, KIMI, MISTRAL, TAGS, Family
+from support.tool_formats import BARE, FAMILIES, HARMONY, IDS, KIMI, MISTRAL, TAGS, Family
 
 WEATHER: dict[str, Any] = {
     "type": "object",
