@@ -459,6 +459,10 @@ class Lowering:
         inner = place.child(name)
         if depth == 0 and name in self.overrides:
             number = self.overrides[name]
+            if len(subschemas) > 1:
+                self.report.unenforced(
+                    pointer, "not", "the steps that a reference may name are not known yet"
+                )
             if isinstance(inner, Place):
                 return number
             return factor_prefixes(inner.written("number", _NUMBER_ONLY, lambda *_: number))

@@ -17,10 +17,10 @@ from gbnf.compiler.options import CompileOptions
 from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding, pool_tools
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.quoting import quoted
+from gbnf.compiler.rules import prefixed
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
 from gbnf.grammar.ir import Expr, Ref, Rules, literal, optional, repeat, seq
-from gbnf.grammar.passes import renamed
 from gbnf.tool_formats.answers import CALLS, Content, answer_rules, calls_rule, openings
 from gbnf.tool_formats.calls import NUMBERED_CALLS, call_expr, call_shapes, id_rules
 from gbnf.tool_formats.format import FormatFields, JsonArguments
@@ -62,10 +62,9 @@ def _text_grammar(form: FormatFields, reasoning: bool) -> Grammar:
 def text_grammar(form: FormatFields, text: Grammar) -> Grammar:
     """Compile the grammar of an answer with a text of another grammar; see `ToolFormat.text_grammar`."""
     answer = answer_rules(form, "given", reasoning=True).productions
-    names = {name: Ref(f"given-{name}") for name in text.rules.productions}
-    given = {names[name].name: renamed(expr, names) for name, expr in text.rules.productions.items()}
-    whole = seq(names["root"], literal(form.text.end.strip()))
-    return Grammar(Rules({**answer, CALLS: whole, **given}), text.report)
+    given = prefixed("given", text.rules, {*answer, CALLS})
+    whole = seq(Ref(given.root), literal(form.text.end.strip()))
+    return Grammar(Rules({**answer, CALLS: whole, **given.productions}), text.report)
 
 
 @lru_cache(maxsize=512)

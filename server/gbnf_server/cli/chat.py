@@ -88,7 +88,7 @@ def chat(
     """
     source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
-    from gbnf_server.cli.demo_model_warning import restrict_demo_model
+    from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.output import stderr_console
     from gbnf_server.cli.person import person_at_terminal
     from gbnf_server.cli.run import OutputOptions, profile_settings
@@ -102,7 +102,7 @@ def chat(
     console = stderr_console()
     output = OutputOptions(stream=True, quiet=quiet, verbose=verbose)
     with ToolSources(manifests, tools, mcp, verbose).open() as loaded:
-        pool, is_untrained = restrict_demo_model(source, loaded)
+        source, pool, is_untrained = choose_model(source, loaded)
         place = Workspace(workspace)
         console.print(f"workspace: {place.root}; /help lists the commands", style="dim", soft_wrap=True)
         settings = dict(profile_settings(source, pool, console))

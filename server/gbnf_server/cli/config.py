@@ -24,6 +24,8 @@ from typing import Any, NoReturn
 
 import typer
 
+from gbnf_server.system.smollm2 import SMOLLM2
+
 _PATHS = frozenset({"manifests", "workspace", "out", "image", "vocab"})
 _PATHS_OR_OTHER = frozenset({"model", "tools", "mcp", "schema"})
 """Options whose values are paths if they exist: otherwise they are names, commands or URLs."""
@@ -153,6 +155,7 @@ class _ConfigReader:
             self._fail(setting.key, f"must be {expected}, got {value!r:.80}.")
         path = self.path.parent / Path(str(value)).expanduser()
         is_path = setting.option in _PATHS or (setting.option in _PATHS_OR_OTHER and path.exists())
+        is_path = is_path and (setting.option, value) != ("model", SMOLLM2)
         return str(path if is_path else value)
 
     def _fail(self, key: str, problem: str) -> NoReturn:

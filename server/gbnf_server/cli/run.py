@@ -158,7 +158,8 @@ def run(
     """Plan and execute one request with a local model.
 
     Print progress to stderr, and only the answer to stdout. Without --model or --server, use the bundled
-    demonstration model, which is trained on the bundled tools only. Tools that require approval ask at the
+    demonstration model, which is trained on the bundled tools only; for other tools smollm2, if it is
+    installed. Tools that require approval ask at the
     terminal; without a terminal they are executed only with --yes. If a run ends without an answer but has
     tool results, print an answer built from them and exit with status 1. The profile that `gbnf tune` saved
     for the model and these tools applies, unless an option sets the call format, the reasoning or the prompt
@@ -181,7 +182,7 @@ def run(
     source.check()
     if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.JSON}:
         raise typer.BadParameter("--reasoning field requires --call-format json: use --reasoning free")
-    from gbnf_server.cli.demo_model_warning import restrict_demo_model
+    from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.planner import PlannerOptions
 
@@ -210,7 +211,7 @@ def run(
     request = RunRequest(query, workspace, image or (), yes)
     output = OutputOptions(json_, stream, quiet, verbose, record)
     with interruptible(), ToolSources(manifests, tools, mcp, verbose).open() as loaded:
-        pool, is_untrained = restrict_demo_model(source, loaded)
+        source, pool, is_untrained = choose_model(source, loaded)
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
     raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])
 

@@ -89,7 +89,8 @@ def _build(console: Console, jobs: int | None, gpu: Gpu | None) -> Path:
 
 def start(
     model: Annotated[
-        Path | None, typer.Option(metavar="F.gguf", help="Model file. Default: the bundled model.")
+        str | None,
+        typer.Option(metavar="F.gguf|NAME", help="Model file, or smollm2. Default: the bundled model."),
     ] = None,
     hf: HfOption = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 8080,
@@ -100,7 +101,7 @@ def start(
     parallel: Annotated[int, typer.Option(min=1, help="Number of slots: concurrent requests.")] = 1,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, help="CPU threads. Default: one for a small model, else llama-server's default."),
+        typer.Option(min=1, help="CPU threads. Default: see `gbnf doctor`."),
     ] = None,
     api_key: Annotated[
         str | None,
@@ -124,7 +125,7 @@ def start(
     from gbnf_server.llama_server.api_keys import key_file
     from gbnf_server.llama_server.build import start as run
 
-    source = ModelSource(None if model is None else str(model), hf=hf)
+    source = ModelSource(model, hf=hf)
     source.check()
     with (
         interruptible(),

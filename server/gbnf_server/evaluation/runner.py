@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.base import Backend, Completer, Completion, Request
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.evaluation.cases import Case, Suite
 from gbnf_server.evaluation.configurations import Configuration
@@ -143,7 +143,6 @@ class Bench:
     def _options(self, case: Case, configuration: Configuration, run: int) -> ResolvedOptions:
         options = PlannerOptions(
             max_steps=case.max_steps,
-            final_answer_from=case.final_answer_from,
             max_tokens=self.options.max_tokens,
             temperature=self.options.temperature,
             seed=self.options.seed + run,
@@ -170,7 +169,7 @@ class Bench:
 
 
 def run_events(
-    planning: Planning, backend: Backend, context: Context, execute: ToolRunner
+    planning: Planning, backend: Completer, context: Context, execute: ToolRunner
 ) -> tuple[dict[str, Any], ...]:
     """Run to the end, and return the events as JSON. Raises BackendUnreachable where the server went away."""
     monitor = _BackendMonitor(backend)
@@ -184,7 +183,7 @@ def run_events(
 class _BackendMonitor:
     """A backend that records when its server becomes unreachable, because the planner only ends the run."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Completer) -> None:
         self._backend = backend
         self.backend_error: BackendUnreachable | None = None
 

@@ -24,8 +24,8 @@ from gbnf_server.planner.partial_answer import PartialAnswer
 _BEGIN = '{"name":'
 _HEAD = re.compile(r'\{"name": ?("(?:[^"\\]|\\.)*"), ?"arguments": ?(?=\{)')
 _ANY = char_class(negated=True)
-_REST = Ref("rest-of-text")
-_CALL, _TEXT = Ref("one-call"), Ref("plain-text")
+# no rule of a pool has one of these names: those of its tools begin with "args"
+_CALL, _TEXT, _REST = Ref("oneCall"), Ref("plainText"), Ref("restOfText")
 
 
 def json_grammar(

@@ -28,6 +28,7 @@ from typing import Literal, TypeAlias
 
 from gbnf_server.errors import SetupError
 from gbnf_server.llama_server.process import LlamaServerProcess, check_port, start_binary
+from gbnf_server.system.cpu_cores import usable_cores
 from gbnf_server.system.folders import cache_folder
 from gbnf_server.system.processes import describe_exit, kill_group
 
@@ -146,8 +147,8 @@ def start(
     """Run llama-server on loopback with a GGUF file, and wait until it is ready.
 
     `port` 0 picks a free one. `context_length` is in tokens for each of the `slots` (concurrent calls), by
-    default that of the model's training, up to 8192. `threads`: by default llama-server's own choice, or one
-    for a small model. `api_key`: by default $LLAMA_API_KEY, otherwise a random one, which the HTTP backends
+    default that of the model's training, up to 8192. `threads`: by default `usable_cores`, or one for a small
+    model. `api_key`: by default $LLAMA_API_KEY, otherwise a random one, which the HTTP backends
     of this user find by the address. `timeout`: seconds for loading the model. `extra`: more arguments for
     llama-server. Raises SetupError with the end of the log if it does not start, ModelLoadError if the file
     is not a model.
@@ -166,8 +167,7 @@ def start(
     arguments = ["--model", str(model), "--alias", vocabulary.name]
     arguments += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
     arguments += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
-    if threads or vocabulary.is_small:
-        arguments += ["--threads", str(threads or 1)]
+    arguments += ["--threads", str(threads or (1 if vocabulary.is_small else usable_cores().count))]
     return start_binary([str(binary), *arguments], extra, api_key, timeout)
 
 

@@ -37,9 +37,9 @@ class PlannerOptions:
     Arguments:
         max_steps: steps of a run, including the one with the final answer.
         max_blocked: rejected calls in a row that end a run.
-        final_answer_from: first step in which the model may answer.
         ask_user: offer the tool `ask_user`.
-        required: names of tools that must have succeeded before the run can end with an answer.
+        required: names of tools that must have succeeded before the run can end with an answer; "*" for
+            whichever tool.
         terminal: names of tools that end the run: the result of a successful call is the answer. Beside the
             tools whose manifests say so (`[offer] terminal`), and `final_answer`; if one of these tools is
             required, the run ends with it only.
@@ -65,7 +65,6 @@ class PlannerOptions:
 
     max_steps: int = 12
     max_blocked: int = 3
-    final_answer_from: int = 2
     ask_user: bool = False
     required: tuple[str, ...] = ()
     terminal: tuple[str, ...] = ()
@@ -83,7 +82,7 @@ class PlannerOptions:
     filter: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "max_blocked", "final_answer_from", "max_tokens", "reasoning_budget"):
+        for name in ("max_steps", "max_blocked", "max_tokens", "reasoning_budget"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.max_tools is not None and self.max_tools < 1:

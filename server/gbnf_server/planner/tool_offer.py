@@ -93,7 +93,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     declared = ending if options.declares_answer else ()
     waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
     ready = tuple(tool for tool in tools if tool.name not in waiting)
-    answers = state.number >= options.final_answer_from and FINAL_ANSWER.name not in waiting and bool(ending)
+    answers = bool(ending) and FINAL_ANSWER.name not in waiting
     return OfferedTools(
         (*state.in_system_message, *asking, *declared),
         (*state.described, *asking, *declared),

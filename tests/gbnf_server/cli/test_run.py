@@ -19,7 +19,7 @@ from gbnf import load_manifests
 from gbnf.tools import RunPolicy
 from gbnf_server.bundled import manifests_path
 from gbnf_server.cli import main
-from gbnf_server.cli.demo_model_warning import restrict_demo_model
+from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.cli.run import _copy_image
@@ -27,8 +27,10 @@ from gbnf_server.cli.run_progress import PausingPerson, RunProgress
 from gbnf_server.executors import AbsentPerson, Workspace
 from gbnf_server.executors.journal import Journal
 from gbnf_server.planner import ToolCalled, ToolDone
+from gbnf_server.system.smollm2 import has_smollm2
 from support.command_line import Gbnf
 from support.models import make_model
+from support.smollm2 import requires_smollm2
 from support.toys import make_tool
 
 
@@ -244,7 +246,7 @@ def test_a_result_that_cannot_be_written_is_one_line(
 
 @pytest.mark.parametrize("own", [False, True])
 def test_the_demonstration_model_warns_of_tools_that_it_is_not_trained_on(
-    gbnf: Gbnf, tmp_path: Path, own: bool
+    gbnf: Gbnf, no_smollm2: None, tmp_path: Path, own: bool
 ) -> None:
     make_tool(tmp_path / "tools", "get_weather", 'return {"entries": ["sunny"]}')
     more = ["--manifests", tmp_path / "tools"] if own else []
@@ -254,21 +256,63 @@ def test_the_demonstration_model_warns_of_tools_that_it_is_not_trained_on(
         result = gbnf(*command, "--workspace", tmp_path / "work", *more)
         assert ("warning: the demonstration model" in result.err) == own, result.err
         assert ("get_weather" in result.err) == own
+        assert ("install 'gbnf-toolkit[smollm2]'" in result.err) == own
         assert result.code == (ExitCode.FAILURE if own else ExitCode.SUCCESS)
         assert f"workspace: {tmp_path / 'work'}" in result.err
 
 
 def test_the_demonstration_model_changes_nothing_unasked_with_tools_that_it_is_not_trained_on(
-    tmp_path: Path,
+    tmp_path: Path, no_smollm2: None
 ) -> None:
     own = make_tool(tmp_path / "tools", "get_weather")
     tools = (*load_manifests(manifests_path()), own, replace(own, name="buy", run=RunPolicy("write")))
-    assert restrict_demo_model(ModelSource("model.gguf"), tools) == (tools, False)
-    assert restrict_demo_model(ModelSource(), tools[:-2]) == (tools[:-2], False)
-    restricted, is_untrained = restrict_demo_model(ModelSource(), tools)
-    assert is_untrained
+    named, unnamed = ModelSource("model.gguf"), ModelSource()
+    assert choose_model(named, tools) == (named, tools, False)
+    assert choose_model(unnamed, tools[:-2]) == (unnamed, tools[:-2], False)
+    source, restricted, is_untrained = choose_model(unnamed, tools)
+    assert (source, is_untrained) == (unnamed, True)
     assert restricted[:-1] == tools[:-1]
     assert restricted[-1].run == RunPolicy("write", confirm=True)
+
+
+@requires_smollm2
+def test_smollm2_is_the_default_for_other_tools_than_the_bundled_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundled = load_manifests(manifests_path())
+    tools = (*bundled, make_tool(tmp_path / "tools", "get_weather"))
+    assert choose_model(ModelSource(), bundled)[0].is_demo_model
+    assert "smollm2" not in capsys.readouterr().err
+    assert choose_model(ModelSource(threads=1), tools) == (ModelSource("smollm2", threads=1), tools, False)
+    assert "model: smollm2" in capsys.readouterr().err
+    for named in (ModelSource("model.gguf"), ModelSource(server="http://127.0.0.1:1"), ModelSource(hf="a/b")):
+        assert choose_model(named, tools) == (named, tools, False)
+
+
+@requires_smollm2
+def test_smollm2_calls_a_tool_of_ones_own(gbnf: Gbnf, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "get_weather", 'return {"entries": ["sunny"]}')
+    result = gbnf(
+        *("run", "what is the weather?", "--model", "smollm2", "--threads", "1", "--json"),
+        *("--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--terminal", "get_weather"),
+    )
+    run = json.loads(result.out)
+    assert run["events"][0]["backend"] == "smollm2"
+    assert (result.code, run["steps"][0]["call"]["name"]) == (ExitCode.SUCCESS, "get_weather")
+
+
+def test_a_file_of_that_name_is_not_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("smollm2").write_bytes(b"GGUF")
+    assert ModelSource("./smollm2").path() == Path("smollm2")
+    if has_smollm2():
+        assert ModelSource("smollm2").path().suffix == ".gguf"
+
+
+def test_a_model_that_is_not_installed_is_one_line_with_the_command(gbnf: Gbnf, no_smollm2: None) -> None:
+    result = gbnf("run", "hello", "--model", "smollm2")
+    assert result.code == ExitCode.ENVIRONMENT
+    assert result.err.splitlines()[-1].endswith("install 'gbnf-toolkit[smollm2]'")
 
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -242,7 +242,7 @@ def test_a_planner_uses_the_tools_of_the_moment(session: Session, tmp_path: Path
             "shrink": ['{"name": "shrink", "arguments": {"name": "later"}}', _final("gone")],
         }
     )
-    options = PlannerOptions(final_answer_from=1, max_tools=None)
+    options = PlannerOptions(max_tools=None)
     there = context(tmp_path, ScriptedPerson())
     planner = Planner(lambda: session.mcp.tools, script, options, context=there)
     assert planner.run("grow").answer == "grown"

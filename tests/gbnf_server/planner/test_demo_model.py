@@ -80,7 +80,7 @@ def test_the_planner_sends_what_the_model_was_trained_on(seed: int) -> None:
         replies=[
             ExecutorError(step.error or "") if step.result is None else step.result for step in learnt.steps
         ],
-        options=resolved(prompt_style="minimal", final_answer_from=1),
+        options=resolved(prompt_style="minimal"),
     )
     last = driven.of(CallModel)[-1].messages
     sent = [(message["role"], message["content"]) for message in last]

@@ -60,7 +60,7 @@ def test_the_best_tools_are_offered_in_the_order_of_the_pool() -> None:
     [started] = driven.of(RunStarted)
     assert started.tools == ("feed_ant", "feed_bear", "feed_cat", "feed_wolf")
     assert started.dropped["feed_dog"] == "ranked 5th of 24 for this request, and the limit is 4"
-    assert offered(driven)[0] == (*started.tools, "find_tools")
+    assert offered(driven)[0] == (*started.tools, "find_tools", "final_answer")
     assert driven.run.outcome == "answered"
     system = prompts(driven)[0][0]["content"]
     assert "find_tools(query: string)" in system
@@ -71,9 +71,9 @@ def test_found_tools_are_described_once_and_can_be_called() -> None:
     driven = drive(call("find_tools", query="food for a lion"), call("feed_lion"), ANSWER)
     [first, second, third] = offered(driven)
     assert "feed_lion" not in first
-    assert second[: len(first) - 1] == first[:-1]
+    assert second[: len(first) - 2] == first[:-2]
     assert "feed_lion" in second
-    assert set(third) == {*second, "final_answer"}
+    assert third == second
     found = driven.run.steps[0].result
     assert found is not None
     assert found["tools"][0] == "feed_lion"
@@ -181,7 +181,7 @@ def test_a_pool_within_the_limit_is_offered_as_it_was() -> None:
 
 
 def test_the_filter_off_offers_everything() -> None:
-    [first, *_] = offered(drive(ANSWER, options=resolved(max_tools=4, filter=False, final_answer_from=1)))
+    [first, *_] = offered(drive(ANSWER, options=resolved(max_tools=4, filter=False)))
     assert first == (*(tool.name for tool in ZOO), "final_answer")
 
 
