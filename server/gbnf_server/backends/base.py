@@ -47,13 +47,14 @@ class Capabilities:
     `reasoning_tags`: the tags of the model's reasoning, for a backend that continues a `reasoning_message`.
     `takes_images`: whether messages may contain images; other backends refuse them. `tool_format`: the format
     of tool calls in the model's chat template, None if the template has none or is unknown. `traces`: whether
-    a request may ask for a trace.
+    a request may ask for a trace. `parameters`: the number of the model's weights, None if it is unknown.
     """
 
     reasoning_tags: ReasoningTags | None = None
     takes_images: bool = False
     tool_format: ToolFormat | None = None
     traces: bool = False
+    parameters: int | None = None
 
 
 DEMO_MODEL_NAME = "gbnf-planner-demo"

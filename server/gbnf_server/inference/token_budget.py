@@ -85,19 +85,6 @@ class TokenBudget:
         known = self._completion
         self._completion = known[1:] if known and known[0] == token else None
 
-    def allows_forced(self, text: str, left: int) -> bool:
-        """Return whether the answer can end within `left` tokens after forced text."""
-        started = time.perf_counter()
-        state = self._constraint.state()
-        following = None if state is None else state.advance(text)
-        fits = following is None or self._ends_within(following, b"", left)
-        self._constraint.seconds += time.perf_counter() - started
-        return fits
-
-    def accept_forced(self) -> None:
-        """Advance by forced text that `allows_forced` has allowed."""
-        self._completion = None
-
     def _ends_within(self, state: MatchState, incomplete: bytes, left: int) -> bool:
         if left < 0:
             return False

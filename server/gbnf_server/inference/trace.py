@@ -54,7 +54,7 @@ class TracedToken:
 
 
 class TraceRecorder:
-    """Records the tokens of one answer, which may replace earlier ones (see `jump_forward`)."""
+    """Records the tokens of one answer."""
 
     def __init__(self, model: NativeModel, constraint: Constraint | None, max_tokens: int) -> None:
         self.tokens: list[TracedToken] = []
@@ -100,10 +100,9 @@ class TraceRecorder:
             replace(looked, token=piece, kind=kind, probability=float(self._probabilities[token]))
         )
 
-    def forced(self, kept: int, tokens: Sequence[int]) -> None:
-        """Replace the tokens after the first `kept` ones by forced ones."""
-        del self.tokens[kept:]
-        for token in tokens[kept:]:
+    def forced(self, tokens: Sequence[int]) -> None:
+        """Add forced tokens."""
+        for token in tokens:
             self.tokens.append(self._now(TracedToken(self._model.piece(token), "forced", 0.0, 0)))
 
     def _now(self, token: TracedToken) -> TracedToken:

@@ -30,6 +30,7 @@ from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.prerequisites import named
 from gbnf_server.planner.reasoning import pop_reasoning
 from gbnf_server.planner.run_state import RunState
 
@@ -105,7 +106,7 @@ def _checked(
         reasoning, call = pop_reasoning(call)
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
-        raise CallRefused("invalid", _too_early(call, offer, options) or "; ".join(verdict.errors))
+        raise CallRefused("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
     if state.call_counts[calls.canonical(call)] >= calls.MAX_REPEATS:
         raise CallRefused(
             "repeated",
@@ -142,17 +143,13 @@ def _repeats(completion: Completion) -> str:
     )
 
 
-def _too_early(call: Any, offer: OfferedTools, options: ResolvedOptions) -> str:
+def _too_early(call: Any, offer: OfferedTools) -> str:
     """Return why a tool may not be called in this step but in a later one, "" if that is not the fault."""
     name = call.get("name") if isinstance(call, dict) else None
-    if not isinstance(name, str) or any(tool.name == name for tool in offer.callable):
+    if not isinstance(name, str) or name not in offer.waiting:
         return ""
-    if name in offer.waiting:
-        missing = offer.waiting[name]
-        return f"{name} is possible only after {' and '.join(missing)}; call {missing[0]} first"
-    if name == FINAL_ANSWER.name and any(tool.name == name for tool in offer.described):
-        return f"final_answer is possible from step {options.final_answer_from} on; call a tool first"
-    return ""
+    missing = named(offer.waiting[name])
+    return f"{name} is possible only after {' and '.join(missing)}; call {missing[0]} first"
 
 
 def _read(
