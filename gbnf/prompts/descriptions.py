@@ -23,6 +23,7 @@ from gbnf.errors import InvalidArgumentError
 from gbnf.prompts.signatures import argument_lines, argument_list, one_line, type_text
 from gbnf.tools import Tool, localized
 from gbnf.tools.languages import supported_language
+from gbnf.tools.prerequisites import ANY_TOOL
 
 PromptStyle: TypeAlias = Literal["default", "full", "minimal", "skeleton", "placeholder", "verbose"]
 """A style of descriptions. "full" is an alias of "default"."""
@@ -103,8 +104,8 @@ def one_of_lines(tool: Tool, language: str) -> Iterator[str]:
 def _order(tool: Tool, language: str) -> Iterator[str]:
     """Yield what the tool comes after, and whether it ends the run."""
     words = _WORDS[supported_language(language, _WORDS)]
-    if tool.offer.after:
-        yield words["after"].format(", ".join(tool.offer.after))
+    if after := [name for name in tool.offer.after if name != ANY_TOOL]:
+        yield words["after"].format(", ".join(after))
     if tool.offer.terminal:
         yield words["terminal"]
 

@@ -78,6 +78,7 @@ class InProcess(RequestBackend):
             reasoning_tags=self._template.reasoning_tags,
             tool_format=self._template.tool_format,
             traces=True,
+            parameters=model.parameters,
         )
         # it rolls back the KV cache, which a recurrent model cannot
         self._jumps = jump_forward and not model.has_recurrent_state
@@ -230,6 +231,7 @@ class InProcess(RequestBackend):
             context_length=self.context_length,
             stop_string=answer.stop_string,
             shortened_at=answer.shortened_at,
+            repeated=answer.repeated,
             logprobs=tuple(answer.logprobs),
             trace=tuple(answer.trace),
         )

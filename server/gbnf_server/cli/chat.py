@@ -90,17 +90,22 @@ def chat(
     source.check()
     from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.output import stderr_console
-    from gbnf_server.cli.person import person_at_terminal
+    from gbnf_server.cli.person import asks_person, person_at_terminal
     from gbnf_server.cli.run import OutputOptions, profile_settings
     from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner, PlannerOptions
 
     options = PlannerOptions(
-        max_steps=max_steps, max_tokens=max_tokens, temperature=temperature, seed=seed, language=language
+        max_steps=max_steps,
+        ask_user=asks_person(source),
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seed=seed,
+        language=language,
     )
     console = stderr_console()
-    output = OutputOptions(stream=True, quiet=quiet, verbose=verbose)
+    output = OutputOptions(stream=True, quiet=quiet, verbose=verbose, hints=False)
     with ToolSources(manifests, tools, mcp, verbose).open() as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
         place = Workspace(workspace)

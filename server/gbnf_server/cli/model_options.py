@@ -123,14 +123,18 @@ MaxStepsOption: TypeAlias = Annotated[
     int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")
 ]
 MaxToolsOption: TypeAlias = Annotated[
-    int,
+    int | None,
     typer.Option(
-        min=1, help="Offer the tools that fit the request best, at most this many. find_tools adds others."
+        min=1,
+        help="Offer the tools that fit the request best, at most this many. find_tools adds others. Default: "
+        "16, or for a model of less than a billion parameters at most 8.",
     ),
 ]
 RequireOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(metavar="TOOL", help="Tool that must succeed before a run may be answered; repeatable."),
+    typer.Option(
+        metavar="TOOL", help="Tool that must succeed before a run may be answered; repeatable. '*': any tool."
+    ),
 ]
 TerminalOption: TypeAlias = Annotated[
     list[str] | None,

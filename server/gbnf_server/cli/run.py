@@ -76,13 +76,17 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What `gbnf run` prints: the answer, or JSON, at the end or while it is generated; what it records."""
+    """What `gbnf run` prints: the answer, or JSON, at the end or while it is generated; what it records.
+
+    `hints`: whether to say which options of `gbnf run` would help a run without an answer.
+    """
 
     json: bool = False
     stream: bool = False
     quiet: bool = False
     verbose: bool = False
     record: Path | None = None
+    hints: bool = True
 
 
 def run(
@@ -145,13 +149,19 @@ def run(
     no_salvage: Annotated[
         bool, typer.Option("--no-salvage", help="Build no answer from results if the run ends without one.")
     ] = False,
-    ask_user: Annotated[bool, typer.Option("--ask-user", help="Let the model ask you questions.")] = False,
+    ask_user: Annotated[
+        bool | None,
+        typer.Option(
+            help="Let the model ask you questions. Default: at a terminal, except the demonstration model, "
+            "which is not trained to."
+        ),
+    ] = None,
     language: LanguageOption = "en",
     require: RequireOption = None,
     terminal: TerminalOption = None,
     no_compact: NoCompactOption = False,
     max_steps: MaxStepsOption = 12,
-    max_tools: MaxToolsOption = 16,
+    max_tools: MaxToolsOption = None,
     max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
@@ -185,6 +195,7 @@ def run(
         raise typer.BadParameter("--reasoning field requires --call-format json: use --reasoning free")
     from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.person import asks_person
     from gbnf_server.planner import PlannerOptions
 
     check_one_stdin(query, *(tools or ()))
@@ -198,8 +209,8 @@ def run(
     settings = {name: value for name, value in chosen.items() if value is not None}
     options = PlannerOptions(
         max_steps=max_steps,
-        max_tools=max_tools,
-        ask_user=ask_user,
+        max_tools=max_tools or "auto",
+        ask_user=asks_person(source) if ask_user is None else ask_user,
         required=tuple(require or ()),
         terminal=tuple(terminal or ()),
         compact=not no_compact,
@@ -276,6 +287,7 @@ def run_request(
 def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
     """Print progress and the answer, or the run as JSON, and return the run."""
     from gbnf_server.cli.output import write
+    from gbnf_server.cli.run_hints import run_hints
     from gbnf_server.cli.run_progress import AnswerPrinter
     from gbnf_server.planner import TextWritten
 
@@ -290,16 +302,32 @@ def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgr
         if printer is not None:
             printer.show(event)  # before the progress, so that the outcome is below the answer
         elif output.stream:
-            write(json.dumps(event.to_json(), ensure_ascii=False))
+            write(json.dumps(_event_json(event, seen), ensure_ascii=False))
         if not isinstance(event, TextWritten):
             progress.show(event)
     finished: Run = seen[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
+    if output.hints and not output.quiet:
+        for hint in run_hints(finished, seen):
+            progress.console.print(hint, style="dim", soft_wrap=True, markup=False, highlight=False)
     if output.json and not output.stream:
-        value = {**finished.to_json(), "events": [event.to_json() for event in seen[:-1]]}
+        value = {
+            **finished.to_json(),
+            "hints": run_hints(finished, seen),
+            "events": [event.to_json() for event in seen[:-1]],
+        }
         write(json.dumps(value, ensure_ascii=False, indent=2))
     elif finished.answer is not None and not output.json and not output.stream:
         write(finished.answer)
     return finished
+
+
+def _event_json(event: Event, seen: Sequence[Event]) -> dict[str, Any]:
+    """Return an event as JSON; the last one with the hints."""
+    from gbnf_server.cli.run_hints import run_hints
+    from gbnf_server.planner import RunFinished
+
+    hints = {"hints": run_hints(event.run, seen)} if isinstance(event, RunFinished) else {}
+    return event.to_json() | hints
 
 
 def profile_settings(source: ModelSource, pool: Sequence[Tool], console: Console) -> Mapping[str, Any]:

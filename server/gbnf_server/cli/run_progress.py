@@ -134,7 +134,11 @@ class RunProgress:
             case ModelCalled():
                 self._rest()
                 self._model_s = event.duration_s
-                if event.shortened_at is not None:
+                if event.repeated:
+                    self._line(
+                        "   ", "repeated  ", "yellow", f"{shorten(event.repeated)}, until it was ended"
+                    )
+                elif event.shortened_at is not None:
                     self._line("   ", "shortened ", "yellow", "so that the text ends within --max-tokens")
                 if event.purpose == "thought":
                     self._wait(_Waiting(f"step {event.step}: generating", counts=self._counts_text))

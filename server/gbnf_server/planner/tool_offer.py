@@ -42,11 +42,12 @@ def select(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) ->
     if not options.filter:
         return Selection(pool)
     said = "\n".join([state.query, *state.said])
+    limits: dict[str, Any] = {"limit": options.max_tools, "margin": options.margin}
     try:
-        selection = filter_pool(pool, said, limit=options.max_tools, ranker=options.ranker)
+        selection = filter_pool(pool, said, **limits, ranker=options.ranker)
     except GbnfError as error:
         notice = f"the tools are ranked by their words, since the ranker failed: {error}"
-        selection = replace(filter_pool(pool, said, limit=options.max_tools), notice=notice)
+        selection = replace(filter_pool(pool, said, **limits), notice=notice)
     added = tuple(
         tool for tool in dict.fromkeys((*state.described, *state.found)) if tool in selection.outranked
     )
@@ -93,7 +94,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     declared = ending if options.declares_answer else ()
     waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
     ready = tuple(tool for tool in tools if tool.name not in waiting)
-    answers = state.number >= options.final_answer_from and FINAL_ANSWER.name not in waiting and bool(ending)
+    answers = bool(ending) and FINAL_ANSWER.name not in waiting
     return OfferedTools(
         (*state.in_system_message, *asking, *declared),
         (*state.described, *asking, *declared),

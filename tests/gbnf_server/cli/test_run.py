@@ -22,6 +22,7 @@ from gbnf_server.cli import main
 from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import ModelSource
+from gbnf_server.cli.person import asks_person
 from gbnf_server.cli.run import _copy_image
 from gbnf_server.cli.run_progress import PausingPerson, RunProgress
 from gbnf_server.executors import AbsentPerson, Workspace
@@ -60,6 +61,7 @@ def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     assert result.code == ExitCode.FAILURE
     assert value["outcome"] == "exhausted"
     assert value["steps"][0]["result"] == {"entries": ["pong"]}
+    assert any("--terminal ping" in hint for hint in value["hints"])
     kinds = [event["event"] for event in value["events"]]
     assert kinds == ["run_started", "step_started", "model_called", "tool_called", "tool_done"]
 
@@ -424,3 +426,10 @@ def test_a_run_that_fails_is_recorded(gbnf: Gbnf, tmp_path: Path) -> None:
     assert gbnf("run", "ping", *options, *server).code == ExitCode.ENVIRONMENT
     value = json.loads((tmp_path / "run.json").read_text("utf-8"))
     assert value["outcome"] in ("failed", "interrupted")
+
+
+@pytest.mark.parametrize("is_present", [True, False])
+def test_a_person_at_a_terminal_may_be_asked(monkeypatch: pytest.MonkeyPatch, is_present: bool) -> None:
+    monkeypatch.setattr("gbnf_server.cli.person.is_person_present", lambda _: is_present)
+    assert asks_person(ModelSource("model.gguf")) is is_present
+    assert not asks_person(ModelSource())  # the demonstration model is not trained to ask

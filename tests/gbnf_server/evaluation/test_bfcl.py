@@ -406,10 +406,17 @@ def test_answers_of_a_model_are_scored(
 
 
 def _graded(
-    folder: Path, log: Path, configurations: Sequence[Configuration], backend: Any, **options: Any
+    folder: Path,
+    log: Path,
+    configurations: Sequence[Configuration],
+    backend: Any,
+    *,
+    categories: Sequence[str] = (),
+    **options: Any,
 ) -> dict[tuple[str, str], GradedAnswer]:
+    leaderboard = read_folder(folder, categories=categories, limit=1)
     leaderboard_run = LeaderboardRun(
-        read_folder(folder, limit=1), configurations, backend, model="m", options=RunOptions(**options)
+        leaderboard, configurations, backend, model="m", options=RunOptions(**options)
     )
     with RunLog(log) as opened:
         return {
@@ -443,11 +450,29 @@ def test_valid_is_what_jsonschema_accepts(
     assert (answer.calls, answer.valid) == ((("weather.get", arguments),), valid)
 
 
+def test_a_run_ends_with_the_first_call_of_a_function(folder: Path, tmp_path: Path) -> None:
+    backend: Any = Told(_text("weather.get", city="rome"), _text("weather.get", city="Paris"), DONE)
+    done = _graded(folder, tmp_path / "a.jsonl", named(["none"], STRATEGIES), backend)
+    assert {category: len(answer.calls) for (category, _), answer in done.items()} == {
+        "simple_python": 1, "parallel": 2, "irrelevance": 1,
+    }  # fmt: skip
+
+
+def test_a_search_for_tools_is_no_call_of_a_function(tmp_path: Path) -> None:
+    functions = [{**WEATHER, "name": f"weather{number}"} for number in range(20)]
+    _write(tmp_path, "multiple", [("How is Rome?", functions, [{"weather19": {"city": ["Rome"]}}])])
+    backend: Any = Told(_text("find_tools", query="weather19"), _text("weather19", city="Rome"))
+    done = _graded(tmp_path, tmp_path / "a.jsonl", named(["none"], STRATEGIES), backend)
+    answer = done["multiple", "none"]
+    assert (answer.calls, answer.fault) == ((("weather19", {"city": "Rome"}),), None)
+
+
 @requires_smollm2
 def test_every_call_of_a_real_model_is_valid_with_the_grammar(folder: Path, tmp_path: Path) -> None:
     [grammar] = named(["grammar"], STRATEGIES)
+    asked: Any = {"categories": ["simple_python", "irrelevance"], "max_tokens": 40}
     with InProcess(str(model_file()), threads=1, context_length=1024) as backend:
-        done = _graded(folder, tmp_path / "a.jsonl", [grammar], backend, max_tokens=60)
+        done = _graded(folder, tmp_path / "a.jsonl", [grammar], backend, **asked)
     called = done["simple_python", "grammar"]
     assert called.calls, "the grammar of a category that expects a call has no final_answer"
     assert all(answer.valid or not answer.calls for answer in done.values())
@@ -469,6 +494,8 @@ def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
         "-q",
         "--limit",
         "1",
+        "--max-tokens",
+        "40",
     ]
     with pytest.raises(SystemExit) as exited:
         main(command)

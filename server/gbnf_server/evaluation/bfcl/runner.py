@@ -1,11 +1,11 @@
 """The leaderboard with a model: the planner answers each question with the entry's functions as tools.
 
-Prompt, grammar and decoding are those of a run. Each call is reported as done, and nothing is executed. If
-the category expects one call, the first ends the run, and the grammar of its step has no `final_answer`; if
-it expects several, the model answers when it has made them; if it may expect none, an answer is possible at
-once. These are the differences from the leaderboard's own prompts: no second call is requested where one is
-expected, and each call is a step. A refused text is not a call; a call that its schema refuses is one, and
-wrong. There are no retries.
+Prompt, ranking, grammar and decoding are those of a run. The first call of a function ends it, except where
+several are expected: there each call is reported as done, and the model answers when it has made them all.
+Nothing is executed. Where calls are expected, no answer is possible before the first. These are the
+differences from the leaderboard's own prompts: no second call is requested where one is expected, and each
+call is a step. A refused text is not a call; a call that its schema refuses is one, and wrong. There are no
+retries.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.errors import GbnfError
 from gbnf.schema.closing import close_arguments
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools.prerequisites import ANY_TOOL
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.evaluation.bfcl.ast_checker import Call, fault
 from gbnf_server.evaluation.bfcl.files import Leaderboard, LeaderboardEntry
@@ -31,13 +32,14 @@ from gbnf_server.evaluation.run_log import Key, RunLog, RunRecord
 from gbnf_server.evaluation.runner import RunOptions, run_events
 from gbnf_server.evaluation.snapshots import Snapshot
 from gbnf_server.executors import Context, Workspace
+from gbnf_server.planner.events import ToolCalled
 from gbnf_server.planner.fingerprints import digest, options_identity, versions
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.planner import steady_clock
 
 SPARE_STEPS = 4
-"""Maximum steps beyond the expected calls, for a run that should make several."""
+"""Maximum steps beyond the expected calls."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,18 +125,26 @@ class LeaderboardRun:
         with tempfile.TemporaryDirectory(prefix="gbnf-bfcl-") as folder:
             # no function is executed: each call is reported as done
             context = Context(Workspace(folder))
-            return run_events(planning, self._completer, context, lambda *_: {"done": True})
+            names = {tool.name for tool in tools}
+            return run_events(
+                planning,
+                self._completer,
+                context,
+                lambda *_: {"done": True},
+                ends=lambda event: (
+                    question.entry.kind != "several" and isinstance(event, ToolCalled) and event.name in names
+                ),
+            )
 
     def _options_of(self, entry: LeaderboardEntry, configuration: Configuration) -> ResolvedOptions:
         options = PlannerOptions(
-            max_steps=len(entry.expected) + SPARE_STEPS if entry.kind == "several" else 1,
+            max_steps=len(entry.expected) + SPARE_STEPS,
             max_blocked=1,
-            final_answer_from=1 if entry.kind in {"none", "some"} else 2,
+            required=() if entry.kind in {"none", "some"} else (ANY_TOOL,),
             max_tokens=self._options.max_tokens,
             temperature=self._options.temperature,
             seed=self._options.seed,
             salvage=False,
-            max_tools=None,  # as in the leaderboard, the model sees all functions of the entry
             **configuration.settings,
         )
         return configuration.resolve(options, self._backend)
@@ -206,8 +216,9 @@ def _is_valid(call: Call, tools: Mapping[str, Tool]) -> bool:
 
 def _called(events: Sequence[Mapping[str, Any]], tools: tuple[Tool, ...]) -> Iterator[Call]:
     """Return the accepted calls, and the call that was refused for its name or its arguments."""
+    names = {tool.name for tool in tools}
     for event in events:
-        if event["event"] == "tool_called":
+        if event["event"] == "tool_called" and event["name"] in names:  # not find_tools
             yield event["name"], event["arguments"]
         elif event["event"] == "call_blocked" and event["refusal"] == "invalid":
             step = parse_tool_calls(event["text"], (*tools, FINAL_ANSWER))
