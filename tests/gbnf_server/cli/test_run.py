@@ -18,7 +18,7 @@ from rich.console import Console
 from gbnf import load_manifests
 from gbnf.tools import RunPolicy
 from gbnf_server.bundled import manifests_path
-from gbnf_server.cli import main, run_progress
+from gbnf_server.cli import main
 from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import ModelSource
@@ -367,7 +367,7 @@ def test_a_person_is_not_asked_under_a_spinner() -> None:
 
 def test_the_spinner_tells_the_seconds_and_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(run_progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("gbnf_server.cli.run_progress.time.monotonic", lambda: clock[0])
     console = Console(file=io.StringIO(), force_terminal=True)
 
     def shown() -> str:
