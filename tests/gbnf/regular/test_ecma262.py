@@ -40,12 +40,8 @@ console.log(JSON.stringify(verdicts));
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.tuples(patterns(), st.lists(TEXTS, min_size=3, max_size=6)), min_size=60, max_size=60))
 def test_ecmascript_finds_the_same(cases: list[tuple[str, list[str]]]) -> None:
-    assert_same_in_ecmascript(
-        [
-            (pattern.replace("-", "\\x2d") if "[" not in pattern else pattern, texts)
-            for pattern, texts in cases
-        ]
-    )
+    plain = [(each if "[" in each else each.replace("-", "\\x2d"), texts) for each, texts in cases]
+    assert_same_in_ecmascript(plain)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is the judge")
@@ -54,7 +50,7 @@ def test_ecmascript_finds_the_same_with_the_patterns_of_the_bundled_tools() -> N
     cases = []
     for pattern in {each for tool in bundled_tools().values() for each in _patterns(tool.args)}:
         rules = compile_schema({"type": "string", "pattern": pattern}).rules
-        texts = [json.loads(generate(rules, source)) for _ in range(100)]
+        texts = [json.loads(generate(rules, source)) for _ in range(30)]
         for text in texts[:]:
             at = source.randint(0, len(text))
             texts.append(
