@@ -23,7 +23,7 @@ from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Pr
 from gbnf.tools.ranking import BM25, Ranker
 
 BEST = 3
-"""A margin does not drop the so many best tools."""
+"""The tools that a margin never drops: the so many with the highest scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ def filter_pool(
 
     `limit`: of the tools that the rules allow, keep the so many that `ranker` finds the best; None for all.
     Those with `offer.always`, those whose marker is in the request, and prerequisites are kept besides.
-    `margin`: with a limit, also drop a tool whose score is less than this share of the best one, unless it is
-    among the `BEST`. If no score is above 0, the ranking says nothing, and the margin drops none.
+    `margin`: with a limit, also drop a tool whose score is less than this share of the best score, except for
+    the first `BEST` tools. If no score is above 0, the ranking says nothing, and the margin drops none.
 
     A variant is offered if the request names its provider, and replaces the tool that it varies if the
     request says that the work is to be done there. `providers`: suffix of a variant's name -> phrases that

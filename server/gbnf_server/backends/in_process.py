@@ -231,6 +231,7 @@ class InProcess(RequestBackend):
             context_length=self.context_length,
             stop_string=answer.stop_string,
             shortened_at=answer.shortened_at,
+            repeated=answer.repeated,
             logprobs=tuple(answer.logprobs),
             trace=tuple(answer.trace),
         )

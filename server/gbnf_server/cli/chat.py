@@ -113,7 +113,9 @@ def chat(
         settings = dict(profile_settings(source, pool, console))
         with (
             source.open(settings.pop("prompt_style", None)) as opened,
-            RunProgress(console, quiet=quiet, verbose=verbose) as progress,
+            RunProgress(
+                console, quiet=quiet, verbose=verbose, prints_answer=True, counts_text=True
+            ) as progress,
         ):
             person = PausingPerson(person_at_terminal(place, console, approve_all=yes), progress)
             context = Context(place, person=person)

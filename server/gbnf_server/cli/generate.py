@@ -96,7 +96,12 @@ def generate(
             )
     write(answer.text)
     if answer.shortened_at is not None:
-        note = f"the answer is shortened to end within --max-tokens {max_tokens}: see its last values"
+        why = (
+            f"a value is ended that repeats {answer.repeated!r}"
+            if answer.repeated
+            else f"the answer is shortened to end within --max-tokens {max_tokens}"
+        )
+        note = f"{why}: see the values from character {answer.shortened_at} on"
         stderr_console().print(Text.assemble(("note: ", "bold yellow"), note), soft_wrap=True)
     problem = _problem(answer, value, max_tokens)
     if not problem and source.is_demo_model:
@@ -121,6 +126,8 @@ def _problem(answer: Completion, schema: Mapping[str, Any] | bool, max_tokens: i
     """Return why the answer cannot be used, "" if it can."""
     from gbnf.strict_json import InvalidJsonError, parse_json
 
+    if answer.finish == "length" and answer.repeated:
+        return f"the answer repeats {answer.repeated!r} without an end. Use a schema that ends it"
     if answer.finish == "length":
         return (
             f"the answer is truncated after {answer.completion_tokens} tokens. "

@@ -18,6 +18,7 @@ from gbnf_server.cli.input_files import check_one_stdin, read_request
 from gbnf_server.cli.model_options import (
     ApiKeyOption,
     ApproveAllOption,
+    BackendName,
     BackendOption,
     CallFormatChoice,
     ContextSizeOption,
@@ -262,13 +263,22 @@ def run_request(
         backend: Backend = opened if recorder is None else recorder.backend(opened)
         query, images, pool = _with_images(request, backend, workspace, pool)
         request_text(query)  # with the names of the images
-        with RunProgress(console, quiet=output.quiet, verbose=output.verbose) as progress:
+        # other backends may stream in another way than they answer
+        is_counted = console.is_terminal and source.backend_name is BackendName.IN_PROCESS
+        streams = output.stream or is_counted
+        with RunProgress(
+            console,
+            quiet=output.quiet,
+            verbose=output.verbose,
+            prints_answer=output.stream,
+            counts_text=streams,
+        ) as progress:
             person = person_at_terminal(workspace, console, approve_all=request.approve_all)
             context = Context(workspace, person=PausingPerson(person, progress))
             hooks = () if recorder is None else (recorder.add,)
             planner = Planner(pool, backend, replace(options, **changes), context=context, hooks=hooks)
             try:
-                return print_run(planner.events(query, images=images, text=output.stream), output, progress)
+                return print_run(planner.events(query, images=images, text=streams), output, progress)
             except KeyboardInterrupt as error:
                 error.add_note(progress.interruption(context.journal))
                 raise
@@ -284,9 +294,11 @@ def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgr
     seen: list[Event] = []
     printer = AnswerPrinter() if output.stream and not output.json else None
     for event in events:
-        seen.append(event)
         if isinstance(event, TextWritten):
             progress.show(event)  # it stops the spinner
+            if not output.stream:
+                continue
+        seen.append(event)
         if printer is not None:
             printer.show(event)  # before the progress, so that the outcome is below the answer
         elif output.stream:

@@ -86,6 +86,14 @@ def serve(
     retry: Annotated[
         int, typer.Option(min=0, help="Times to ask a server again that ignored the grammar.")
     ] = 0,
+    no_repeat: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Exclude calls that failed N times with the same arguments. Default: x_gbnf reports them.",
+        ),
+    ] = None,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log the texts of requests and answers.")
     ] = False,
@@ -143,7 +151,7 @@ def serve(
             sources[0], agents = model_for_other_tools(sources[0]), {}
         upstreams = stack.enter_context(_open(sources, parallel))
         gateway = Gateway(
-            Engine(retries=retry),
+            Engine(retries=retry, no_repeat=no_repeat),
             upstreams,
             all_edges(),
             model=_model_name(sources[0], upstreams),

@@ -22,9 +22,11 @@ from gbnf import (
     Tool,
     compile_schema,
 )
+from gbnf.compiler.pool import left_out
 from gbnf.dialects import call_schema
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.tool_formats import ToolFormat
+from gbnf.tools.exclusion import excluding
 from gbnf_server.backends.base import AnswerFormat, Backend, Dialect
 from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import Receipt
@@ -167,12 +169,34 @@ def _content(request: ChatRequest) -> tuple[tuple[Any, ...], int]:
     digest = hashlib.sha256(text.encode()).digest()
     if isinstance(output, GbnfText):
         output = replace(output, grammar="")
-    return (digest, request.tool_choice, request.parallel, request.reasoning, output), len(text)
+    chosen = (request.tool_choice, request.parallel, request.reasoning, output, request.excluded)
+    return (digest, *chosen), len(text)
 
 
 def compile_request(request: ChatRequest, target: Target) -> Compiled:
-    """Compile what constrains the answers of a request. Raises GatewayError."""
+    """Compile what constrains the answers of a request. Raises GatewayError.
+
+    Calls are excluded only if that loosens nothing else: the format and the findings stay the same.
+    """
     tools = client_tools(request.callable_tools)
+    compiled = _compile_request(request, target, tools)
+    if not request.excluded or target.dialect != "gbnf":
+        return compiled
+    tools = tuple(
+        excluding(tool, [json.loads(arguments) for name, arguments in request.excluded if name == tool.name])
+        for tool in tools
+    )
+    without = {finding.tool for finding in left_out(tools)}  # they have no other calls
+    tools = tuple(tool for tool in tools if tool.name not in without)
+    if not tools:
+        return compiled
+    found = _compile_request(request, target, tools)
+    if found.native != compiled.native or found.receipt.findings != compiled.receipt.findings:
+        return compiled
+    return replace(found, prompt=compiled.prompt)
+
+
+def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> Compiled:
     if target.dialect != "gbnf":
         return _compile_schema_only(request, target, tools)
     if not tools:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gbnf.grammar.forced_continuation import ForcedContinuation
 from gbnf_server.errors import BackendError
 from gbnf_server.inference.constraint import Constraint
-from gbnf_server.inference.drafts import Drafter
-from gbnf_server.inference.jump_forward import Draft, Jump, jump
-from gbnf_server.inference.kv_cache import CachedSequence, KVCache, Logits, shared_prefix_length
+from gbnf_server.inference.drafts import Draft, Drafter, following_tokens
+from gbnf_server.inference.kv_cache import CachedSequence, KVCache, Logits
 from gbnf_server.inference.logprobs import TokenLogprob, token_logprob
 from gbnf_server.inference.native import NativeModel
+from gbnf_server.inference.repetition_guard import RepetitionGuard
 from gbnf_server.inference.sampler import Sampler
 from gbnf_server.inference.stop_strings import StopStrings
 from gbnf_server.inference.token_budget import TokenBudget
@@ -31,8 +32,9 @@ class Generation:
     """The answer so far. `forced_tokens`: how many of `tokens` took no step; `first_token_at`: time in s.
 
     `stop_string`: what ended it, and is no part of `text`. `logprobs`: one per token, if they are wanted.
-    `shortened_at`: the index in `text` from which on a token was refused so that the answer can end. `trace`:
-    one entry for each token, and one for the end of the generation, if it was asked for.
+    `shortened_at`: the index in `text` from which on a token was refused so that the answer can end;
+    `repeated`: what was repeated there, "" if the token limit refused it. `trace`: one entry for each token,
+    and one for the end of the generation, if it was asked for.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -44,6 +46,7 @@ class Generation:
     accepted_tokens: int = 0
     stop_string: str | None = None
     shortened_at: int | None = None
+    repeated: str = ""
     logprobs: list[TokenLogprob] = field(default_factory=list)
     trace: list[TracedToken] = field(default_factory=list)
 
@@ -51,11 +54,11 @@ class Generation:
 class Decoder:
     """Generates one answer after a prompt, in a sequence of the KV cache.
 
-    `jumps`: append forced text instead of sampling it; not with log-probabilities, which need a step of the
-    model for each token. So does drafting copied text. `stop_strings` end the text. `logprobs`: how many
-    alternatives to each token are wanted beside its log-probability, None for neither. `on_text` gets each
-    new piece of the text. `control_texts`: forced texts that are control tokens, such as the marker of a
-    tool-call format. `trace`: record what happens at each token.
+    `jumps`: draft forced and copied text (see `drafts`); append the forced end of an answer without asking
+    the model, except for log-probabilities. `stop_strings` end the text. `logprobs`: how many alternatives to
+    each token are wanted beside its log-probability, None for neither. `on_text` gets each new piece of the
+    text. `control_texts`: forced texts that are control tokens, such as the marker of a tool-call format.
+    `trace`: record what happens at each token.
     """
 
     def __init__(
@@ -76,9 +79,7 @@ class Decoder:
     ) -> None:
         self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
         self._constraint = constraint
-        self._jumps = jumps and constraint is not None and logprobs is None
-        # a step of a small model takes no longer than the lookup
-        self._drafts = jumps and logprobs is None and not model.is_small
+        self._drafts = jumps
         self._stop_strings, self._logprob_count = StopStrings(stop_strings), logprobs
         self._stop, self._on_text = stop, on_text
         self._control_texts = sorted(control_texts, key=len, reverse=True)
@@ -88,6 +89,7 @@ class Decoder:
         # be cached beyond the answer; `cached_tokens` agrees with prompt and answer in their common length.
         self._logits: dict[int, Logits] = {}
         self._budget: TokenBudget | None = None
+        self._guard = RepetitionGuard(model, constraint)
         self._spaced = True  # whether the model last wrote an optional space
         self._space_at: int | None = None  # where the text may have the next one
         self._drafter: Drafter | None = None
@@ -106,39 +108,16 @@ class Decoder:
         if self._drafts:
             self._drafter = Drafter(self._model, prompt, self._constraint, self._control_texts)
         while self._stop_strings.found is None:
-            drafts: list[Draft] = []
-            if self._constraint is not None and self._jumps:
-                forced_continuation = self._constraint.forced_continuation(spaced=self._was_spaced())
-                if (
-                    forced_continuation is not None
-                    and (space := forced_continuation.optional_space) is not None
-                ):
-                    self._space_at = len(answer.text) + space
-                jumped = (
-                    None
-                    if forced_continuation is None
-                    else jump(
-                        self._model,
-                        answer.tokens,
-                        answer.text,
-                        forced_continuation,
-                        self._control_texts,
-                    )
-                )
-                if jumped is not None and not self._fits(jumped, max_tokens):
-                    jumped = None  # it is sampled, in tokens that are fewer than the tokenizer's
-                if jumped is not None and len(jumped.tokens) > max_tokens:
-                    self._truncate(jumped.tokens[:max_tokens])
-                    break
-                if jumped is not None and (not jumped.text or self._constraint.accept_text(jumped.text)):
-                    self._append_forced(jumped, len(prompt))
-                    drafts = jumped.drafts[: max_tokens - len(answer.tokens)]
-                    if forced_continuation is not None and forced_continuation.ends:
-                        answer.finish = "stop"
-                        break
-            if len(answer.tokens) >= max_tokens or self._stop_strings.found is not None:
+            forced = self._forced_continuation()
+            if forced is not None and forced.ends and self._append_end(forced.text, len(prompt)):
+                answer.finish = "stop"
                 break
-            token, looked = self._sample(self._next_logits(prompt, drafts), max_tokens - len(answer.tokens))
+            if self._guard.ends_answer:
+                self._shorten(self._guard.repeated)
+                break
+            if len(answer.tokens) >= max_tokens:
+                break
+            token, looked = self._sample(self._next_logits(prompt, forced), max_tokens - len(answer.tokens))
             if token in self._model.end_tokens:
                 answer.finish = "stop"
                 if self._trace is not None and looked is not None:
@@ -146,7 +125,7 @@ class Decoder:
                 break
             position = len(prompt) + len(answer.tokens)
             is_cached = self._commit_token(position, token)
-            is_guessed = is_cached and self._drafter is not None and self._drafter.sampled(position)
+            is_guessed = self._drafter is not None and self._drafter.sampled(position, token)
             answer.forced_tokens += is_cached and not is_guessed
             if self._trace is not None and looked is not None:
                 self._trace.sampled(looked, token, "drafted" if is_cached else "sampled")
@@ -161,18 +140,21 @@ class Decoder:
             answer.drafted_tokens, answer.accepted_tokens = self._drafter.drafted, self._drafter.accepted
         return answer
 
-    def _fits(self, jumped: Jump, max_tokens: int) -> bool:
-        """Return whether the answer can end within the limit after a jump, or is not sure to before it."""
-        if self._budget is None or not self._budget.is_active:
-            return True
-        return self._budget.allows_forced(jumped.text, max_tokens - len(jumped.tokens))
+    def _forced_continuation(self) -> ForcedContinuation | None:
+        """Return the text that the grammar forces, None if nothing is drafted or it is unknown."""
+        if self._constraint is None or self._drafter is None:
+            return None
+        found = self._constraint.forced_continuation(spaced=self._was_spaced())
+        if found is not None and (space := found.optional_space) is not None:
+            self._space_at = len(self._answer.text) + space
+        return found
 
     def _is_complete(self) -> bool:
         """Whether nothing can follow, or the token limit has determined where the answer ends."""
         state = None if self._constraint is None else self._constraint.state()
         if state is None or not state.can_end or self._stop_strings.found is not None:
             return False
-        return state.must_end or self._answer.shortened_at is not None
+        return state.must_end or (self._budget is not None and self._budget.refused)
 
     def _was_spaced(self) -> bool:
         """Return whether the last optional space was written: then the next one probably is, too."""
@@ -181,17 +163,27 @@ class Decoder:
             self._spaced, self._space_at = text[self._space_at] == " ", None
         return self._spaced
 
-    def _append_forced(self, jumped: Jump, start: int) -> None:
-        answer = self._answer
-        answer.forced_tokens = max(0, answer.forced_tokens + len(jumped.tokens) - len(answer.tokens))
-        for index in range(jumped.kept, len(jumped.tokens)):
-            self._commit_token(start + index, jumped.tokens[index])
-        answer.tokens = jumped.tokens
+    def _append_end(self, text: str, start: int) -> bool:
+        """Append forced text that ends the answer; return whether its tokens fit and are known.
+
+        No token after it is sampled, so it is not evaluated.
+        """
+        answer, constraint = self._answer, self._constraint
+        tokens = following_tokens(self._model, answer.tokens, text, self._control_texts)
+        if self._logprob_count is not None or constraint is None:
+            return not text
+        if tokens is None or len(answer.tokens) + len(tokens) > self._max_tokens:
+            return False
+        if text and not constraint.accept_text(text):
+            return False
+        for token in tokens:
+            self._commit_token(start + len(answer.tokens), token)
+            answer.tokens.append(token)
+        answer.forced_tokens += len(tokens)
         if self._trace is not None:
-            self._trace.forced(jumped.kept, jumped.tokens)
-        if self._budget is not None and jumped.text:
-            self._budget.accept_forced()
-        self._emit(jumped.text)
+            self._trace.forced(tokens)
+        self._emit(text)
+        return True
 
     def _commit_token(self, index: int, token: int) -> bool:
         """Set the token at an index of prompt and answer; roll back the cache if it has another one there.
@@ -203,19 +195,7 @@ class Decoder:
             self._kv_cache.roll_back(self._sequence, index)
         return index < len(cached_tokens)
 
-    def _truncate(self, tokens: list[int]) -> None:
-        """End with the forced tokens that are within `max_tokens`."""
-        answer = self._answer
-        raw = b"".join([self._model.piece(token) for token in tokens])
-        text = codecs.getincrementaldecoder("utf-8")().decode(raw)
-        if len(text) >= len(answer.text):  # shorter only if the model used fewer tokens for it
-            answer.forced_tokens = max(0, answer.forced_tokens + len(tokens) - len(answer.tokens))
-            if self._trace is not None:
-                self._trace.forced(shared_prefix_length(answer.tokens, tokens), tokens)
-            answer.tokens = tokens
-            self._emit(text[len(answer.text) :])
-
-    def _next_logits(self, prompt: Sequence[int], drafts: Sequence[Draft]) -> Logits:
+    def _next_logits(self, prompt: Sequence[int], forced: ForcedContinuation | None) -> Logits:
         """Return the logits of the next token; an evaluation also computes those for the drafts."""
         tokens, sequence = self._answer.tokens, self._sequence
         length = len(prompt) + len(tokens)
@@ -225,19 +205,15 @@ class Decoder:
         known = min(known, length - 1)
         if known < len(sequence.cached_tokens):
             self._kv_cache.roll_back(sequence, known)
-        if self._drafter is not None:
-            drafts = self._drafter.propose(tokens, self._answer.text, spaced=self._spaced) or drafts
-            drafts = drafts[: self._max_tokens - len(tokens)]
         left = [*prompt[known:], *tokens] if known < len(prompt) else tokens[known - len(prompt) :]
-        if len(left) + len(drafts) < _MIN_DRAFT_BATCH:
-            drafts = ()
-        ahead = [
-            0,
-            *(count for count, draft in enumerate(drafts) if draft.asks and count),
-            *[len(drafts)] * bool(drafts),
-        ]
-        if self._drafter is not None:
+        drafts: Sequence[Draft] = ()
+        if self._drafter is not None and not self._characters.getstate()[0]:
+            drafts = self._drafter.propose(tokens, self._answer.text, forced, spaced=self._spaced)
+            drafts = drafts[: self._max_tokens - len(tokens) - 1]
+            if len(left) + len(drafts) < _MIN_DRAFT_BATCH:
+                drafts = ()
             self._drafter.evaluated(drafts, length)
+        ahead = range(len(drafts) + 1)
         output_positions = [len(left) - 1 + count for count in ahead]
         found = self._kv_cache.evaluate(
             sequence, [*left, *(draft.token for draft in drafts)], self._stop, output_positions
@@ -249,19 +225,29 @@ class Decoder:
     def _sample(self, logits: Logits, left: int) -> tuple[int, TracedToken | None]:
         """Return the next token, and what the trace says of it."""
         budget = self._budget if self._budget is not None and self._budget.is_active else None
+        guard = self._guard if self._guard.is_active else None
         if budget is not None:
             budget.start_step(left)
-        looked = None if self._trace is None else self._trace.look(logits, budget)
+        if guard is not None:
+            guard.start_step()
+        looked = None if self._trace is None else self._trace.look(logits, budget, guard)
+        filters = [each.fits for each in (budget, guard) if each is not None]
+        fits = (lambda token: all(fits(token) for fits in filters)) if filters else None
         try:
-            token = self._sampler.sample(logits, self._constraint, None if budget is None else budget.fits)
+            token = self._sampler.sample(logits, self._constraint, fits)
+            if token is None and guard is not None:
+                guard.give_up()
+                token = self._sampler.sample(logits, self._constraint, fits)
         except ValueError as error:
             raise BackendError(f"the model computes invalid logits: {error}. Is its file complete?") from None
         if token is None:
             raise BackendError(
                 "the grammar allows no token of this model's vocabulary: it has a dead end here."
             )
-        if budget is not None and budget.refused and self._answer.shortened_at is None:
-            self._answer.shortened_at = len(self._answer.text)
+        if budget is not None and budget.refused:
+            self._shorten()
+        if guard is not None and guard.refused:
+            self._shorten(guard.repeated)
         if self._constraint is not None and token not in self._model.end_tokens:
             if budget is not None:
                 budget.accept(token)
@@ -270,8 +256,14 @@ class Decoder:
             self._answer.logprobs.append(token_logprob(self._model, logits, token, self._logprob_count))
         return token, looked
 
+    def _shorten(self, repeated: str = "") -> None:
+        """Note from where on the answer is not the model's own, if this is the first time."""
+        if self._answer.shortened_at is None:
+            self._answer.shortened_at, self._answer.repeated = len(self._answer.text), repeated
+
     def _emit(self, text: str) -> None:
         self._answer.text += text
+        self._guard.accept(text, self._answer.text)
         self._pass_on(self._stop_strings.feed(text))
 
     def _end_text(self) -> None:

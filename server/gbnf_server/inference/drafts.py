@@ -22,13 +22,15 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, takewhile
+from typing import NamedTuple
 
 from gbnf.grammar.forced_continuation import ForcedContinuation
-from gbnf.grammar.ir import char_class
 from gbnf_server.inference.constraint import Constraint
-from gbnf_server.inference.jump_forward import Draft, jump
 from gbnf_server.inference.native import NativeModel
 
+_MOST_DRAFTS = 12  # evaluated at once: on a CPU, more save nothing, and all after a refused one are lost
+_CONTEXT = 8  # tokens before a text that may affect how it is split
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 _LONGEST_KEY = 64  # characters of the answer that are looked up
 _SHORTEST_KEY = 2
 _DISTINCTIVE = 8  # characters of a key whose last occurrence decides; after a shorter one, all must agree
@@ -37,7 +39,37 @@ _LONGEST_GUESS = 100  # characters
 _MOST_WORDS = 16
 _MOST_REFUSED = 16  # tokens more than the accepted ones: then drafting does not pay in this answer
 _SEPARATORS = re.compile(r"\0|<\|\w+\|>")  # control tokens, and the ones that are text in this vocabulary
-_ANY = char_class((1, 0x10FFFF))
+
+
+class Draft(NamedTuple):
+    """A likely next token. `is_guessed`: it includes text that the grammar does not force.
+
+    `whole`: the tokenizer's token that begins here, which the model is expected to write in parts.
+    """
+
+    token: int
+    is_guessed: bool
+    whole: int
+
+
+def following_tokens(
+    model: NativeModel, tokens: Sequence[int], text: str, control_texts: Collection[str] = ()
+) -> list[int] | None:
+    """Return tokens that spell a text after an answer's tokens, None if none do.
+
+    They are those of the tokenizer for the answer's end and the text, if one of them begins with the text;
+    otherwise those for the text alone. `control_texts`: the texts that stand for control tokens.
+    """
+    if not text:
+        return []
+    end = b"".join(model.piece(token) for token in tokens[-_CONTEXT:]).lstrip(_CONTINUATION_BYTES)
+    for before in (end.decode(errors="replace"), ""):
+        found = model.tokenize_exactly(before + text, control_texts)
+        starts = accumulate((len(model.piece(token)) for token in found or ()), initial=0)
+        first = next((index for index, at in enumerate(starts) if at == len(before.encode())), None)
+        if found is not None and first is not None:
+            return found[first:]
+    return None
 
 
 class PromptLookup:
@@ -87,55 +119,72 @@ class Drafter:
         control_texts: Collection[str] = (),
     ) -> None:
         self._model, self._constraint, self._control_texts = model, constraint, control_texts
-        self._lookup = PromptLookup(model, prompt)
+        # a step of a small model takes no longer than the lookup
+        self._lookup = None if model.is_small else PromptLookup(model, prompt)
         self._words = 1  # of the next guess
         self._before = (0, 0)  # `drafted` and `accepted` at the last guess
-        self._positions: frozenset[int] = frozenset()
+        self._evaluated: dict[int, Draft] = {}  # by position, those of the last evaluation
         self.drafted = self.accepted = 0
 
-    def propose(self, tokens: Sequence[int], text: str, *, spaced: bool) -> list[Draft]:
-        """Return the likely tokens after an answer, given as tokens and text; [] without a guess."""
+    def propose(
+        self, tokens: Sequence[int], text: str, forced: ForcedContinuation | None, *, spaced: bool
+    ) -> list[Draft]:
+        """Return the likely tokens after an answer, given as tokens and text.
+
+        `forced`: the text that the grammar forces, if it is known.
+        """
+        ahead, started = self._ahead(text, forced, spaced=spaced)
+        drafts: list[Draft] = []
+        end = 0
+        for whole in following_tokens(self._model, tokens, ahead, self._control_texts) or []:
+            for token in self._model.splits.get(whole, (whole,)):
+                end += len(self._model.piece(token))
+                drafts.append(Draft(token, end > started, whole))
+                whole = token  # noqa: PLW2901  # the parts after the first stand for themselves
+        return drafts[:_MOST_DRAFTS]
+
+    def _ahead(self, text: str, forced: ForcedContinuation | None, *, spaced: bool) -> tuple[str, int]:
+        """Return the text that probably follows, and the number of its bytes before the first guess."""
+        known = "" if forced is None else forced.text
+        nothing = known, len(known.encode())
         self._adapt()
-        if self.drafted - 2 * self.accepted > _MOST_REFUSED:
-            return []
-        left, started = self._words, -1
+        if self._lookup is None or self.drafted - 2 * self.accepted > _MOST_REFUSED:
+            return nothing
+        lookup, left, started = self._lookup, self._words, -1
 
         def guess(ahead: str) -> str:
             nonlocal left, started
-            found = self._lookup.guess(text + ahead, left) if left > 0 else ""
+            found = lookup.guess(text + ahead, left) if left > 0 else ""
             left -= max(1, len(found.split()))
             if found and started < 0:
                 started = len(ahead.encode())
             return found
 
-        if self._constraint is not None:
-            continuation = self._constraint.forced_continuation(spaced=spaced, guess=guess)
-        else:
-            found = guess("")
-            choices = tuple((index, _ANY) for index in range(len(found) + 1))
-            continuation = ForcedContinuation(found, 0, choices, ends=False)
-        if continuation is None or started < 0:
-            return []
-        jumped = jump(self._model, tokens, text, continuation, self._control_texts)
-        if jumped is None or jumped.kept < len(tokens):
-            return []  # the model used other tokens than the tokenizer
-        drafts = [*(Draft(token, True) for token in jumped.tokens[len(tokens) :]), *jumped.drafts]
-        ends = accumulate(len(self._model.piece(draft.token)) for draft in drafts)
-        return [
-            draft._replace(is_guessed=draft.asks and end > started)
-            for draft, end in zip(drafts, ends, strict=True)
-        ]
+        if self._constraint is None:
+            return guess(""), 0
+        continuation = self._constraint.forced_continuation(spaced=spaced, guess=guess)
+        return nothing if continuation is None or started < 0 else (continuation.text, started)
 
     def evaluated(self, drafts: Sequence[Draft], position: int) -> None:
         """Count drafts that were evaluated, the first of them at this position of prompt and answer."""
-        self._positions = frozenset(index for index, draft in enumerate(drafts, position) if draft.is_guessed)
-        self.drafted += len(self._positions)
+        self._evaluated = dict(enumerate(drafts, position))
+        self.drafted += sum(draft.is_guessed for draft in drafts)
 
-    def sampled(self, position: int) -> bool:
-        """Count a draft that the model sampled; return whether it was guessed."""
-        is_guessed = position in self._positions
-        self.accepted += is_guessed
-        return is_guessed
+    def sampled(self, position: int, token: int) -> bool:
+        """Learn from a token that the model sampled; return whether it was guessed."""
+        draft = self._evaluated.get(position)
+        if draft is None:
+            return False
+        if draft.token == token:
+            self.accepted += draft.is_guessed
+            return draft.is_guessed
+        self._evaluated = {}
+        whole, piece = self._model.piece(draft.whole), self._model.piece(token)
+        if token == draft.whole:
+            self._model.splits.pop(token, None)
+        elif piece and whole.startswith(piece) and (rest := self._model.speller.spell(whole[len(piece) :])):
+            self._model.splits[draft.whole] = (token, *rest)
+        return False
 
     def _adapt(self) -> None:
         """Guess more words after a guess that was right, one word after another one."""

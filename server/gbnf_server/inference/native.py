@@ -18,7 +18,6 @@ import ctypes
 import os
 import re
 import weakref
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +35,6 @@ from gbnf_server.inference.spelling import Speller
 
 _LONGEST_DEFAULT_CONTEXT = 8192  # tokens: for 128k the KV cache would take gigabytes
 _SMALL = 64 * 1024 * 1024  # bytes of a model file
-_LAST_BYTE = 0xFF
 _KEPT_SELECTIONS = 32  # of tokens by first byte: 1 MB each, for a vocabulary of 128k
 
 _RUN = 2048
@@ -73,6 +71,8 @@ class NativeModel:
         self.size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
         if not self.size:
             raise ModelLoadError(f"{self.path} has no vocabulary. Use a GGUF file of a language model.")
+        self.splits: dict[int, tuple[int, ...]] = {}
+        """Tokens that the model last wrote in these parts, where the tokenizer would not (see `drafts`)."""
         self._pieces: dict[int, bytes] = {}
         self._by_first_byte: dict[frozenset[int], npt.NDArray[np.int64]] = {}
 
@@ -242,30 +242,6 @@ class NativeModel:
             self._by_first_byte[first] = known
         return known
 
-    def stable_length(self, raw: bytes, boundaries: Sequence[int], following: frozenset[int]) -> int:
-        """Return how many bytes of a text are tokenized the same whatever follows (a lower bound).
-
-        `boundaries`: where its tokens begin. `following`: the bytes that may come next. A token that begins
-        with the text after a boundary, and continues with one of these bytes, might replace it; a
-        user-defined token, which the tokenizer matches first, also elsewhere.
-        """
-        fixed, others = self._sorted_pieces
-        for start in range(max(0, len(raw) - fixed.longest + 1), len(raw)):
-            if fixed.extend(raw[start:], following):
-                return start
-        near = (at for at in boundaries if len(raw) - others.longest < at < len(raw))
-        return next((at for at in near if others.extend(raw[at:], following)), len(raw))
-
-    @cached_property
-    def _sorted_pieces(self) -> tuple[_Pieces, _Pieces]:
-        """The user-defined tokens, and the others."""
-        kinds: tuple[list[bytes], list[bytes]] = ([], [])
-        user_defined = llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
-        for token, piece in enumerate(self._read_pieces()):
-            attributes = llama_cpp.llama_vocab_get_attr(self.vocabulary, token)
-            kinds[0 if attributes & user_defined else 1].append(piece)
-        return _Pieces(kinds[0]), _Pieces(kinds[1])
-
     def _read_pieces(self) -> list[bytes]:
         """Return the pieces of all tokens."""
         to_piece, capacity = llama_cpp.llama_token_to_piece, 256
@@ -290,26 +266,6 @@ class NativeModel:
             if size >= 0:
                 return buffer.raw[:size]
             capacity = -size
-
-
-class _Pieces:
-    """Tokens' pieces, sorted; `longest` in bytes."""
-
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        self._sorted = sorted(pieces)
-        self.longest = max(map(len, pieces), default=0)
-
-    def extend(self, start: bytes, following: frozenset[int]) -> bool:
-        """Return whether a piece begins with `start` and continues with one of these bytes."""
-        at = bisect_right(self._sorted, start)
-        while at < len(self._sorted) and self._sorted[at].startswith(start):
-            byte = self._sorted[at][len(start)]
-            if byte in following:
-                return True
-            if byte == _LAST_BYTE:
-                return False
-            at = bisect_left(self._sorted, start + bytes([byte + 1]))
-        return False
 
 
 class NativeGrammar:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from gbnf_server.inference.constraint import Constraint
 from gbnf_server.inference.native import NativeModel
+from gbnf_server.inference.repetition_guard import RepetitionGuard
 from gbnf_server.inference.token_budget import TokenBudget
 
 TokenKind: TypeAlias = Literal["sampled", "drafted", "forced", "end"]
@@ -31,7 +32,7 @@ class Candidate:
 
     token: bytes
     probability: float
-    refused_by: Literal["grammar", "limit"] | None = None
+    refused_by: Literal["grammar", "limit", "repetition"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class TracedToken:
 
 
 class TraceRecorder:
-    """Records the tokens of one answer, which may replace earlier ones (see `jump_forward`)."""
+    """Records the tokens of one answer."""
 
     def __init__(self, model: NativeModel, constraint: Constraint | None, max_tokens: int) -> None:
         self.tokens: list[TracedToken] = []
@@ -61,7 +62,9 @@ class TraceRecorder:
         self._started = time.perf_counter()
         self._everything = np.arange(model.size)
 
-    def look(self, logits: npt.NDArray[np.float32], budget: TokenBudget | None) -> TracedToken:
+    def look(
+        self, logits: npt.NDArray[np.float32], budget: TokenBudget | None, guard: RepetitionGuard | None
+    ) -> TracedToken:
         """Return what is known before a token is sampled; `sampled` completes it."""
         values = np.exp(logits.astype(np.float64) - float(logits.max()))
         probabilities = values / values.sum()
@@ -77,9 +80,11 @@ class TraceRecorder:
                 float(probabilities[token]),
                 "grammar"
                 if not allowed[token]
-                else None
-                if budget is None or budget.would_fit(int(token))
-                else "limit",
+                else "limit"
+                if budget is not None and not budget.would_fit(int(token))
+                else "repetition"
+                if guard is not None and not guard.would_fit(int(token))
+                else None,
             )
             for token in likeliest
         )
@@ -95,10 +100,9 @@ class TraceRecorder:
             replace(looked, token=piece, kind=kind, probability=float(self._probabilities[token]))
         )
 
-    def forced(self, kept: int, tokens: Sequence[int]) -> None:
-        """Replace the tokens after the first `kept` ones by forced ones."""
-        del self.tokens[kept:]
-        for token in tokens[kept:]:
+    def forced(self, tokens: Sequence[int]) -> None:
+        """Add forced tokens."""
+        for token in tokens:
             self.tokens.append(self._now(TracedToken(self._model.piece(token), "forced", 0.0, 0)))
 
     def _now(self, token: TracedToken) -> TracedToken:

@@ -14,13 +14,16 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -61,6 +64,7 @@ _GPU_COMPILERS: dict[Gpu, tuple[str, str]] = {
 """The program that each build needs, and how to get it."""
 _CUDA_FOLDER = "/usr/local/cuda/bin"  # of NVIDIA's installers, which put it on no path
 _SHOWN_LINES = 15  # of a log, in an error
+_GRACE_PERIOD = 0.4  # seconds for the compilers to end
 _KEPT = ("models/templates", "tests/test-chat.cpp")
 """What is kept of llama.cpp's source."""
 
@@ -367,19 +371,19 @@ class _Build:
                 start_new_session=True,
                 env={**os.environ, "PATH": _path()},
             )
-            try:
-                assert process.stdout is not None
-                with process.stdout:
+            assert process.stdout is not None
+            with process.stdout:
+                try:
                     for line in process.stdout:
                         log.write(line)
                         tail.append(line.rstrip())
                         step = _step(line) if stage == "build" else None
                         if step is not None:
                             self._progress(step)
-                status = process.wait()
-            except BaseException:
-                kill_group(process)
-                raise
+                    status = process.wait()
+                except BaseException:
+                    _end(process)
+                    raise
         if status:
             shown = "\n".join(f"    {line}" for line in tail)
             raise SetupError(
@@ -387,6 +391,22 @@ class _Build:
                 f"The log is {self._log}; its end:\n{shown}\n"
                 "Fix the error and install again: finished steps are not repeated."
             )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a program and its children within half a second.
+
+    The compilers get time to delete the files that they are writing, which an install that continues would
+    take for complete: cmake, which leads their group, ends before them. A process that ends closes the pipe.
+    """
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    assert process.stdout is not None
+    pipe, end = process.stdout.fileno(), time.monotonic() + _GRACE_PERIOD
+    while (left := end - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
+        if not os.read(pipe, 1 << 16):
+            break
+    kill_group(process, grace_period=0.0)
 
 
 def _step(line: str) -> InstallProgress | None:

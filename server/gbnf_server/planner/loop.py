@@ -309,6 +309,7 @@ class _Loop:
                 completion.grammar_s,
                 purpose,
                 completion.shortened_at,
+                completion.repeated,
             )
         )
         return completion, seconds

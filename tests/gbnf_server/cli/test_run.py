@@ -18,15 +18,16 @@ from rich.console import Console
 from gbnf import load_manifests
 from gbnf.tools import RunPolicy
 from gbnf_server.bundled import manifests_path
-from gbnf_server.cli import main
+from gbnf_server.cli import main, run_progress
 from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import ModelSource
+from gbnf_server.cli.person import asks_person
 from gbnf_server.cli.run import _copy_image
 from gbnf_server.cli.run_progress import PausingPerson, RunProgress
 from gbnf_server.executors import AbsentPerson, Workspace
 from gbnf_server.executors.journal import Journal
-from gbnf_server.planner import ToolCalled, ToolDone
+from gbnf_server.planner import StepStarted, TextWritten, ToolCalled, ToolDone
 from gbnf_server.system.smollm2 import has_smollm2
 from support.command_line import Gbnf
 from support.models import make_model
@@ -60,6 +61,7 @@ def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     assert result.code == ExitCode.FAILURE
     assert value["outcome"] == "exhausted"
     assert value["steps"][0]["result"] == {"entries": ["pong"]}
+    assert any("--terminal ping" in hint for hint in value["hints"])
     kinds = [event["event"] for event in value["events"]]
     assert kinds == ["run_started", "step_started", "model_called", "tool_called", "tool_done"]
 
@@ -363,6 +365,36 @@ def test_a_person_is_not_asked_under_a_spinner() -> None:
         assert progress._status is None
 
 
+def test_the_spinner_tells_the_seconds_and_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(run_progress.time, "monotonic", lambda: clock[0])
+    console = Console(file=io.StringIO(), force_terminal=True)
+
+    def shown() -> str:
+        return str(progress._waiting.__rich__())
+
+    with RunProgress(console, counts_text=True) as progress:
+        progress.show(StepStarted(AT, 1, ("mail",), (), 0.0))
+        clock[0] = 2.4
+        assert shown() == "step 1: generating, 2 s, reading the prompt"
+        for piece in ("{", '"name": "mail", "arguments": {'):  # the second is what the grammar forces
+            progress.show(TextWritten(AT, 1, "call", piece))
+        clock[0] = 12.0
+        assert shown() == "step 1: generating, 12 s, about 7 tokens"
+        progress.show(ToolCalled(AT, 1, "mail", {}, "write", asks=False))
+        clock[0] = 15.0
+        assert shown() == "mail: running, 3 s"
+    assert "generating, 12 s, about 7 tokens" in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+
+
+def test_what_the_spinner_counts_is_in_no_output(gbnf: Gbnf, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Console, "is_terminal", True)
+    command = ["run", "what time is it?", "--workspace", tmp_path / "work"]
+    run = json.loads(gbnf(*command, "--json").out)
+    assert "text_written" not in {event["event"] for event in run["events"]}
+    assert gbnf(*command).out.count("\n") == 1
+
+
 def test_output_of_tools_is_shown_with_verbose_and_recorded(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'print("pinging\\x1b[31m")\nraise ValueError("lost")')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
@@ -394,3 +426,10 @@ def test_a_run_that_fails_is_recorded(gbnf: Gbnf, tmp_path: Path) -> None:
     assert gbnf("run", "ping", *options, *server).code == ExitCode.ENVIRONMENT
     value = json.loads((tmp_path / "run.json").read_text("utf-8"))
     assert value["outcome"] in ("failed", "interrupted")
+
+
+@pytest.mark.parametrize("is_present", [True, False])
+def test_a_person_at_a_terminal_may_be_asked(monkeypatch: pytest.MonkeyPatch, is_present: bool) -> None:
+    monkeypatch.setattr("gbnf_server.cli.person.is_person_present", lambda _: is_present)
+    assert asks_person(ModelSource("model.gguf")) is is_present
+    assert not asks_person(ModelSource())  # the demonstration model is not trained to ask

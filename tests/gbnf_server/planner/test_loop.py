@@ -251,13 +251,34 @@ def test_a_text_call_is_the_call_in_every_shape(shape: CallSyntaxName) -> None:
 @pytest.mark.parametrize(
     ("text", "executed"), [(NOW, ["get_now"]), (call("create_dirs", paths=["tri"]), []), (ANSWER, [])]
 )
-def test_a_shortened_call_is_executed_unless_it_writes(text: str, executed: list[str]) -> None:
-    shortened = replace(completion(text), shortened_at=30)
+@pytest.mark.parametrize(("repeated", "told"), [("", "write a shorter one"), ("trip", '"trip" again')])
+def test_a_shortened_call_is_executed_unless_it_writes(
+    text: str, executed: list[str], repeated: str, told: str
+) -> None:
+    shortened = replace(completion(text), shortened_at=30, repeated=repeated)
     driven = drive_by_hand(POOL, [shortened, completion(ANSWER)], options=resolved(max_blocked=1))
     assert [called.name for called in driven.of(ToolCalled)] == executed
-    blocked = [(event.refusal, "shorter" in event.error) for event in driven.of(CallBlocked)]
+    blocked = [(event.refusal, told in event.error) for event in driven.of(CallBlocked)]
     assert blocked == ([("cut", True)] if "create_dirs" in text else [])
-    assert driven.of(ModelCalled)[0].shortened_at == 30
+    assert (driven.of(ModelCalled)[0].shortened_at, driven.of(ModelCalled)[0].repeated) == (30, repeated)
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_text_that_repeats_is_no_answer(form: str) -> None:
+    text = ANSWER[:-3] + "github." * 80
+    runaway = replace(completion(text, finish="length"), shortened_at=len(text), repeated="github.")
+    options = resolved() if form == "json" else TEXT
+    driven = drive_by_hand(POOL, [runaway, completion(ANSWER)], options=options)
+    (blocked,) = driven.of(CallBlocked)
+    assert (blocked.refusal, '"github." again and again' in blocked.error) == ("cut", True)
+    assert driven.run.outcome == "answered"
+
+
+def test_a_call_before_text_that_repeats_is_whole() -> None:
+    text = call("create_dirs", paths=["tri"]) + "\n" * 600
+    runaway = replace(completion(text, finish="length"), shortened_at=len(text), repeated="\n")
+    driven = drive_by_hand(POOL, [runaway, completion(ANSWER)], options=TEXT)
+    assert [called.name for called in driven.of(ToolCalled)] == ["create_dirs"]
 
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
