@@ -66,7 +66,13 @@ class HttpBackend(RequestBackend):
     ) -> Flow[Completion]:
         """Send the body, and read the response; if the request has an `on_text`, as a stream."""
         if request.on_text is None:
-            response = yield from self._http.request("POST", path, body, tokens=request.max_tokens)
+            response = yield from self._http.request(
+                "POST",
+                path,
+                body,
+                tokens=request.max_tokens,
+                timeout=request.timeout_s,
+            )
             return read(response, None)
         reasoning_filter = ReasoningFilter(
             request.on_text,
@@ -76,6 +82,11 @@ class HttpBackend(RequestBackend):
         )
         lines = stream(reasoning_filter, request.max_tokens)
         response = yield from self._http.request(
-            "POST", path, {**body, **stream.FIELDS}, on_line=lines.feed, tokens=request.max_tokens
+            "POST",
+            path,
+            {**body, **stream.FIELDS},
+            on_line=lines.feed,
+            tokens=request.max_tokens,
+            timeout=request.timeout_s,
         )
         return reasoning_filter.end(read(response, lines.end()))

@@ -132,8 +132,12 @@ class InProcess(RequestBackend):
         sampler = Sampler(request.temperature, request.seed, truncation)
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
         slot = Slot()
+        timer = threading.Timer(request.timeout_s or 0, stop.set)
+        timer.daemon = True
         try:
             self._kv_cache.register(slot)
+            if request.timeout_s is not None:
+                timer.start()
             prompt = self._prompt(request)
             tokens = self._encoded(prompt)
             started = time.perf_counter()
@@ -158,6 +162,7 @@ class InProcess(RequestBackend):
                 answer = replace(answer, text=text, reasoning=reasoning)
             return answer if reasoning_filter is None else reasoning_filter.end(answer)
         finally:
+            timer.cancel()
             self._kv_cache.release(slot)
 
     def _prompt(self, request: Request) -> str:

@@ -24,6 +24,7 @@ from gbnf_server.cli.model_options import (
     GpuLayersOption,
     HfOption,
     LanguageOption,
+    MaxSecondsOption,
     MaxStepsOption,
     MaxTokensOption,
     MaxToolsOption,
@@ -144,12 +145,17 @@ def run(
     no_salvage: Annotated[
         bool, typer.Option("--no-salvage", help="Build no answer from results if the run ends without one.")
     ] = False,
+    repeat_calls: Annotated[
+        bool,
+        typer.Option("--repeat-calls", help="Allow calls that repeat earlier ones."),
+    ] = False,
     ask_user: Annotated[bool, typer.Option("--ask-user", help="Let the model ask you questions.")] = False,
     language: LanguageOption = "en",
     require: RequireOption = None,
     terminal: TerminalOption = None,
     no_compact: NoCompactOption = False,
     max_steps: MaxStepsOption = 12,
+    max_seconds: MaxSecondsOption = 300,
     max_tools: MaxToolsOption = 16,
     max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = 0.0,
@@ -196,7 +202,9 @@ def run(
     settings = {name: value for name, value in chosen.items() if value is not None}
     options = PlannerOptions(
         max_steps=max_steps,
+        max_seconds=max_seconds or None,
         max_tools=max_tools,
+        repeat_calls=repeat_calls,
         ask_user=ask_user,
         required=tuple(require or ()),
         terminal=tuple(terminal or ()),

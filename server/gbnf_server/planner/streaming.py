@@ -130,5 +130,6 @@ def request_of(effect: CallModel, on_text: Callable[[str], None] | None = None) 
         max_tokens=effect.max_tokens,
         temperature=effect.temperature,
         seed=effect.seed,
+        timeout_s=effect.timeout_s,
         on_text=on_text,
     )

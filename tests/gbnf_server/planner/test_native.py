@@ -62,7 +62,9 @@ def called(name: str, arguments: str = "{}") -> str:
 
 
 def planned(backend: Backend, folder: Path, query: str = "how late is it?", **options: Any) -> Run:
-    chosen = PlannerOptions(**{"max_steps": 3, "max_tokens": 90, "salvage": False, **options})
+    chosen = PlannerOptions(
+        **{"max_steps": 3, "max_tokens": 90, "salvage": False, "repeat_calls": True, **options}
+    )
     return Planner([PING], backend, chosen, context=world(folder)).run(query)
 
 

@@ -114,6 +114,7 @@ class LeaderboardRun:
     def _options_of(self, entry: LeaderboardEntry, configuration: Configuration) -> ResolvedOptions:
         options = PlannerOptions(
             max_steps=len(entry.expected) + SPARE_STEPS if entry.kind == "several" else 1,
+            max_seconds=None,
             max_blocked=1,
             final_answer_from=1,
             max_tokens=self._options.max_tokens,
