@@ -32,6 +32,7 @@ def tool(
     name: str | None = None,
     effect: Literal["read", "write"] = "write",
     confirm: bool = False,
+    repeatable: bool = False,
     timeout_s: float = 30.0,
     own_process: bool = False,
 ) -> Callable[[_Function], _Function]: ...
@@ -53,9 +54,9 @@ def tool(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the ov
     async. It returns a JSON value, or what pydantic can write as one.
 
     `name`: by default that of the function. `effect`: whether it changes anything. `confirm`: whether the
-    user approves each call. `timeout_s`: seconds, 0 for no limit. `own_process`: whether a call runs in a
-    process of its own, which imports the module of the function and is killed when the time is up, instead of
-    in this process.
+    user approves each call. `repeatable`: whether a run may make the same call again, as to poll or to roll
+    dice. `timeout_s`: seconds, 0 for no limit. `own_process`: whether a call runs in a process of its own,
+    which imports the module of the function and is killed when the time is up, instead of in this process.
 
     Raises InvalidArgumentError for a function that cannot be a tool, such as one with `*args`.
 
@@ -77,6 +78,7 @@ def function_tool(
     name: str | None = None,
     effect: Literal["read", "write"] = "write",
     confirm: bool = False,
+    repeatable: bool = False,
     timeout_s: float = 30.0,
     own_process: bool = False,
 ) -> Tool:
@@ -90,7 +92,7 @@ def function_tool(
     summary, texts = _described(function)
     parameters, context, findings = _parameters(function, called)
     model = arguments_model(called, parameters, texts)
-    run = {"effect": effect, "confirm": confirm, "timeout_s": timeout_s}
+    run = {"effect": effect, "confirm": confirm, "repeatable": repeatable, "timeout_s": timeout_s}
     made = build_tool(called, summary, model.json_schema(), run=run, extra={})
     call = FunctionCall(function, model, context, own_process)
     return replace(made, function=call, findings=(*made.findings, *findings))

@@ -286,6 +286,7 @@ class _ManifestChecker:
             env=self.variables(table),
             memory_mb=self.memory_mb(table, default.memory_mb),
             max_result_kb=self.max_result_kb(table, default.max_result_kb),
+            repeatable=self.flag(table, "run.repeatable"),
         )
         return policy, _unknown(table, RunPolicy)
 

@@ -38,6 +38,7 @@ class RunPolicy:
     """How a tool's executor runs.
 
     `effect`: whether it changes anything. `confirm`: whether the user approves each call.
+    `repeatable`: whether the same call may be made again in a run though it failed or succeeded before.
     `timeout_s`: seconds, 0 for no limit.
     `env`: environment variables that it gets, in addition to those that every executor gets.
     `memory_mb`: MB (1024 kB) of memory for it and its child processes, 0 for no limit.
@@ -50,3 +51,4 @@ class RunPolicy:
     env: tuple[str, ...] = ()
     memory_mb: int = 4096
     max_result_kb: int = 1024
+    repeatable: bool = False

@@ -75,7 +75,8 @@ class Request:
     backend. `stop`: strings that end the answer, and are no part of it. `reasoning`: ask the template for
     reasoning; a grammar then covers it. `logprobs`: return the log-probabilities of the answer's tokens, and
     of this many alternatives to each. `trace`: return what happened at each token, at the cost of a mask over
-    the vocabulary for each. `cancellation`: ends the call when it is set, in process also inside of an
+    the vocabulary for each. `timeout_s`: seconds after which the backend ends the generation with an error;
+    None for its own limit. `cancellation`: ends the call when it is set, in process also inside of an
     evaluation; a server's call ends when `on_text` raises.
     """
 
@@ -92,6 +93,7 @@ class Request:
     reasoning: bool = False
     logprobs: int | None = None
     trace: bool = False
+    timeout_s: float | None = None
     on_text: Callable[[str], None] | None = None
     on_reasoning: Callable[[str], None] | None = None
     cancellation: Cancellation | None = None

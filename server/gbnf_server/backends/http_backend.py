@@ -67,7 +67,13 @@ class HttpBackend(RequestBackend):
     ) -> Flow[Completion]:
         """Send the body, and read the response; if the request has an `on_text`, as a stream."""
         if request.on_text is None:
-            response = yield from self._http.request("POST", path, body, tokens=request.max_tokens)
+            response = yield from self._http.request(
+                "POST",
+                path,
+                body,
+                tokens=request.max_tokens,
+                timeout=request.timeout_s,
+            )
             return read(response, None)
         reasoning_filter = ReasoningFilter(
             request.on_text,
@@ -83,6 +89,7 @@ class HttpBackend(RequestBackend):
             on_line=lines.feed,
             tokens=request.max_tokens,
             is_enough=lambda: bool(lines.repeated),
+            timeout=request.timeout_s,
         )
         completion = read(response, lines.end())
         if lines.repeated and completion.finish == "length":

@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from math import inf
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import httpx
@@ -135,13 +136,15 @@ class HttpClient:
         on_line: OnLine | None = None,
         tokens: int = 0,
         is_enough: Callable[[], bool] = bool,
+        timeout: float | None = None,
     ) -> Flow[httpx.Response]:
-        """Send a request, with retries; see `Send`.
+        """Send a request, with retries; see `Send`. `timeout`: a shorter one, in seconds.
 
         Raises BackendUnreachable, or BackendError if the response is larger than it may be.
         """
         broken, waited, pause = 0, 0.0, self._retry_policy.backoff
-        deadline = Deadline(self._retry_policy.timeout)
+        timeout = min(timeout or inf, self._retry_policy.timeout)
+        deadline = Deadline(timeout)
         has_begun = False
 
         def receive(line: str) -> None:
@@ -160,13 +163,13 @@ class HttpClient:
                 self._on_broken()
                 broken += 1
                 if has_begun or broken > self._retry_policy.retries or not _is_retryable(error):
-                    raise BackendUnreachable(self._explain(error)) from error
+                    raise BackendUnreachable(self._explain(error, timeout)) from error
             else:
                 assert response is not None
                 retry_after = _retry_after(response)
                 busy = response.status_code == httpx.codes.TOO_MANY_REQUESTS and retry_after is not None
                 loading = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
-                left = self._retry_policy.loading_timeout - waited
+                left = min(self._retry_policy.loading_timeout, timeout) - waited
                 if not (loading or busy) or left <= 0 or (retry_after or 0) > left:
                     return response
             seconds = max(pause, retry_after or 0)
@@ -238,7 +241,7 @@ class HttpClient:
                     break
             return received.end()
 
-    def _explain(self, error: httpx.RequestError) -> str:
+    def _explain(self, error: httpx.RequestError, timeout: float) -> str:
         match error:
             case httpx.ConnectError() | httpx.ConnectTimeout():
                 return (
@@ -248,7 +251,7 @@ class HttpClient:
             case httpx.TimeoutException():
                 return (
                     f"{self._server_name} at {self.url} did not finish its answer within "
-                    f"{self._retry_policy.timeout:g} s. Allow fewer tokens, or a longer timeout."
+                    f"{timeout:g} s. Allow fewer tokens, or a longer timeout."
                 )
             case _:
                 return (

@@ -11,6 +11,7 @@ import time
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 
 from gbnf.prompts.messages import PromptStyle
 from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect, Request
@@ -133,8 +134,12 @@ class InProcess(RequestBackend):
         sampler = Sampler(request.temperature, request.seed, truncation)
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
         slot = Slot()
+        timer = Timer(request.timeout_s or 0, stop.set)
+        timer.daemon = True
         try:
             self._kv_cache.register(slot)
+            if request.timeout_s is not None:
+                timer.start()
             prompt = self._prompt(request)
             tokens = self._encoded(prompt)
             started = time.perf_counter()
@@ -159,6 +164,7 @@ class InProcess(RequestBackend):
                 answer = replace(answer, text=text, reasoning=reasoning)
             return answer if reasoning_filter is None else reasoning_filter.end(answer)
         finally:
+            timer.cancel()
             self._kv_cache.release(slot)
 
     def _prompt(self, request: Request) -> str:

@@ -21,6 +21,7 @@ from gbnf_server.cli.model_options import (
     GpuLayersOption,
     HfOption,
     LanguageOption,
+    MaxSecondsOption,
     MaxStepsOption,
     MaxTokensOption,
     ModelOption,
@@ -101,6 +102,7 @@ def batch(
     terminal: TerminalOption = None,
     no_compact: NoCompactOption = False,
     max_steps: MaxStepsOption = 12,
+    max_seconds: MaxSecondsOption = 300,
     max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
@@ -134,6 +136,7 @@ def batch(
     files = BatchFiles(requests, results, workspace)
     options = PlannerOptions(
         max_steps=max_steps,
+        max_seconds=max_seconds or None,
         required=tuple(require or ()),
         terminal=tuple(terminal or ()),
         compact=not no_compact,

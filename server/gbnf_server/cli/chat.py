@@ -24,6 +24,7 @@ from gbnf_server.cli.model_options import (
     GpuLayersOption,
     HfOption,
     LanguageOption,
+    MaxSecondsOption,
     MaxStepsOption,
     MaxTokensOption,
     ModelOption,
@@ -71,6 +72,7 @@ def chat(
     verbose: VerboseOption = False,
     language: LanguageOption = "en",
     max_steps: MaxStepsOption = 12,
+    max_seconds: MaxSecondsOption = 300,
     max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
@@ -99,6 +101,7 @@ def chat(
     options = PlannerOptions(
         max_steps=max_steps,
         ask_user=asks_person(source),
+        max_seconds=max_seconds or None,
         max_tokens=max_tokens,
         temperature=temperature,
         seed=seed,

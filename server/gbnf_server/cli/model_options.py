@@ -119,6 +119,9 @@ StyleOption: TypeAlias = Annotated[
     PromptStyleChoice | None, typer.Option(help="How the prompt describes the tools.")
 ]
 LanguageOption: TypeAlias = Annotated[str, typer.Option(help="Language of the tool descriptions.")]
+MaxSecondsOption: TypeAlias = Annotated[
+    float, typer.Option("--max-seconds", min=0, help="Maximum seconds of a run; 0 for no limit.")
+]
 MaxStepsOption: TypeAlias = Annotated[
     int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")
 ]

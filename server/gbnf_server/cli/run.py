@@ -25,6 +25,7 @@ from gbnf_server.cli.model_options import (
     GpuLayersOption,
     HfOption,
     LanguageOption,
+    MaxSecondsOption,
     MaxStepsOption,
     MaxTokensOption,
     MaxToolsOption,
@@ -149,6 +150,10 @@ def run(
     no_salvage: Annotated[
         bool, typer.Option("--no-salvage", help="Build no answer from results if the run ends without one.")
     ] = False,
+    repeat_calls: Annotated[
+        bool,
+        typer.Option("--repeat-calls", help="Allow calls that repeat earlier ones."),
+    ] = False,
     ask_user: Annotated[
         bool | None,
         typer.Option(
@@ -161,6 +166,7 @@ def run(
     terminal: TerminalOption = None,
     no_compact: NoCompactOption = False,
     max_steps: MaxStepsOption = 12,
+    max_seconds: MaxSecondsOption = 300,
     max_tools: MaxToolsOption = None,
     max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = 0.0,
@@ -209,7 +215,9 @@ def run(
     settings = {name: value for name, value in chosen.items() if value is not None}
     options = PlannerOptions(
         max_steps=max_steps,
+        max_seconds=max_seconds or None,
         max_tools=max_tools or "auto",
+        repeat_calls=repeat_calls,
         ask_user=asks_person(source) if ask_user is None else ask_user,
         required=tuple(require or ()),
         terminal=tuple(terminal or ()),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
 from gbnf.tools.pool_filter import BEST
 from gbnf_server.planner import Event, Run, StepStarted
-from gbnf_server.planner.calls import canonical
+from gbnf_server.planner.repeats import canonical
 
 _BUILT_IN = {ASK_USER.name, FINAL_ANSWER.name, FIND_TOOLS.name}
 _NO_CALL = {"cut", "ungrammatical", "unparsed"}

@@ -19,7 +19,8 @@ from gbnf_server.evaluation.result_files import load_stored
 from gbnf_server.evaluation.run_log import RunRecord
 from gbnf_server.evaluation.scoring import RunScore, score
 from gbnf_server.evaluation.statistics import estimate
-from gbnf_server.pages.run_files import StepOffer, read_step_grammars, write_step_grammars
+from gbnf_server.pages.run_files import read_step_grammars, write_step_grammars
+from gbnf_server.planner.events import StepOffer
 
 FORMAT = 2
 

@@ -16,9 +16,9 @@ from gbnf_server.evaluation.configurations import Configuration
 from gbnf_server.evaluation.run_log import Key, RunLog, RunRecord
 from gbnf_server.evaluation.snapshots import make_case_context, snapshot
 from gbnf_server.executors import Context, run_executor
-from gbnf_server.pages.run_files import StepOffer, read_events
+from gbnf_server.pages.run_files import read_events
 from gbnf_server.planner.drivers import RunEnvironment, drive
-from gbnf_server.planner.events import Event, StepStarted
+from gbnf_server.planner.events import Event, StepOffer, StepStarted
 from gbnf_server.planner.fingerprints import code_identity, digest, options_identity, tool_identity, versions
 from gbnf_server.planner.loop import Planning, plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
@@ -135,7 +135,7 @@ class Bench:
             rows = [event for event in record.events if event["event"] == "step_started"]
             for step in read_events(rows, "the log"):
                 assert isinstance(step, StepStarted), "others were filtered out"
-                offer = (step.tools, step.refers_to)
+                offer = step.offer
                 if offer not in grammars and (grammar := grammar_of_step(step, pool, options)) is not None:
                     grammars[offer] = grammar_text(grammar)
         return found
@@ -143,6 +143,7 @@ class Bench:
     def _options(self, case: Case, configuration: Configuration, run: int) -> ResolvedOptions:
         options = PlannerOptions(
             max_steps=case.max_steps,
+            max_seconds=None,  # so that a slow machine gives the same results
             max_tokens=self.options.max_tokens,
             temperature=self.options.temperature,
             seed=self.options.seed + run,

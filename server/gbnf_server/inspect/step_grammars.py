@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
-from gbnf_server.pages.run_files import RecordedRun, StepOffer
-from gbnf_server.planner.events import RunStarted, StepStarted
+from gbnf_server.pages.run_files import RecordedRun
+from gbnf_server.planner.events import RunStarted, StepOffer, StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.recorded_calls import grammar_text
 from gbnf_server.planner.tool_offer import grammar_of_step
@@ -27,8 +27,8 @@ def with_compiled_grammars(
         return run
     pool = {tool.name: tool for tool in tools}
     for event in run.events:
-        if isinstance(event, StepStarted) and (event.tools, event.refers_to) not in compiled:
-            compiled[event.tools, event.refers_to] = _compiled(event, pool)
+        if isinstance(event, StepStarted) and event.offer not in compiled:
+            compiled[event.offer] = _compiled(event, pool)
     return replace(run, grammars=compiled, are_compiled=True)
 
 

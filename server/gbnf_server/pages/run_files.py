@@ -7,14 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter, ValidationError
 
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.errors import InputError
 from gbnf_server.pages.grammar_lines import GrammarLines, join_lines
-from gbnf_server.planner.events import Event, Run, RunFinished, RunStarted, TextWritten, event_name
+from gbnf_server.planner.events import (
+    Event,
+    Run,
+    RunFinished,
+    RunStarted,
+    StepOffer,
+    TextWritten,
+    event_name,
+)
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.recording import INTERRUPTED
 
@@ -24,9 +32,6 @@ _HINT = (
     "`gbnf bench`."
 )
 _SHOWN = 60
-
-StepOffer: TypeAlias = tuple[tuple[str, ...], tuple[int, ...]]
-"""What decides the grammar of a step in a run: the tools offered, and the earlier steps to refer to."""
 
 _Value = TypeVar("_Value")
 
@@ -194,6 +199,7 @@ class _StepGrammarRow(BaseModel):
     tools: tuple[str, ...]
     refers_to: tuple[int, ...]
     lines: tuple[NonNegativeInt, ...]
+    excluded: tuple[str, ...] = ()
 
 
 class _StepGrammarFile(BaseModel):
@@ -212,7 +218,7 @@ def read_step_grammars(value: Any, source: str) -> dict[tuple[str, str], dict[St
             raise RunFileError(
                 f"{source}, /grammars/steps/{index}/lines: a number is beyond /grammars/lines. {_HINT}"
             ) from None
-        found.setdefault((row.suite, row.configuration), {})[row.tools, row.refers_to] = text
+        found.setdefault((row.suite, row.configuration), {})[row.tools, row.refers_to, row.excluded] = text
     return found
 
 
@@ -221,13 +227,13 @@ def write_step_grammars(grammars: Mapping[tuple[str, str], Mapping[StepOffer, st
     lines = GrammarLines()
     rows = []
     for (suite, configuration), offers in grammars.items():
-        for (tools, refers_to), text in offers.items():
+        for (tools, refers_to, excluded), text in offers.items():
             numbers = lines.add(text)
             if numbers is not None:
                 rows.append(
                     {
                         "suite": suite, "configuration": configuration,
-                        "tools": tools, "refers_to": refers_to, "lines": numbers,
+                        "tools": tools, "refers_to": refers_to, "excluded": excluded, "lines": numbers,
                     }
                 )  # fmt: skip
     return {"lines": lines.lines, "steps": rows}

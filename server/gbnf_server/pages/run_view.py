@@ -159,11 +159,11 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
     given = wrote = ""
     for event in events:
         match event:
-            case StepStarted(at, number, tools, refers_to, compile_s):
+            case StepStarted(at, number, tools, _, compile_s):
                 steps.append(StepView(f"Step {number}", tools))
                 count = f"{len(tools)} tool{'' if len(tools) == 1 else 's'}"
                 if constrained:
-                    grammar = recorded.grammars.get((tools, refers_to), "")
+                    grammar = recorded.grammars.get(event.offer, "")
                     start = since(at, compile_s)
                     add(
                         EntryView(

@@ -3,12 +3,13 @@
 They run in this order, and the first that fails gives the `Refusal`:
 
     cut             the token limit, or a repetition without an end, ended the text, so that the call is
-                    incomplete; or it shortened the call of a tool with effect "write": half a path is another
+                    incomplete; or it shortened the answer, or the call of a tool with effect "write": half
+                    a path is another
     ungrammatical   it is not in the language of the grammar: the backend ignored the grammar
     unparsed        it is not JSON, or has duplicate keys, lone surrogates or infinite numbers; or the
                     server's response had no valid text (`MalformedText`)
     invalid         it is JSON, but no valid call of a tool offered in this step
-    repeated        the same call was already made `calls.MAX_REPEATS` times in this run
+    repeated        it would repeat a call that failed or is done (`gbnf_server.planner.repeats`)
 
 Invariants: only a call that passes all of them is executed. With the call formats `text` and `lines`,
 `calls.parse_text_call` replaces the first three, and still rejects a truncated call.
@@ -33,6 +34,7 @@ from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named
 from gbnf_server.planner.reasoning import pop_reasoning
 from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.salvaging import words
 
 
 class CallRefused(Exception):  # noqa: N818 - a result of the checks, not a fault of the program
@@ -41,6 +43,7 @@ class CallRefused(Exception):  # noqa: N818 - a result of the checks, not a faul
     def __init__(self, refusal: Refusal, error: str) -> None:
         self.refusal, self.error = refusal, error
         self.call: dict[str, Any] | None = None
+        self.tool: Tool | None = None
         super().__init__(error)
 
 
@@ -65,7 +68,9 @@ class OfferedTools:
     `in_system_message`: the tools that the system message describes: those that the filter kept when the run
     began, and the built-in ones; `described`: those and the tools that later messages describe; `callable`:
     of those, what may be called now; `waiting`: those that may not, by name, because other tools, these, have
-    to succeed first; `refers_to`: the earlier steps that have entries.
+    to succeed first; `left_out`: those that failed too often, or of which every call would be a repetition;
+    `refers_to`: the earlier steps that have entries; `excluded`: the calls that the grammar excludes, as
+    JSON.
     """
 
     in_system_message: tuple[Tool, ...]
@@ -74,6 +79,8 @@ class OfferedTools:
     waiting: Mapping[str, tuple[str, ...]]
     refers_to: tuple[int, ...]
     grammar: AnswerFormat | None
+    left_out: frozenset[str] = frozenset()
+    excluded: tuple[str, ...] = ()
 
 
 def check_completion(
@@ -87,6 +94,8 @@ def check_completion(
         return accepted
     except CallRefused as refused:
         refused.call = call if options.call_format == "native" else None
+        name = call.get("name") if isinstance(call, dict) else None
+        refused.tool = next((tool for tool in offer.callable if tool.name == name), None)
         raise
 
 
@@ -107,15 +116,13 @@ def _checked(
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
         raise CallRefused("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
-    if state.call_counts[calls.canonical(call)] >= calls.MAX_REPEATS:
-        raise CallRefused(
-            "repeated",
-            f"{call['name']} was already called {calls.MAX_REPEATS} times with these arguments; "
-            "use what it returned, or call something else",
-        )
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
+    if reason := state.calls.refusal(tool, call):
+        raise CallRefused("repeated", reason)
     if tool == FINAL_ANSWER and not call["arguments"]["message"].strip():
         raise CallRefused("invalid", "the message of final_answer is blank; write the answer")
+    if tool == FINAL_ANSWER and _repeats_refusal(call["arguments"]["message"], state):
+        raise CallRefused("invalid", "the message repeats an error; write an answer to the request")
     try:
         arguments = calls.fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
@@ -123,15 +130,33 @@ def _checked(
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
 
 
+def _repeats_refusal(message: str, state: RunState) -> bool:
+    """Return whether an answer is only what the model has read about its last call, which was refused."""
+    last = state.steps[-1] if state.steps else None
+    if last is None or last.refusal is None or last.error is None:
+        return False
+    said = words(message)
+    return len(said) > 2 and " ".join(said) in " ".join(words(last.error))
+
+
 def _check_length(tool: Tool, completion: Completion) -> None:
-    """Raise `CallRefused` if a call that changes something is shortened; `_read` judges truncated texts."""
-    is_shortened = completion.shortened_at is not None and completion.finish == "stop"
-    if is_shortened and tool.run.effect == "write":
+    """Raise `CallRefused` if the answer, or a call that changes something, is shortened.
+
+    `_read` judges truncated texts.
+    """
+    if completion.shortened_at is None or completion.finish != "stop":
+        return
+    tokens = completion.completion_tokens
+    if tool.name == FINAL_ANSWER.name:
+        raise CallRefused(
+            "cut",
+            _repeats(completion) or f"the message did not end within {tokens} tokens; write a shorter one",
+        )
+    if tool.run.effect == "write":
         raise CallRefused(
             "cut",
             _repeats(completion)
-            or f"the call was shortened to end within {completion.completion_tokens} tokens, and not "
-            "executed; write a shorter one",
+            or f"the call was shortened to end within {tokens} tokens, and not executed; write a shorter one",
         )
 
 
@@ -146,7 +171,11 @@ def _repeats(completion: Completion) -> str:
 def _too_early(call: Any, offer: OfferedTools) -> str:
     """Return why a tool may not be called in this step but in a later one, "" if that is not the fault."""
     name = call.get("name") if isinstance(call, dict) else None
-    if not isinstance(name, str) or name not in offer.waiting:
+    if not isinstance(name, str) or any(tool.name == name for tool in offer.callable):
+        return ""
+    if name in offer.left_out:
+        return f"{name} is not possible in this step, after what was called before; call another tool"
+    if name not in offer.waiting:
         return ""
     missing = named(offer.waiting[name])
     return f"{name} is possible only after {' and '.join(missing)}; call {missing[0]} first"

@@ -12,9 +12,6 @@ from gbnf.calls.validation import filled_argument_errors
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.planner.reasoning import REASONING_KEY, pop_reasoning
 
-MAX_REPEATS = 2
-"""How many times the same call is allowed in a run."""
-
 
 def parse_text_call(
     text: str,
@@ -35,7 +32,9 @@ def parse_text_call(
     if isinstance(step, FinalAnswer):
         if truncated or not step.content.strip():
             raise ValueError(
-                "the answer was cut" if truncated else "the text is empty; write a call, or an answer"
+                "the text did not end within the limit of tokens; write a shorter one"
+                if truncated
+                else "the text is empty; write a call, or an answer"
             )
         answer = {"name": FINAL_ANSWER.name, "arguments": {"message": step.content.strip()}}
         return answer, (*map(str, step.repairs), "answer: took a text without a call for the final answer")
@@ -57,11 +56,6 @@ def parse_text_call(
     repairs += [str(coercion) for coercion in repaired.coercions]
     kept = {REASONING_KEY: thought} if thought else {}
     return kept | dict(repaired.call), tuple(repairs)
-
-
-def canonical(call: Mapping[str, Any]) -> str:
-    """Return the same text for the same call, whatever the order of its keys."""
-    return json.dumps(call, sort_keys=True)
 
 
 def fill_references(

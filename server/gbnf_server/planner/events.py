@@ -23,7 +23,8 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 Unanswered: TypeAlias = Literal["blocked", "exhausted", "failed"]
-"""blocked: too many refused calls in a row. exhausted: no answer within the allowed steps. failed: the model,
+"""blocked: too many refused calls in a row, or no call is left that would not repeat another. exhausted: no
+answer within the allowed steps or seconds. failed: the model,
 its server or the grammar gave an error."""
 
 Outcome: TypeAlias = Literal["answered", "salvaged", "blocked", "exhausted", "failed"]
@@ -39,6 +40,10 @@ Refusal: TypeAlias = Literal["cut", "ungrammatical", "unparsed", "invalid", "rep
 
 ToolFault: TypeAlias = Literal["error", "timeout", "denied"]
 """Why a valid call has no result: an error of the tool, its time-out, or a person's refusal."""
+
+
+StepOffer: TypeAlias = tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...]]
+"""The tools of a step, the steps that it may refer to, and the calls that it excludes."""
 
 
 class _Json:
@@ -163,7 +168,8 @@ class RunStarted(_Event):
 class StepStarted(_Event):
     """A step begins: the tools that it offers, and the earlier steps whose entries a call may refer to.
 
-    `compile_s`: seconds to filter the tools and compile their grammar.
+    `compile_s`: seconds to filter the tools and compile their grammar. `excluded`: calls that the grammar
+    excludes, as JSON, since they would repeat earlier ones.
     """
 
     at: datetime
@@ -171,6 +177,12 @@ class StepStarted(_Event):
     tools: tuple[str, ...]
     refers_to: tuple[int, ...]
     compile_s: float = 0.0
+    excluded: tuple[str, ...] = ()
+
+    @property
+    def offer(self) -> StepOffer:
+        """What decides about the grammar of the step."""
+        return self.tools, self.refers_to, self.excluded
 
 
 @dataclass(frozen=True, slots=True)

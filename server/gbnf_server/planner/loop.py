@@ -10,7 +10,9 @@ Invariants, whatever the model generates:
 - no tool is called before its prerequisites have succeeded (`gbnf_server.planner.prerequisites`);
 - every step adds one assistant and one tool message to the history, except the one that answers;
 - the system message is the same in the whole run, whatever the grammar allows;
-- the run ends within `max_steps` steps, and `RunFinished` is its last event;
+- the run ends within `max_steps` steps, soon after `max_seconds`, and `RunFinished` is its last event;
+- no call that failed, or that has effect "write" and succeeded, is repeated without need
+  (`gbnf_server.planner.repeats`);
 - a salvaged answer is requested once, without tools, and its outcome is never `answered`.
 """
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from gbnf.errors import GbnfError
@@ -62,12 +65,18 @@ from gbnf_server.planner.history import call_message, outcome_message, refused_m
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
 from gbnf_server.planner.reasoning import call_messages, reasoning_messages, reasoning_text
+from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import declared_tools, find_tools, offer_tools, select, system_message
 
 Clock: TypeAlias = Callable[[], datetime]
 Planning: TypeAlias = Generator[Effect | Event, Any, Run]
 """A run in progress: yields effects and events, returns the finished run."""
+
+_SALVAGE_SHARE = 0.1
+"""The part of `max_seconds` that is added for a salvaged answer."""
+_LEAST_SECONDS = 0.05
+"""What is not worth a generation; timers are less exact."""
 
 _Value = TypeVar("_Value")
 _Part: TypeAlias = Generator[Effect | Event, Any, _Value]
@@ -132,8 +141,11 @@ class _Loop:
             while run is None:
                 run = yield from self._step()
         except GbnfError as error:
-            run = state.finish("failed", self.clock(), error=str(error))
-            lost = isinstance(error, BackendUnreachable)
+            if self._seconds_left() > _LEAST_SECONDS:
+                run = state.finish("failed", self.clock(), error=str(error))
+                lost = isinstance(error, BackendUnreachable)
+            else:
+                run = self._exhausted(f"{options.max_seconds:g} seconds")
         if options.salvage and run.outcome != "answered":
             run = yield from self._salvage(run, ask=not lost)
         hook_errors = yield RunFinished(self.clock(), run)
@@ -143,12 +155,9 @@ class _Loop:
         """Do one step; return the finished run if it was the last."""
         state, options = self.state, self.options
         if state.number == options.max_steps:
-            return state.finish(
-                "exhausted",
-                self.clock(),
-                error=f"no final answer within {options.max_steps} steps{self._still_required()}; "
-                "allow more, or ask for less",
-            )
+            return self._exhausted(f"{options.max_steps} steps")
+        if self._seconds_left() <= _LEAST_SECONDS:
+            return self._exhausted(f"{options.max_seconds:g} seconds")
         state.number += 1
         begun = self.clock()
         offer = offer_tools(self.order, state, options)
@@ -157,16 +166,19 @@ class _Loop:
         at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         seconds = (at - begun).total_seconds()
-        yield from self._emit(StepStarted(at, state.number, names, offer.refers_to, seconds))
+        yield from self._emit(StepStarted(at, state.number, names, offer.refers_to, seconds, offer.excluded))
+        if not names:
+            error = f"every call that is left would repeat an earlier one{self._still_required()}"
+            return state.finish("blocked", at, error=error)
         try:
             completion, model_s, reasoning = yield from self._decode(offer)
         except MalformedText as error:
             seconds = (self.clock() - at).total_seconds()
-            return (yield from self._block("", CallRefused("unparsed", str(error)), seconds, ""))
+            return (yield from self._block("", CallRefused("unparsed", str(error)), offer, seconds, ""))
         try:
             accepted = check_completion(completion, offer, state, options)
         except CallRefused as refused:
-            return (yield from self._block(completion.text, refused, model_s, reasoning))
+            return (yield from self._block(completion.text, refused, offer, model_s, reasoning))
         call = accepted.call
         state.blocked_in_a_row = 0
         state.history.append(call_message(call, state.number, options))
@@ -182,12 +194,20 @@ class _Loop:
             answer = call["arguments"]["message"]
             state.steps.append(step)
             return state.finish("answered", self.clock(), answer=answer)
-        state.call_counts[calls.canonical(call)] += 1
-        yield from self._execute(accepted.tool, step, accepted.arguments)
+        yield from self._execute(accepted.tool, step, accepted.arguments, offer)
         result = state.steps[-1].result
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
         return None
+
+    def _exhausted(self, limit: str) -> Run:
+        error = f"no final answer within {limit}{self._still_required()}; allow more, or ask for less"
+        return self.state.finish("exhausted", self.clock(), error=error)
+
+    def _seconds_left(self) -> float:
+        """Return the seconds that are left for the run; infinity without a limit."""
+        limit = inf if self.options.max_seconds is None else self.options.max_seconds
+        return limit + self.state.waited_s - (self.clock() - self.state.started_at).total_seconds()
 
     def _still_required(self) -> str:
         """Return the required tools that have not succeeded, for an error message; "" if there is none."""
@@ -271,6 +291,9 @@ class _Loop:
         state, options = self.state, self.options
         reasons = purpose == "call" and options.reasons_natively
         max_tokens = options.reasoning_budget if purpose == "thought" else options.max_tokens
+        seconds_left = self._seconds_left()
+        if purpose == "salvage" and options.max_seconds is not None:
+            seconds_left = max(seconds_left, 0) + options.max_seconds * _SALVAGE_SHARE
         begun = self.clock()
         completion = yield CallModel(
             messages=messages,
@@ -283,6 +306,7 @@ class _Loop:
             tools=tools,
             reasoning=reasons,
             answer_format=None if options.declares_answer else options.tool_format,
+            timeout_s=None if options.max_seconds is None else max(seconds_left, _LEAST_SECONDS),
         )
         assert isinstance(completion, Completion)
         at = self.clock()
@@ -335,18 +359,20 @@ class _Loop:
                 completion, _ = yield from self._ask(
                     messages, salvaging.CONTRACT.grammar if constrained else None, "salvage"
                 )
-                salvage = salvaging.read(completion, done, options.language)
+                salvage = salvaging.read(completion, state.query, done, options.language)
             except GbnfError as error:
                 salvage = salvaging.answer_from_results(done, options.language, f"error: {error}")
         else:
             salvage = salvaging.answer_from_results(done, options.language, "error: the server is gone")
         return state.finish("salvaged", self.clock(), answer=salvage.text, error=run.error, salvage=salvage)
 
-    def _block(self, text: str, refused: CallRefused, model_s: float, reasoning: str) -> _Part[Run | None]:
+    def _block(
+        self, text: str, refused: CallRefused, offer: OfferedTools, model_s: float, reasoning: str
+    ) -> _Part[Run | None]:
         """Add the refusal to the history; return the finished run if it was one too many in a row."""
         state = self.state
         state.blocked_in_a_row += 1
-        error = error_text(state.number, refused.error)
+        error = error_text(state.number, self._counted(refused.error, refused.tool, offer))
         state.history += refused_messages(text, refused.call, error, state.number, self.options)
         state.steps.append(
             Step(
@@ -371,8 +397,9 @@ class _Loop:
             error=f"{state.blocked_in_a_row} calls in a row were refused; the last: {refused.error}",
         )
 
-    def _execute(self, tool: Tool, done: Step, arguments: dict[str, Any]) -> _Part[None]:
+    def _execute(self, tool: Tool, done: Step, arguments: dict[str, Any], offer: OfferedTools) -> _Part[None]:
         """Execute a valid call, with approval if required, and add its result to the history."""
+        assert done.call is not None
         state, number = self.state, self.state.number
         begun = self.clock()
         yield from self._emit(
@@ -386,7 +413,8 @@ class _Loop:
             seconds = (at - begun).total_seconds()
             fault = _fault(error)
             output = "\n".join([*printed, *getattr(error, "__notes__", ())])
-            self._tell(error_text(number, str(error)), tool)
+            state.calls.add_failure(done.call, str(error))
+            self._tell(error_text(number, self._counted(str(error), tool, offer)), tool)
             yield from self._emit(ToolFailed(at, number, tool.name, fault, str(error), seconds, output))
             state.steps.append(replace(done, error=str(error), fault=fault, tool_s=seconds, output=output))
             if not isinstance(error, ExecutorError):
@@ -394,12 +422,21 @@ class _Loop:
             return
         at = self.clock()
         seconds = (at - begun).total_seconds()
+        state.calls.add_result(tool, done.call, result)
         if entries := calls.result_entries(result):
             state.entries[number] = entries
         self._tell(result_text(number, result), tool)
         output = "\n".join(printed)
         yield from self._emit(ToolDone(at, number, tool.name, result, seconds, output))
         state.steps.append(replace(done, result=result, tool_s=seconds, output=output))
+
+    def _counted(self, error: str, tool: Tool | None, offer: OfferedTools) -> str:
+        """Count a failed or refused call; return the error, and why the next step leaves its tool out."""
+        others = any(tool is None or other.name != tool.name for other in offer.callable)
+        if tool is None or not others or tool.name in (FINAL_ANSWER.name, ASK_USER.name):
+            return error
+        reason = self.state.calls.count_failure(tool)
+        return f"{error.rstrip('.')}. {reason}" if reason else error
 
     def _tell(self, outcome: str, tool: Tool) -> None:
         """Add the outcome of a call to the history."""
@@ -410,7 +447,9 @@ class _Loop:
         self, tool: Tool, arguments: Mapping[str, Any], on_output: Callable[[str], None]
     ) -> _Part[dict[str, Any]]:
         if tool == ASK_USER:
-            answer = yield AskPerson(arguments["question"], tuple(arguments.get("options", ())))
+            answer = yield from self._waiting(
+                AskPerson(arguments["question"], tuple(arguments.get("options", ())))
+            )
             assert isinstance(answer, str)
             self.state.said.append(answer)
             return {"answer": answer, "entries": [answer]}
@@ -418,9 +457,9 @@ class _Loop:
             return find_tools(arguments["query"], self.order.tools, self.state, self.options)
         if tool.run.confirm:
             call = {"name": tool.name, "arguments": arguments}
-            asked = calls.canonical(call)
+            asked = canonical(call)
             try:
-                approved = yield AskApproval(call)
+                approved = yield from self._waiting(AskApproval(call))
             except ExecutorError as error:  # there is nobody to ask
                 self.state.pending.add(asked)
                 raise _Denied(str(error)) from None
@@ -432,6 +471,14 @@ class _Loop:
         if nesting_depth(result, MAX_DEPTH) > MAX_DEPTH:  # a run is stored as JSON
             raise too_deep(tool.name)
         return result
+
+    def _waiting(self, question: AskPerson | AskApproval) -> _Part[Any]:
+        """Ask a person; the time until the answer does not count."""
+        begun = self.clock()
+        try:
+            return (yield question)
+        finally:
+            self.state.waited_s += (self.clock() - begun).total_seconds()
 
     def _started(self, selection: Selection) -> RunStarted:
         return RunStarted(

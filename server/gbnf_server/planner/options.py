@@ -42,7 +42,11 @@ class PlannerOptions:
 
     Arguments:
         max_steps: steps of a run, including the one with the final answer.
+        max_seconds: seconds of a run, without those in which a person is asked; a generation is ended then,
+            but not the call of a tool. A tenth of them more for a salvaged answer. None for no limit.
         max_blocked: rejected calls in a row that end a run.
+        repeat_calls: allow every call to be repeated, as `[run] repeatable` does for one tool's
+            (`gbnf_server.planner.repeats`).
         ask_user: offer the tool `ask_user`.
         required: names of tools that must have succeeded before the run can end with an answer; "*" for
             whichever tool.
@@ -72,7 +76,9 @@ class PlannerOptions:
     """
 
     max_steps: int = 12
+    max_seconds: float | None = 300.0
     max_blocked: int = 3
+    repeat_calls: bool = False
     ask_user: bool = False
     required: tuple[str, ...] = ()
     terminal: tuple[str, ...] = ()
@@ -93,6 +99,8 @@ class PlannerOptions:
         for name in ("max_steps", "max_blocked", "max_tokens", "reasoning_budget"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise ValueError(f"max_seconds is {self.max_seconds}; it must be above 0, or None for no limit")
         if isinstance(self.max_tools, int) and self.max_tools < 1:
             raise ValueError(f"max_tools is {self.max_tools}; it must be at least 1, or None for all tools")
         if self.reasoning == "field" and self.call_format == "native":

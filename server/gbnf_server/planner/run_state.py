@@ -11,6 +11,7 @@ from gbnf.prompts.messages import Image, Message
 from gbnf.tools import Tool
 from gbnf_server.planner.compaction import Compaction, PromptMeter
 from gbnf_server.planner.events import Outcome, Run, SalvagedAnswer, Step
+from gbnf_server.planner.repeats import CallLog
 
 
 @dataclass(slots=True)
@@ -27,8 +28,9 @@ class RunState:
     found: tuple[Tool, ...] = ()  # by find_tools
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
+    waited_s: float = 0.0  # for a person
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step
-    call_counts: Counter[str] = field(default_factory=Counter)  # canonical call -> times it was accepted
+    calls: CallLog = field(default_factory=CallLog)
     pending: set[str] = field(default_factory=set)  # canonical calls without anybody to approve them
     said: list[str] = field(default_factory=list)  # earlier requests, and answers to questions
     history: list[Message] = field(default_factory=list)  # all but the system message, whole

@@ -26,7 +26,7 @@ def salvage(
 ) -> SalvagedAnswer | None:
     """Return an answer for a run without one; None if it has one, or has no results. Never raises.
 
-    The answer is the text of `backend`, if it matches the contract in time, else a list of the results.
+    The answer is the text of `backend`, if it matches the contract in time, else that of the results.
     """
     done = salvaging.found(run.steps)
     if run.answer is not None or not done:
@@ -43,5 +43,5 @@ def salvage(
         timeout_s=timeout_s,
     )
     if answer.outcome == "success":
-        return salvaging.answer_from_text(answer.values["answer"], done, language)
+        return salvaging.answer_from_text(answer.values["answer"], run.query, done, language)
     return salvaging.answer_from_results(done, language, f"{answer.outcome}: {answer.error}")

@@ -1,14 +1,16 @@
 """Build an answer from a run's tool results: the prompt for it, and how to parse the response. Pure.
 
 One question without tools, with an output contract: it contains the tool results, each under the number of
-its step, and requests those numbers in brackets. A response that is a tool call, also a malformed one, is not
-used; the answer is then a list of the results.
+its step, and requests those numbers in brackets. A response that is a tool call, also a malformed one, copies
+the question, repeats itself or was truncated is not used; the answer is then the result in its own words, or
+a list of the results.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 from gbnf.calls import FinalAnswer, parse_tool_calls
@@ -17,6 +19,7 @@ from gbnf.prompts.messages import Message, result_text
 from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
+from gbnf_server.planner.calls import clip
 from gbnf_server.planner.events import SalvagedAnswer, Step
 
 CONTRACT = Contract(answer=text(rest=True))
@@ -25,6 +28,10 @@ _RESULT_LIMIT = 600  # characters of one result, for the model and for the list
 _CALL_LIKE = re.compile(
     r"\s*(?:\{|\[\s*\{|<\w)"
 )  # plain text does not begin like that, but malformed calls do
+_INTERNAL = re.compile(r'"step":|^\s*\[\d+\]\s*\w+:\s*\{', re.MULTILINE)
+"""How the question renders results."""
+_COPIED_WORDS = 6
+_REPEATED = re.compile(r"(\S.{3,200}?)(?:\s*\1){2,}", re.DOTALL)
 _ASKED = {
     "en": (
         "The request was: {query}\n\nThis was found:\n{found}\n\n"
@@ -63,16 +70,17 @@ def asked(query: str, done: Sequence[Step], language: str = "en") -> tuple[Messa
     return ({"role": "user", "content": content},)
 
 
-def read(completion: Completion, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
-    """Return the model's answer, or a list of the results if it can't be used."""
-    outcome = CONTRACT.parse(completion.text, truncated=completion.finish == "length")
+def read(completion: Completion, query: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
+    """Return the model's answer, or the results if it can't be used."""
+    truncated = completion.finish == "length" or completion.shortened_at is not None
+    outcome = CONTRACT.parse(completion.text, truncated=truncated)
     if isinstance(outcome, InvalidAnswer):
         return answer_from_results(done, language, f"error: {outcome.reason}")
-    return answer_from_text(outcome.values["answer"], done, language)
+    return answer_from_text(outcome.values["answer"], query, done, language)
 
 
-def answer_from_text(answer: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
-    """Return an answer that matches the contract; a list of the results if it is a tool call."""
+def answer_from_text(answer: str, query: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
+    """Return an answer that matches the contract; the results if it is a tool call, or says nothing."""
     step = parse_tool_calls(answer, (FINAL_ANSWER,))
     if not isinstance(step, FinalAnswer):
         message = (
@@ -85,16 +93,52 @@ def answer_from_text(answer: str, done: Sequence[Step], language: str = "en") ->
         return answer_from_results(
             done, language, "error: the model wrote something like a call and no answer"
         )
+    if copies_question(answer, query, language):
+        return answer_from_results(done, language, "error: the model copied the question")
+    if repeats_itself(answer):
+        return answer_from_results(done, language, "error: the model repeated itself")
     numbers = tuple(step.number for step in done)
     named = {int(number) for number in re.findall(r"\[(\d{1,9})\]", answer)}
     return SalvagedAnswer(answer, "model", tuple(number for number in numbers if number in named) or numbers)
 
 
 def answer_from_results(done: Sequence[Step], language: str = "en", error: str = "") -> SalvagedAnswer:
-    """Return a list of the results. `error` says why the model's answer is not used."""
+    """Return the result, or a list of the results. `error` says why the model's answer is not used."""
+    if len(done) == 1 and (result := done[0].result):
+        only = next(iter(result.values())) if len(result) == 1 else result
+        if text := clip(_plain(only), _RESULT_LIMIT):
+            return SalvagedAnswer(text, "list", (done[0].number,), error)
     lines = "\n".join(_line(step) for step in done)
     numbers = tuple(step.number for step in done)
     return SalvagedAnswer(localized_text(_LISTED, language).format(found=lines), "list", numbers, error)
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, without case and punctuation."""
+    return re.findall(r"\w+", text.casefold())
+
+
+def copies_question(answer: str, query: str, language: str = "en") -> bool:
+    """Return whether an answer has what only the question has, or is for the most part the request."""
+    if _INTERNAL.search(answer):
+        return True
+    asked = localized_text(_ASKED, language)
+    labels = [line.partition(":")[0] for line in asked.splitlines() if ":" in line]
+    if any(f"{label}:".casefold() in answer.casefold() for label in labels):
+        return True
+    said = words(answer)
+    instructions = words(f"{asked.format(query='', found='')} {CONTRACT.prompt(language)}")
+    return _shared(said, instructions) >= _COPIED_WORDS or 10 * _shared(said, words(query)) >= 9 * len(said)
+
+
+def repeats_itself(text: str) -> bool:
+    """Return whether a text has the same words three times in a row."""
+    return any(sum(map(str.isalpha, found[1])) > 3 for found in _REPEATED.finditer(text))
+
+
+def _shared(some: Sequence[str], others: Sequence[str]) -> int:
+    """Return the length of the longest run of words that both have."""
+    return SequenceMatcher(None, some, others, autojunk=False).find_longest_match().size
 
 
 def looks_like_call(text: str) -> bool:
@@ -104,8 +148,7 @@ def looks_like_call(text: str) -> bool:
 
 def _line(step: Step) -> str:
     """Render a step: `- find_files: notes/rome.md, notes/paris.md`."""
-    said = _plain(step.result)
-    return f"- {step.name}: {said if len(said) <= _RESULT_LIMIT else said[: _RESULT_LIMIT - 1] + '…'}"
+    return f"- {step.name}: {clip(_plain(step.result), _RESULT_LIMIT)}"
 
 
 def _plain(value: Any) -> str:

@@ -135,6 +135,7 @@ def request_of(
         max_tokens=effect.max_tokens,
         temperature=effect.temperature,
         seed=effect.seed,
+        timeout_s=effect.timeout_s,
         on_text=on_text,
         cancellation=cancellation,
     )

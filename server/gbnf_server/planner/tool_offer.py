@@ -6,6 +6,7 @@ growing prefix, which servers cache; only the grammar changes from step to step.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -25,6 +26,7 @@ from gbnf.prompts.messages import (
 )
 from gbnf.tool_formats import ToolFormat
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
+from gbnf.tools.exclusion import excluding
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf_server.backends.base import AnswerFormat
@@ -33,6 +35,7 @@ from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
 from gbnf_server.planner.reasoning import with_reasoning_grammar, with_reasoning_schema
+from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 
 CLEAR = 0.7
@@ -104,14 +107,40 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
     ready = tuple(tool for tool in tools if tool.name not in waiting)
     answers = bool(ending) and FINAL_ANSWER.name not in waiting
+    left = tuple(tool for tool in ready if tool.name != state.calls.left_out)
+    if left or asking or answers:
+        ready = left
+    state.calls.left_out = ""
+    excluded = _excluded(ready, state, options)
+    limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
+    repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
+    ready, limited = (
+        tuple(tool for tool in some if tool.name not in repetitions) for some in (ready, limited)
+    )
+    can_call = bool(ready or asking or answers)
     return OfferedTools(
         (*state.in_system_message, *asking, *declared),
         (*state.described, *asking, *declared),
         (*ready, *asking, *(ending if answers else ())),
         waiting,
         refers_to,
-        _grammar(ready, refers_to, options, answers=answers) if options.has_grammar else None,
+        _grammar(limited, refers_to, options, answers=answers) if options.has_grammar and can_call else None,
+        frozenset(tool.name for tool in tools) - waiting.keys() - {tool.name for tool in ready},
+        tuple(
+            canonical({"name": name, "arguments": arguments})
+            for name, several in excluded.items()
+            for arguments in several
+        ),
     )
+
+
+def _excluded(
+    tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions
+) -> dict[str, tuple[dict[str, Any], ...]]:
+    """Return the arguments that the grammar excludes, by tool; {} if it cannot exclude any."""
+    if not options.has_grammar or options.dialect == "json_schema":  # engines ignore or refuse its `not`
+        return {}
+    return {tool.name: arguments for tool in tools if (arguments := state.calls.excluded(tool))}
 
 
 def declared_tools(offer: OfferedTools, options: ResolvedOptions) -> tuple[dict[str, Any], ...]:
@@ -164,10 +193,13 @@ def grammar_of_step(
     built_in = {FINAL_ANSWER.name, ASK_USER.name}
     known = {FIND_TOOLS.name: FIND_TOOLS, **pool}
     names = [name for name in started.tools if name not in built_in]
-    if not options.has_grammar or not all(name in known for name in names):
+    if not started.tools or not options.has_grammar or not all(name in known for name in names):
         return None
+    excluded: dict[str, list[dict[str, Any]]] = {}
+    for call in map(json.loads, started.excluded):
+        excluded.setdefault(call["name"], []).append(call["arguments"])
     return _grammar(
-        tuple(known[name] for name in names),
+        tuple(excluding(known[name], excluded.get(name, ())) for name in names),
         started.refers_to,
         replace(options, ask_user=ASK_USER.name in started.tools),
         answers=FINAL_ANSWER.name in started.tools,

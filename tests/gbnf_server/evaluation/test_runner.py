@@ -35,8 +35,9 @@ from gbnf_server.evaluation.runner import Bench, RunOptions
 from gbnf_server.evaluation.scoring import score
 from gbnf_server.evaluation.tables import case_table, compare_tables, quality_table
 from gbnf_server.llama_server.process import LlamaServerProcess
-from gbnf_server.pages.run_files import read_step_grammars, write_step_grammars
+from gbnf_server.pages.run_files import read_events, read_step_grammars, write_step_grammars
 from gbnf_server.planner import fingerprints as identity_module
+from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.recorded_calls import grammar_text
 from support.backends import FakeBackend
 from support.executors import bundled_tools
@@ -142,10 +143,10 @@ def test_the_grammars_of_steps_are_those_that_the_model_got(tmp_path: Path) -> N
             if found
         }
         found = [
-            grammars["small", name].get((tuple(event["tools"]), tuple(event["refers_to"])), "")
+            grammars["small", name].get(event.offer, "")
             for record in records
-            for event in record.events
-            if event["event"] == "step_started"
+            for event in read_events(record.events, "the log")
+            if isinstance(event, StepStarted)
         ]
         assert len(found) > 6
         assert found == asked

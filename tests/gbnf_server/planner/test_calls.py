@@ -12,7 +12,8 @@ from jsonschema import Draft202012Validator
 
 from gbnf import Tool, load_manifests
 from gbnf_server.bundled import manifests_path
-from gbnf_server.planner.calls import canonical, clip, fill_references, result_entries
+from gbnf_server.planner.calls import clip, fill_references, result_entries
+from gbnf_server.planner.repeats import canonical
 
 TOOLS = {tool.name: tool for tool in load_manifests(manifests_path())}
 JSON = st.recursive(

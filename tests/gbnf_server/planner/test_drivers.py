@@ -70,7 +70,9 @@ def planner(
     **options: Any,
 ) -> Planner:
     """A planner that never offers the final answer, so that the random model can only call the tools."""
-    defaults = {"required": (NEVER.name,), "max_steps": 2, "max_tokens": 64, "salvage": False}
+    defaults = {
+        "required": (NEVER.name,), "max_steps": 2, "max_tokens": 64, "salvage": False, "repeat_calls": True
+    }  # fmt: skip
     chosen = PlannerOptions(**{**defaults, **options})
     return Planner([*tools, NEVER], backend, chosen, context=context, hooks=hooks, clock=clock)
 
@@ -79,11 +81,19 @@ def test_a_run_of_real_parts(tmp_path: Path, backend: InProcess, driver: Driver)
     ping = make_tool(tmp_path / "tools", "ping", 'return {"said": "pong"}')
     seen: list[Event] = []
     run = driver(
-        planner([ping], backend, world(tmp_path / "work"), max_steps=9, hooks=(seen.append,)), "ping"
+        planner(
+            [ping],
+            backend,
+            world(tmp_path / "work"),
+            max_steps=9,
+            repeat_calls=False,
+            hooks=(seen.append,),
+        ),
+        "ping",
     )
-    assert [step.name for step in run.steps] == ["ping", "ping", None, None, None]
-    assert [step.refusal for step in run.steps][2:] == ["repeated"] * 3
+    assert [step.name for step in run.steps] == ["ping", "ping"]
     assert run.outcome == "blocked"
+    assert run.error == "every call that is left would repeat an earlier one"
     assert [event.result for event in seen if isinstance(event, ToolDone)] == [{"said": "pong"}] * 2
     assert seen[-1] == RunFinished(seen[-1].at, run)
     assert run.duration_s > 0

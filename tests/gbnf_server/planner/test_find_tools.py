@@ -42,7 +42,7 @@ def make_tool(name: str, description: str, **offer: Any) -> Tool:
 
 
 ZOO = tuple(make_tool(f"feed_{animal}", f"Give the {animal} its food.") for animal in ANIMALS)
-HERD = resolved(max_tools=4, max_steps=8)
+HERD = resolved(max_tools=4, max_steps=8, repeat_calls=True)
 
 
 def drive(*texts: str, query: str = "feed the wolf", **given: Any) -> Driven:
@@ -191,7 +191,13 @@ def test_each_prompt_begins_with_the_one_before(
 ) -> None:
     """What a server has cached stays valid; and no tool that was offered is taken away."""
     options = resolved(
-        max_tools=limit, max_steps=8, max_blocked=9, ask_user=True, call_format="json", constrained=False
+        max_tools=limit,
+        max_steps=8,
+        max_blocked=9,
+        ask_user=True,
+        call_format="json",
+        constrained=False,
+        repeat_calls=True,
     )
     driven = drive(*texts, ANSWER, query=query, answers=answers, options=options)
     asked = prompts(driven)

@@ -20,7 +20,6 @@ from gbnf_server.errors import (
     ServerResponseError,
     SetupError,
 )
-from gbnf_server.planner.calls import MAX_REPEATS
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
@@ -30,6 +29,7 @@ from gbnf_server.planner.events import (
     ToolDone,
     ToolFailed,
 )
+from gbnf_server.planner.repeats import MAX_READS
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand, resolved
 
 
@@ -121,15 +121,15 @@ def test_the_third_time_is_refused_even_with_other_key_order() -> None:
     one = '{"name": "find_files", "arguments": {"base_path": ".", "pattern": "*"}}'
     other = '{"arguments": {"pattern": "*", "base_path": "."}, "name": "find_files"}'
     driven = drive_by_hand(POOL, map(completion, [one, other, one, ANSWER]))
-    assert len(driven.of(ExecuteTool)) == MAX_REPEATS
+    assert len(driven.of(ExecuteTool)) == MAX_READS
     assert [event.refusal for event in driven.of(CallBlocked)] == ["repeated"]
 
 
-def test_a_denied_call_is_not_executed_and_asked_at_most_twice() -> None:
+def test_a_denied_call_is_not_executed_and_asked_once() -> None:
     driven = drive_by_hand(POOL, [completion(call("delete_files", paths=["a"]))], approvals=[False, False])
     assert driven.of(ExecuteTool) == []
-    assert len(driven.of(AskApproval)) == MAX_REPEATS
-    assert [event.fault for event in driven.of(ToolFailed)] == ["denied", "denied"]
+    assert len(driven.of(AskApproval)) == 1
+    assert [event.fault for event in driven.of(ToolFailed)] == ["denied"]
     assert driven.run.outcome == "blocked"
 
 
@@ -259,7 +259,7 @@ def test_a_shortened_call_is_executed_unless_it_writes(
     driven = drive_by_hand(POOL, [shortened, completion(ANSWER)], options=resolved(max_blocked=1))
     assert [called.name for called in driven.of(ToolCalled)] == executed
     blocked = [(event.refusal, told in event.error) for event in driven.of(CallBlocked)]
-    assert blocked == ([("cut", True)] if "create_dirs" in text else [])
+    assert blocked == ([] if executed else [("cut", True)])
     assert (driven.of(ModelCalled)[0].shortened_at, driven.of(ModelCalled)[0].repeated) == (30, repeated)
 
 

@@ -22,7 +22,6 @@ from gbnf_server.errors import (
     ServerResponseError,
     SetupError,
 )
-from gbnf_server.planner.calls import MAX_REPEATS, canonical
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
@@ -39,6 +38,7 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.reasoning import pop_reasoning
+from gbnf_server.planner.repeats import MAX_READS, canonical
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, Driven, call, completion, drive_by_hand, resolved
 
 # Good calls, near misses, and noise: what a model may write.
@@ -199,7 +199,7 @@ def test_every_run_ends_within_its_limits(case: tuple[ResolvedOptions, Driven]) 
 def test_a_call_is_let_through_at_most_twice(case: tuple[ResolvedOptions, Driven]) -> None:
     _, driven = case
     made = Counter(canonical(step.call) for step in driven.run.steps if step.call is not None)
-    assert not made or max(made.values()) <= MAX_REPEATS
+    assert not made or max(made.values()) <= MAX_READS
 
 
 @laws()

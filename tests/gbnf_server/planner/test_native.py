@@ -63,7 +63,9 @@ def called(name: str, arguments: str = "{}") -> str:
 
 
 def planned(backend: Backend, folder: Path, query: str = "how late is it?", **options: Any) -> Run:
-    chosen = PlannerOptions(**{"max_steps": 3, "max_tokens": 90, "salvage": False, **options})
+    chosen = PlannerOptions(
+        **{"max_steps": 3, "max_tokens": 90, "salvage": False, "repeat_calls": True, **options}
+    )
     tools = [PING, NEVER] if chosen.required else [PING]
     return Planner(tools, backend, chosen, context=world(folder)).run(query)
 

@@ -35,7 +35,7 @@ def planner(
     tmp_path: Path, backend: LlamaServer | InProcess, hooks: Sequence[Hook] = (), **options: Any
 ) -> Planner:
     ping = make_tool(tmp_path / "tools", "ping", 'return {"said": "pong"}')
-    chosen = PlannerOptions(**{"max_tokens": 64, "salvage": False, **options})
+    chosen = PlannerOptions(**{"max_tokens": 64, "salvage": False, "repeat_calls": True, **options})
     return Planner([ping, NEVER], backend, chosen, context=world(tmp_path / "work"), hooks=hooks)
 
 

@@ -139,6 +139,7 @@ class LeaderboardRun:
     def _options_of(self, entry: LeaderboardEntry, configuration: Configuration) -> ResolvedOptions:
         options = PlannerOptions(
             max_steps=len(entry.expected) + SPARE_STEPS,
+            max_seconds=None,
             max_blocked=1,
             required=() if entry.kind in {"none", "some"} else (ANY_TOOL,),
             max_tokens=self._options.max_tokens,

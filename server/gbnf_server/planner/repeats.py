@@ -1,0 +1,108 @@
+"""Calls that a step does not offer, since they would repeat what failed or is done.
+
+In the state of a run, which a new result changes (another call, or the same one with another result):
+
+- a call that failed, or was denied, is excluded until the state changes;
+- a call with effect "write" that succeeded is excluded for the rest of the run;
+- a call with effect "read" that succeeded `MAX_READS` times is excluded until one with effect "write" does;
+- a tool whose calls failed or were refused `MAX_FAILURES` times in one state is left out of the next step,
+  and so it is after each further one.
+
+A tool with `[run] repeatable` is exempt, and so is every tool with the option `repeat_calls`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gbnf.schema.value_sets import whole_numbers
+from gbnf.tools import Tool
+from gbnf_server.planner.calls import clip
+
+MAX_READS = 2
+"""How many results the same call may return without a change between them."""
+MAX_FAILURES = 2
+"""How many calls of a tool may fail in one state before a step leaves it out."""
+MAX_EXCLUDED = 3
+"""How many calls of one tool a grammar excludes, the last ones: the validator refuses the others."""
+MAX_EXCLUDED_LENGTH = 400
+"""The most characters of the arguments, as JSON, that a grammar excludes."""
+
+
+def canonical(call: Mapping[str, Any]) -> str:
+    """Return the same text for equal calls, whatever the order of their keys: 1 and 1.0 are equal."""
+    return json.dumps(whole_numbers(dict(call)), sort_keys=True)
+
+
+@dataclass(slots=True)
+class CallLog:
+    """The outcomes of a run's calls. Calls are keys as `canonical` returns them."""
+
+    failed: dict[str, str] = field(default_factory=dict)  # since the state changed; with the errors
+    written: dict[str, None] = field(default_factory=dict)
+    read: Counter[str] = field(default_factory=Counter)  # since the last write
+    results: set[tuple[str, str]] = field(default_factory=set)
+    failures: Counter[str] = field(default_factory=Counter)  # by tool, since the state changed
+    left_out: str = ""  # the tool that the next step leaves out
+
+    def add_result(self, tool: Tool, call: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        """Add a call and its result."""
+        key = canonical(call)
+        outcome = (key, json.dumps(result, sort_keys=True, default=repr))
+        if outcome not in self.results:
+            self.results.add(outcome)
+            self.failed.clear()
+            self.failures.clear()
+        if tool.run.effect == "write":
+            self.written[key] = None
+            self.read.clear()
+        else:
+            self.read[key] += 1
+
+    def add_failure(self, call: Mapping[str, Any], error: str) -> None:
+        """Add a call that has no result."""
+        key = canonical(call)
+        self.failed.pop(key, None)
+        self.failed[key] = clip(error, 200)
+
+    def count_failure(self, tool: Tool) -> str:
+        """Count a failed or refused call. Return why the next step leaves its tool out, "" if it does not."""
+        self.failures[tool.name] += 1
+        if self.failures[tool.name] < MAX_FAILURES or tool.run.repeatable:
+            return ""
+        self.left_out = tool.name
+        return (
+            f"{tool.name} has failed {self.failures[tool.name]} times and is not possible in the next step; "
+            "call another tool, or answer"
+        )
+
+    def refusal(self, tool: Tool, call: Mapping[str, Any]) -> str:
+        """Return why a call is not made again, as the model reads it; "" if it may be made."""
+        key, name = canonical(call), tool.name
+        if tool.run.repeatable:
+            return ""
+        if key in self.written:
+            return (
+                f"{name} has already been done with these arguments; use its result, or call something else"
+            )
+        if key in self.failed:
+            error = self.failed[key]
+            return f"{name} has failed with these arguments ({error}); change them, or call another tool"
+        if self.read[key] >= MAX_READS:
+            return (
+                f"{name} was already called {MAX_READS} times with these arguments; "
+                "use what it returned, or call something else"
+            )
+        return ""
+
+    def excluded(self, tool: Tool) -> tuple[dict[str, Any], ...]:
+        """Return the arguments that a grammar of the next step excludes for a tool: the last, if short."""
+        if tool.run.repeatable:
+            return ()
+        keys = [*self.written, *(key for key, count in self.read.items() if count >= MAX_READS), *self.failed]
+        calls = [json.loads(key) for key in keys if len(key) <= MAX_EXCLUDED_LENGTH]
+        return tuple(call["arguments"] for call in calls if call["name"] == tool.name)[-MAX_EXCLUDED:]
