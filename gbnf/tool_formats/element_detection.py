@@ -201,7 +201,11 @@ class _ElementDetection:
             self._notes.append("The template changes special characters of strings.")
             return (first,)
         other = ValueForm("raw", join_pieces(_pieces(before)), join_pieces(_pieces(after)), trimmed)
-        return (first,) if other == first else (first, other)
+        forms = (first,) if other == first else (first, other)
+        if _plain(first.before).endswith("'") and _plain(first.after) == "'":
+            # Python's quotes, which the template does not escape: models write others around an apostrophe
+            forms = (*forms, ValueForm("json", join_pieces(_pieces(_plain(first.before)[:-1]))))
+        return forms
 
     # Arrays and objects as elements
 

@@ -276,3 +276,27 @@ def test_text_and_reasoning_come_before_calls(template: str) -> None:
 
 def _examples() -> int:
     return max(1, settings().max_examples // 33)
+
+
+def quoting() -> list[str]:
+    """The templates that write strings in Python's quotes, without escapes."""
+    return [
+        name
+        for name, form in formats().items()
+        if isinstance(form.arguments, ElementArguments) and form.arguments.forms.string[0].after == ("'",)
+    ]
+
+
+@pytest.mark.parametrize("template", quoting())
+@pytest.mark.parametrize(
+    "text", ["it's", "a', days='1", "x')", "5", 'say "no"', "a\nb\\", "]<|tool_call_end|>"]
+)
+def test_a_string_may_be_in_the_other_quotes(template: str, text: str) -> None:
+    """What the template cannot write, since it escapes nothing: models write other quotes around it."""
+    form = formats()[template]
+    call = ToolCall("abcdefgh0", NAMES[0], {"text": text, "days": -3})
+    written = form.render([call]).replace(f"'{text}'", json.dumps(text))
+    assert json.dumps(text) in written
+    for choice in ("auto", "required"):
+        assert complete(form.grammar([NOTE], tool_choice=choice), written)
+    assert same(form.parse(written, [NOTE]), [call])

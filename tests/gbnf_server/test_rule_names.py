@@ -79,5 +79,9 @@ def test_of_reasoning(tags: Any) -> None:
 
 
 def test_of_contracts() -> None:
-    fields = {"first-root": lines(2), "how_many": number(1, 30), "one call": choice(["a-b", "c_d"])}
+    fields: dict[str, Any] = {
+        "first-root": lines(2),
+        "how_many": number(1, 30),
+        "one call": choice(["a-b", "c_d"]),
+    }
     assert_camel_case(Contract(**fields).grammar)

@@ -106,7 +106,7 @@ GIVEN: dict[str, Callable[[Any], dict[str, Any]]] = {
     "write_files": lambda path: {"files": [{"path": path, "content": "\0"}]},
 }
 NO_PATHS = ["", " ", "/etc", "~/x", "~", "..", "a/../b", ".gbnf", "a/.GBNF/x", "a\0", "/"]
-WRONG = {
+WRONG: dict[str, list[Any]] = {
     "create_dirs": NO_PATHS,
     "delete_files": [*NO_PATHS, ".", "././/"],
     "describe_frame": [*NO_PATHS, ".", "././/"],
@@ -119,7 +119,7 @@ WRONG = {
     "get_now": ["", "Rome, Italy", "europe rome", "/x", "../x", "A/B/C/D"],
     "send_messages": ["", "Anna", "a@", "@b", "a b@c.d", "a@b..c", ".a@b", "a@b\nc"],
 }
-RIGHT = {
+RIGHT: dict[str, list[Any]] = {
     "compute": ["15% of 200", "200 * 15%", "-2 * (3 + 4)", "√2", "5²", "3 x 4 x 5", "sqrt(16)", "log(8, 2)",
                 "2 * pi", "1,234.56 + 1", "1e5 = ?"],
     "create_dirs": ["a", "a/b/", "./a", "a..b", "...", "~a", "x y", "a/~/b"],
