@@ -28,7 +28,8 @@ from gbnf.grammar.forced_continuation import ForcedContinuation
 from gbnf_server.inference.constraint import Constraint
 from gbnf_server.inference.native import NativeModel
 
-_MOST_DRAFTS = 12  # evaluated at once: on a CPU, more save nothing, and all after a refused one are lost
+_MOST_DRAFTS = 16  # evaluated at once: on a CPU, more save nothing, and all after a refused one are lost
+_FEWEST_DRAFTS = 4  # after several refused ones
 _CONTEXT = 8  # tokens before a text that may affect how it is split
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 _LONGEST_KEY = 64  # characters of the answer that are looked up
@@ -123,7 +124,10 @@ class Drafter:
         self._lookup = None if model.is_small else PromptLookup(model, prompt)
         self._words = 1  # of the next guess
         self._before = (0, 0)  # `drafted` and `accepted` at the last guess
-        self._evaluated: dict[int, Draft] = {}  # by position, those of the last evaluation
+        self._evaluated: dict[
+            int, Draft
+        ] = {}  # by position, those of the last evaluation until one is refused
+        self._most = _MOST_DRAFTS // 2  # of the next drafts
         self.drafted = self.accepted = 0
 
     def propose(
@@ -141,7 +145,7 @@ class Drafter:
                 end += len(self._model.piece(token))
                 drafts.append(Draft(token, end > started, whole))
                 whole = token  # noqa: PLW2901  # the parts after the first stand for themselves
-        return drafts[:_MOST_DRAFTS]
+        return drafts[: self._most]
 
     def _ahead(self, text: str, forced: ForcedContinuation | None, *, spaced: bool) -> tuple[str, int]:
         """Return the text that probably follows, and the number of its bytes before the first guess."""
@@ -167,6 +171,8 @@ class Drafter:
 
     def evaluated(self, drafts: Sequence[Draft], position: int) -> None:
         """Count drafts that were evaluated, the first of them at this position of prompt and answer."""
+        if self._evaluated:  # none of the last drafts was refused
+            self._most = min(2 * self._most, _MOST_DRAFTS)
         self._evaluated = dict(enumerate(drafts, position))
         self.drafted += sum(draft.is_guessed for draft in drafts)
 
@@ -178,7 +184,7 @@ class Drafter:
         if draft.token == token:
             self.accepted += draft.is_guessed
             return draft.is_guessed
-        self._evaluated = {}
+        self._evaluated, self._most = {}, max(self._most // 2, _FEWEST_DRAFTS)
         whole, piece = self._model.piece(draft.whole), self._model.piece(token)
         if token == draft.whole:
             self._model.splits.pop(token, None)
