@@ -1,19 +1,21 @@
-"""Drafts by prompt lookup: tokens that probably come next, because their text occurred before.
+"""Drafts: tokens that probably come next, because the grammar forces their text or it occurred before.
 
     prompt           … write passport and tickets to trips/rome/packing.txt
     answer so far    {"name": "write_files", "arguments": {"files": [{"path": "tr
     drafts           ips/rome/packing.txt", "content": "
 
-Arguments are often copied from the request or from earlier results. The decoder evaluates the drafts with the
-last token, and samples each step from the logits of that step; a draft that it does not sample is rolled
-back. So drafts change the time that an answer takes, not its distribution. Invariants:
+The decoder evaluates the drafts with the last token, and samples each step from the logits of that step; a
+draft that it does not sample is rolled back. So drafts change the time that an answer takes, and nothing
+else. Invariants:
 
-- Texts are compared, not tokens: a value has other tokens after a quote than after a space.
+- No token of the answer is replaced, and its bytes need not be text: drafts follow the last token.
 - A guess ends where the grammar refuses it. Text that the grammar forces after a guess is drafted as well.
+- Guesses compare texts, not tokens: a value has other tokens after a quote than after a space.
 - On a CPU that computes all the time, a draft costs nearly as much as a step. So a guess is one word, and
-  more only after guesses that were right.
+  more only after guesses that were right, and fewer tokens are drafted after refused ones.
 
-The method is prompt lookup decoding (Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding).
+Arguments are often copied from the request or from earlier results. The method for these is prompt lookup
+decoding (Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding).
 """
 
 from __future__ import annotations

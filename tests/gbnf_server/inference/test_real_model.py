@@ -63,8 +63,9 @@ TOOLS = (WEATHER, TIME)
 PROMPT = system_prompt(TOOLS, style="minimal")
 CITIES = ("Rome", "Oslo", "Paris", "東京", "São Paulo", "Cairo", "Lima", "Delhi")
 CHATML_TOOLS = (
-    "{% if tools %}<|im_start|>system\nTools:{% for tool in tools %}\n{{ tool | tojson }}{% endfor %}<|im_end|>\n"
-    "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}"
+    "{% if tools %}<|im_start|>system\nTools:{% for tool in tools %}\n{{ tool | tojson }}{% endfor %}"
+    "<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}"
     '\n<tool_call>\n{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}\n'
     "</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -180,7 +181,7 @@ def test_free_text_is_the_same_with_drafts(model: InProcess, text: str, temperat
 
 
 def test_eight_sequences_write_what_one_does(model: InProcess) -> None:
-    requests = [call_request(f"How is the weather in {city}?", max_tokens=24) for city in CITIES]
+    requests = [call_request(f"How is the weather in {city}?", max_tokens=16) for city in CITIES]
     with recording(model) as answer:
         alone = list(map(answer, requests))
         with ThreadPoolExecutor(len(requests)) as threads:
