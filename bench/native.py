@@ -2,6 +2,7 @@
 
     python bench/native.py                      # every chat template that `gbnf server install` keeps
     python bench/native.py --templates DIR --only Qwen3-Coder --seeds 3 --json out.json
+    python bench/native.py --orders             # no server: is every order of arguments accepted and read?
 
 A real llama-server runs each template with one tiny model of random weights, so that only the constraint
 decides what is written. Both sides get the same two tools (an enum, a bounded integer, a pattern with `\\d`
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import tempfile
 from collections import Counter
@@ -29,9 +31,11 @@ import httpx
 import jsonschema
 
 from gbnf import load_tools
-from gbnf.calls import ToolCalls
+from gbnf.calls import ToolCall, ToolCalls
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats import JsonArguments, ToolFormat, detect
+from gbnf_server.demo_model import model_path
+from gbnf_server.inference.grammar_checker import GrammarChecker
 from gbnf_server.llama_server.build import start
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -250,12 +254,52 @@ def rows(results: Mapping[str, tuple[str, dict[str, list[Answer]]]]) -> Iterator
             yield f"| {name} ({count}) | {side} | {' | '.join(map(str, [*sums, *counts]))} |"
 
 
+ARGUMENTS: dict[str, Any] = {
+    "kind": "small",
+    "count": 3,
+    "code": "abc-1234",
+    "flags": [True],
+    "place": {"floor": 2, "wing": "B"},
+    "budget": 10.5,
+}
+ORDERS = {
+    "declared": ARGUMENTS,
+    "reversed": dict(reversed(ARGUMENTS.items())) | {"place": {"wing": "B", "floor": 2}},
+    "random": {key: ARGUMENTS[key] for key in random.Random(1).sample(list(ARGUMENTS), len(ARGUMENTS))},
+}
+
+
+def order_rows(formats: Mapping[str, ToolFormat]) -> Iterator[str]:
+    """Yield the lines of a table: which orders of arguments llama.cpp's engine accepts and we read back.
+
+    Calls are written by the templates, some of which sort the arguments.
+    """
+    engine, tools = GrammarChecker.load(model_path()), load_tools(TOOLS[:1])
+    refused: Counter[str] = Counter()
+    yield f"| format | {' | '.join(ORDERS)} |"
+    yield "|---|---|---|---|"
+    for name, tool_format in formats.items():
+        grammar, cells = tool_format.grammar(tools, tool_choice="required"), []
+        for order, arguments in ORDERS.items():
+            text = tool_format.render([ToolCall("abcdefgh0", "book_room", arguments)])
+            found = tool_format.parse(text, tools)
+            is_read = isinstance(found, ToolCalls) and [dict(call.arguments) for call in found.calls] == [
+                ARGUMENTS
+            ]
+            is_accepted = engine.match(grammar, text).complete
+            refused[order] += not is_accepted
+            cells.append("accepted" if is_accepted and is_read else "not read" if is_accepted else "refused")
+        yield f"| {name} | {' | '.join(cells)} |"
+    yield f"| refused of {len(formats)} | {' | '.join(str(refused[order]) for order in ORDERS)} |"
+
+
 def main() -> None:
     """Measure the templates, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--templates", type=Path, help="a folder of chat templates (*.jinja)")
     parser.add_argument("--only", nargs="+", help="names of templates, without .jinja")
     parser.add_argument("--seeds", type=int, default=10, help="answers per template with a required call")
+    parser.add_argument("--orders", action="store_true", help="compare orders of arguments, without a server")
     parser.add_argument("--json", type=Path, help="write every answer to this file")
     options = parser.parse_args()
     source = llama_cpp_source()
@@ -270,6 +314,9 @@ def main() -> None:
         except ToolFormatError as error:
             formats[file.stem] = None
             print(f"{file.stem}: {error}", file=sys.stderr)
+    if options.orders:
+        print("\n".join(order_rows({name: one for name, one in formats.items() if one is not None})))
+        return
     own = (tool_format.control_texts for tool_format in formats.values() if tool_format is not None)
     control_texts = sorted({text for texts in own for text in texts})
     results: dict[str, tuple[str, dict[str, list[Answer]]]] = {}

@@ -9,7 +9,8 @@ embedding model, in this process.
 
 The ranking was tuned on the development sets, which have none of the functions of the held-out set, and only
 measured on that one. The bound is the share of requests that have a word in common with their function: the
-others, for example in another language, cannot be found by words.
+others, for example in another language, cannot be found by words. The column "small model" has the share of
+requests whose tool is kept for a small model, and the mean number of tools kept.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from rich.table import Table
 
 from gbnf.prompts.messages import system_prompt
 from gbnf.tools import Tool
-from gbnf.tools.pool_filter import best_first
+from gbnf.tools.pool_filter import best_first, filter_pool
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.embeddings import EmbeddingRanker, ModelEmbeddings
 from gbnf_server.evaluation.bfcl.files import LeaderboardEntry, read_folder
 from gbnf_server.evaluation.bfcl.functions import tools_of
+from gbnf_server.planner.options import SMALL_MODEL_MARGIN, SMALL_MODEL_TOOLS
 
 KS = (1, 4, 8, 16, 32)
 HELD_OUT = ("live_multiple",)
@@ -122,6 +124,14 @@ def recall(given: RequestSet, ranker: Ranker, ks: Sequence[int] = KS) -> list[fl
     return [sum(place < k for place in places) / len(places) for k in ks]
 
 
+def kept_for_small_model(given: RequestSet, ranker: Ranker) -> tuple[float, float]:
+    """The share of requests whose tool is offered to a small model, and the mean number of tools offered."""
+    limits = {"limit": SMALL_MODEL_TOOLS, "margin": SMALL_MODEL_MARGIN, "ranker": ranker}
+    kept = [filter_pool(given.pool, query, **limits).kept for query, _ in given.requests]
+    found = sum(tool in tools for (_, tool), tools in zip(given.requests, kept, strict=True))
+    return found / len(kept), sum(map(len, kept)) / len(kept)
+
+
 def bound(given: RequestSet) -> float:
     """The share of requests that have a word in common with their tool."""
     return sum(BM25.rank(query, [tool])[0] > 0 for query, tool in given.requests) / len(given.requests)
@@ -150,7 +160,16 @@ def main(
     entries = read_folder(folder, categories=HELD_OUT).entries
     names = {function["name"] for each in entries.values() for entry in each for function in entry.functions}
     development = [request_set(categories, folder, without=names) for categories in DEVELOPMENT]
-    table = Table("set", "tools", "requests", "ranking", *(f"first {k}" for k in KS), "bound", "ms a request")
+    table = Table(
+        "set",
+        "tools",
+        "requests",
+        "ranking",
+        *(f"first {k}" for k in KS),
+        "small model",
+        "bound",
+        "ms a request",
+    )
     for title, given in (("held out", held_out), *(("development", each) for each in development)):
         for name, ranker in rankers.items():
             ranker.rank("", given.pool)
@@ -159,7 +178,8 @@ def main(
             seconds = (time.perf_counter() - begun) / len(given.requests)
             about = (f"{title}: {given.name}", str(len(given.pool)), str(len(given.requests)))
             limit = f"{bound(given):.1%}" if ranker is BM25 else ""
-            table.add_row(*about, name, *shares, limit, f"{1000 * seconds:.1f}")
+            share, count = kept_for_small_model(given, ranker)
+            table.add_row(*about, name, *shares, f"{share:.1%}, {count:.1f}", limit, f"{1000 * seconds:.1f}")
     prompts = Table(
         "tools offered", *map(str, KS), "all", title="Median prompt of the held-out set, characters"
     )

@@ -1,16 +1,20 @@
 """Properties in any order.
 
-Exactly, that takes a state for each set of properties that came before: small objects have them
-(`gbnf.compiler.objects`, `permuted_expr`). Larger ones count instead: how many of the required properties
-came before, how many of the others (if their number is bounded), and which `requires_one_of` groups are
-satisfied. For objects without duplicate keys that is the same, in states that grow linearly: all required
-properties are present exactly if as many came as there are. So no order is rejected, and what is accepted
+Exactly, that takes a state for each set of properties that came before. Small objects have them. Larger ones
+have them for their required properties only, and count the others as far as that is needed: an optional
+property may then come twice. Where even the required ones are too many, they are counted too: all are present
+exactly if as many came as there are, unless one came twice. So no order is refused, and what is accepted
 beyond has a duplicate key.
+
+Objects of several shapes, the alternatives of a union, are one automaton where that is small: its state also
+is the set of shapes that what came before belongs to. Each shape by itself would be a stack of llama.cpp's
+engine until the object ends, and recursive ones multiply.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from os.path import commonprefix
 from typing import NamedTuple
 
 from gbnf.compiler.declared_order import trie
@@ -18,40 +22,24 @@ from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
 from gbnf.effort import TooManyStates
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt, repeat, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, literal, seq
 
+#: The most pairs of an object, over all states, with which properties are told apart or bounded in number.
+MAX_EXACT_PAIRS = 200
+#: The most pairs of all such objects of a schema.
+MAX_ANY_ORDER_PAIRS = 3_000
 #: The most states of an object that counts its properties.
 MAX_COUNTING_STATES = 2000
-#: The most pairs that any order of all objects of a schema may take, exactly.
-MAX_ANY_ORDER_PAIRS = 10_000
+#: The most required properties of several shapes as one automaton; its most states, and those in a schema.
+MAX_JOINT_REQUIRED = 10
+MAX_JOINT_STATES = 2000
+MAX_ALL_JOINT_STATES = 8000
 #: The most pairs that interleaving may take, estimated from above: of one object, and of all in a schema.
 MAX_PAIRS = 1500
 MAX_INTERLEAVED_PAIRS = 30_000
 #: What is accepted though it is not allowed, where properties are counted.
 DUPLICATES_COUNT = "properties in any order: one that is given twice counts twice"
-
-
-def permuted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
-    """Return each of the pairs once, in any order. A state is the set of the remaining ones."""
-
-    def rest(left: tuple[Expr, ...]) -> Expr:
-        if len(left) == 1:
-            return left[0]
-        if left not in rests:
-            first = [
-                seq(one, layout.comma, rest((*left[:at], *left[at + 1 :]))) for at, one in enumerate(left)
-            ]
-            rests[left] = scope.add(f"Order {len(left)}", factor_prefixes(first))
-        return rests[left]
-
-    rests: dict[tuple[Expr, ...], Expr] = {}
-    return rest(tuple(pairs))
-
-
-def counted_expr(pairs: Sequence[Expr], layout: Layout, scope: Scope) -> Expr:
-    """Return as many pairs as there are, in any order: each of them once, unless a key is a duplicate."""
-    pair = scope.add("Pair", factor_prefixes(pairs))
-    return seq(pair, repeat(seq(layout.comma, pair), len(pairs) - 1, len(pairs) - 1))
+DUPLICATES = "properties in any order: one may be given twice"
 
 
 class OrderBudget:
@@ -64,10 +52,11 @@ class OrderBudget:
         self.any_order = any_order
         self._any_order_left = MAX_ANY_ORDER_PAIRS
         self._interleaving_left = MAX_INTERLEAVED_PAIRS
+        self.joint_states_left = MAX_ALL_JOINT_STATES
 
-    def reserve_any_order(self, pairs: int, share: int) -> bool:
-        """Take `pairs` for any order of an object, up to 1/`share` of those left; return whether possible."""
-        if not self.any_order or pairs * share > self._any_order_left:
+    def reserve_any_order(self, pairs: int) -> bool:
+        """Take `pairs` for any order of an object; return whether possible."""
+        if pairs > min(MAX_EXACT_PAIRS, self._any_order_left):
             return False
         self._any_order_left -= pairs
         return True
@@ -80,107 +69,325 @@ class OrderBudget:
         return True
 
 
+class Members(NamedTuple):
+    """What the objects of one shape consist of.
+
+    `values`: expressions by name, none of them empty. `groups`: sets of names of which each must have one
+    present. `others`: pairs of other keys and values. `least` and `most`: how many properties (None: any
+    number).
+    """
+
+    values: Mapping[str, Expr]
+    required: frozenset[str]
+    groups: Sequence[frozenset[str]] = ()
+    others: Sequence[Expr] = ()
+    least: int = 0
+    most: int | None = None
+
+    @property
+    def decisive(self) -> frozenset[str]:
+        """The properties that decide whether an object may end: those required, alone or in a group."""
+        return self.required.union(*self.groups).intersection(self.values)
+
+
+class AnyOrderObjects(NamedTuple):
+    """The objects of a shape in any order, and each keyword that is not enforced, with the reason."""
+
+    expr: Expr
+    loosened: tuple[tuple[str, str], ...] = ()
+
+
+def any_order_expr(members: Members, layout: Layout, scope: Scope, budget: OrderBudget) -> AnyOrderObjects:
+    """Return the objects of one shape, with their properties in any order."""
+    loosened: list[tuple[str, str]] = []
+    exact, rest_most = _told_apart(members, budget)
+    while True:
+        bounds = [("minProperties", members.least), ("maxProperties", members.most is not None)]
+        limit = MAX_COUNTING_STATES if members.groups or any(is_bound for _, is_bound in bounds) else None
+        try:
+            expr = _Automaton((members,), exact, rest_most, limit, layout, scope).expression()
+        except TooManyStates:
+            if any(is_bound for _, is_bound in bounds):
+                loosened += [(keyword, _TOO_MANY) for keyword, is_bound in bounds if is_bound]
+                members = members._replace(least=0, most=None)
+            else:
+                loosened.append(("requires_one_of", _TOO_MANY))
+                members = members._replace(groups=())
+        else:
+            break
+    if len(exact) < len(members.values):
+        loosened.append(("properties", DUPLICATES))
+        loosened += [
+            (keyword, DUPLICATES_COUNT)
+            for keyword, is_counted in (
+                ("required", not members.required <= exact),
+                ("minProperties", members.least > 0),
+            )
+            if is_counted
+        ]
+    elif members.least > 1 and members.others:
+        loosened.append(("minProperties", "an additional property given twice counts twice"))
+    return AnyOrderObjects(expr, tuple(loosened))
+
+
+_TOO_MANY = "it makes too many states"
+
+
+def joint_expr(shapes: Sequence[Members], layout: Layout, scope: Scope, budget: OrderBudget) -> Expr | None:
+    """Return the objects of several shapes as one automaton; None where it would be too large.
+
+    The shapes have the same names in `values`, apart from those that are impossible, and no bounds.
+    """
+    exact = frozenset[str]().union(*(members.decisive for members in shapes))
+    if len(exact) > MAX_JOINT_REQUIRED:
+        return None
+    most = min(MAX_JOINT_STATES, budget.joint_states_left)
+    automaton = _Automaton(shapes, exact, None, most, layout, scope)
+    try:
+        expr = automaton.expression()
+    except TooManyStates:
+        return None
+    budget.joint_states_left -= automaton.states
+    return expr
+
+
+def _told_apart(members: Members, budget: OrderBudget) -> tuple[frozenset[str], int | None]:
+    """Return the properties of which each comes at most once, and how many of the others may come at most.
+
+    None: any number.
+    """
+    names, decisive = frozenset(members.values), members.decisive
+    counts = max(members.least, members.most or 0) - len(members.required)
+    for exact in dict.fromkeys([names, decisive, frozenset[str]()]):
+        rest = names - exact
+        optional = len(rest - members.required)
+        for most in dict.fromkeys([None if members.others else optional, None]):
+            states = (len(rest & members.required) + 1) * ((most or 0) + 1) * (max(counts, 0) + 1)
+            pairs = (states << len(exact)) * (len(exact) + 2 * bool(rest)) // 2
+            if budget.reserve_any_order(pairs):
+                return exact, most if optional else None
+    return frozenset(), None
+
+
 class _Class(NamedTuple):
-    """Properties that lead from a state to the same next one, as a rule."""
+    """Properties that lead from a state to the same next one.
 
-    pair: Ref
+    `bit`: of a property that comes once; 0 for others. `shapes`: a bit for each shape that has them.
+    `satisfies`: a bit for each group. `is_declared`: its pairs begin with the automaton's common prefix.
+    """
+
+    pair: Expr
+    bit: int
+    shapes: int
     is_required: bool
-    satisfies: int  # a bit for each group
+    satisfies: int
+    is_declared: bool
 
 
-class _Counts(NamedTuple):
-    """How many required and other properties came before, as far as they count, and the groups satisfied."""
+class _State(NamedTuple):
+    """What came before, as far as it matters.
 
+    `given`: the properties that come once. `required`: how many of the other required ones. `optional`: how
+    many optional ones, as far as bounds count them. `rest`: how many of the declared ones that may come
+    twice. `satisfied`: the groups. `shapes`: those that are still possible.
+    """
+
+    given: int
     required: int
-    others: int
+    optional: int
+    rest: int
     satisfied: int
+    shapes: int
 
 
-class CountingObjects:
-    """The objects of the properties in `values` in any order, which are counted.
+class _Automaton:
+    """The objects of some shapes in any order; of several shapes, each of `decisive` is among `exact`.
 
-    `values` are expressions by name, none of them empty. `groups`: sets of names of which each must have one
-    present. `others` are pairs of other keys and values. `bounds`: the least and the most properties (None:
-    any number).
+    The properties in `exact` come at most once, those declared beside them at most `rest_most` times.
     """
 
     def __init__(
         self,
-        values: Mapping[str, Expr],
-        required: frozenset[str],
-        groups: Sequence[frozenset[str]],
-        others: Sequence[Expr],
-        bounds: tuple[int, int | None],
+        shapes: Sequence[Members],
+        exact: frozenset[str],
+        rest_most: int | None,
+        max_states: int | None,
         layout: Layout,
         scope: Scope,
     ) -> None:
-        self._layout, self._scope = layout, scope
-        self._required = len(required)
-        least, most = bounds
-        self._least = max(least - self._required, 0)  # of the properties that are not required
-        self._most = None if most is None else most - self._required
+        self._layout, self._scope, self._max_states = layout, scope, max_states
+        self._rest_most = rest_most
+        names = list(dict.fromkeys(name for members in shapes for name in members.values))
+        self._bits = {name: 1 << at for at, name in enumerate(name for name in names if name in exact)}
+        self._needed = [sum(self._bits.get(name, 0) for name in members.required) for members in shapes]
+        only = shapes[0]
+        self._required = len(only.required - exact)
+        self._least = max(only.least - len(only.required), 0)
+        self._most = None if only.most is None else only.most - len(only.required)
         self._counted = max(self._least, self._most or 0)
-        open_groups = [group for group in groups if not group & required]
-        self._all_satisfied = (1 << len(open_groups)) - 1
-        names: dict[tuple[bool, int], list[str]] = {}
-        for name in values:
-            bits = sum(1 << bit for bit, group in enumerate(open_groups) if name in group)
-            names.setdefault((name in required, bits), []).append(name)
-        if others:
-            names.setdefault((False, 0), [])
-        self._classes: list[_Class] = []
-        for (is_required, bits), members in names.items():
-            words = sorted((layout.key(name), seq(layout.colon, values[name])) for name in members)
-            extra = others if (is_required, bits) == (False, 0) else ()
-            pair = alt(*([trie(words)] if words else []), *extra)
-            ref = scope.add("Required" if is_required else "Optional", pair)
-            self._classes.append(_Class(ref, is_required, bits))
-        self._rests: dict[_Counts, Ref] = {}
+        self._groups = [
+            [group for group in members.groups if not group & members.required] for members in shapes
+        ]
+        self._all_satisfied = (1 << len(self._groups[0])) - 1
+        keys = [layout.key(name) for name in names]
+        self._prefix = commonprefix(keys) if len(keys) > 1 else ""  # noqa: RUF071  # these are no paths
+        self._classes = list(self._make_classes(shapes, names))
+        self._included = list(self._make_included(shapes, names)) if len(shapes) > 1 else []
+        self._known_distinct: dict[tuple[int, int], int] = {}
+        self._rests: dict[_State, Expr] = {}
+
+    def _make_classes(self, shapes: Sequence[Members], names: Sequence[str]) -> Iterator[_Class]:
+        words: dict[tuple[int, int, bool, int], list[tuple[str, Expr]]] = {}
+        labels: dict[int, str] = {}
+        for name in names:
+            bit = self._bits.get(name, 0)
+            labels[bit] = name if bit else "Rest"
+            having: dict[Expr, int] = {}
+            for at, members in enumerate(shapes):
+                if name in members.values:
+                    value = members.values[name]
+                    having[value] = having.get(value, 0) | 1 << at
+            is_required = name in shapes[0].required
+            satisfies = sum(1 << at for at, group in enumerate(self._groups[0]) if name in group)
+            for value, mask in having.items():
+                word = (self._layout.key(name)[len(self._prefix) :], seq(self._layout.colon, value))
+                key = (bit, mask, is_required, satisfies if len(shapes) == 1 else 0)
+                words.setdefault(key, []).append(word)
+        for (bit, mask, is_required, satisfies), members_of_class in words.items():
+            pair = self._scope.add(f"{labels[bit]} Pair", trie(sorted(members_of_class, key=_word)))
+            yield _Class(pair, bit, mask, is_required, satisfies, is_declared=True)
+        others: dict[Expr, int] = {}
+        for at, members in enumerate(shapes):
+            for other in members.others:
+                others[other] = others.get(other, 0) | 1 << at
+        for other, mask in others.items():
+            yield _Class(other, 0, mask, is_required=False, satisfies=0, is_declared=False)
+
+    def _make_included(
+        self, shapes: Sequence[Members], names: Sequence[str]
+    ) -> Iterator[list[tuple[int, int]]]:
+        """Yield for each shape others, each with the properties of which all must have come.
+
+        When they have, all that the shape still allows is allowed by the other, which is a bit.
+        """
+        others = [frozenset(members.others) for members in shapes]
+        rows = [[members.values.get(name) for name in names] for members in shapes]
+        bits = [self._bits.get(name, 0) for name in names]
+        for at, row in enumerate(rows):
+            found = []
+            for other_at, other in enumerate(rows):
+                if at == other_at or shapes[other_at].groups or not others[at] <= others[other_at]:
+                    continue
+                unlike = [
+                    bit
+                    for bit, value, accepted in zip(bits, row, other, strict=True)
+                    if value is not None and value is not accepted and value != accepted
+                ]
+                if all(unlike):
+                    needed = sum(unlike) | self._needed[other_at] & ~self._needed[at]
+                    found.append((1 << other_at, needed))
+            yield found
+
+    def _distinct(self, given: int, shapes: int) -> int:
+        """Return the shapes without those of which all that is still allowed is allowed by another."""
+        known = self._known_distinct.get((given, shapes))
+        if known is None:
+            known = shapes
+            for at, others in enumerate(self._included):
+                if known >> at & 1 and any(known & other and not needed & ~given for other, needed in others):
+                    known &= ~(1 << at)
+            self._known_distinct[given, shapes] = known
+        return known
 
     def expression(self) -> Expr:
         """Return the objects, and add the productions that they need. Raises TooManyStates."""
-        start = _Counts(0, 0, 0)
+        start = _State(0, 0, 0, 0, 0, (1 << len(self._needed)) - 1)
         if self._most is not None and self._most < 0:
             return EMPTY_LANGUAGE
         for state in self._reachable(start):
-            self._rests[state] = self._scope.reserve("Rest")
-        for state in reversed(self._rests):
+            self._rests[state] = self._scope.reserve("More")
+        for state, ref in reversed(self._rests.items()):
             alternatives = [seq(self._layout.comma, pair) for pair in self._pairs(state)]
             if self._may_end(state):
                 alternatives.append(self._layout.end_object)
-            self._scope.define(self._rests[state], factor_prefixes(alternatives))
+            assert isinstance(ref, Ref)
+            self._scope.define(ref, factor_prefixes(alternatives))
         alternatives = [seq(self._layout.begin_object, pair) for pair in self._pairs(start)]
         if self._may_end(start):
             alternatives.append(self._layout.empty_object)
         return factor_prefixes(alternatives)
 
-    def _reachable(self, start: _Counts) -> list[_Counts]:
-        found, pending = {start: None}, [start]
+    @property
+    def states(self) -> int:
+        """How many states the objects took."""
+        return len(self._rests)
+
+    def _reachable(self, start: _State) -> list[_State]:
+        found: dict[_State, None] = {}
+        pending = [start]
         while pending:
             for _, follower in self._steps(pending.pop()):
                 if follower not in found:
-                    if len(found) == MAX_COUNTING_STATES:
-                        raise TooManyStates(MAX_COUNTING_STATES)
+                    if len(found) == self._max_states:
+                        raise TooManyStates(self._max_states)
                     found[follower] = None
                     pending.append(follower)
-        return sorted(found)
+        return sorted(found, key=lambda state: (state.given.bit_count(), state))
 
-    def _steps(self, state: _Counts) -> Iterator[tuple[_Class, _Counts]]:
+    def _steps(self, state: _State) -> Iterator[tuple[_Class, _State]]:
         """Yield each class whose properties may come next, and the state after them."""
+        given, required, optional, rest, satisfied, shapes = state
         for kind in self._classes:
-            satisfied = state.satisfied | kind.satisfies
-            if not kind.is_required:
-                if self._most is None or state.others < self._most:
-                    yield kind, _Counts(state.required, min(state.others + 1, self._counted), satisfied)
-            elif state.required < self._required:
-                yield kind, _Counts(state.required + 1, state.others, satisfied)
+            left = shapes & kind.shapes
+            if not left or given & kind.bit:
+                continue
+            if left & left - 1:
+                left = self._distinct(given | kind.bit, left)
+            counts = optional
+            if kind.is_required:
+                if not kind.bit and required == self._required:
+                    continue
+            elif self._most is not None and optional >= self._most:
+                continue
+            else:
+                counts = min(optional + 1, self._counted)
+            is_rest = kind.is_declared and not kind.bit and not kind.is_required
+            if is_rest and self._rest_most is not None and rest == self._rest_most:
+                continue
+            yield (
+                kind,
+                _State(
+                    given | kind.bit,
+                    required + (kind.is_required and not kind.bit),
+                    counts,
+                    rest + (is_rest and self._rest_most is not None),
+                    satisfied | kind.satisfies,
+                    left,
+                ),
+            )
 
-    def _pairs(self, state: _Counts) -> list[Expr]:
-        return [seq(kind.pair, self._rests[follower]) for kind, follower in self._steps(state)]
+    def _pairs(self, state: _State) -> list[Expr]:
+        return [
+            seq(literal(self._prefix if kind.is_declared else ""), kind.pair, self._rests[follower])
+            for kind, follower in self._steps(state)
+        ]
 
-    def _may_end(self, state: _Counts) -> bool:
+    def _may_end(self, state: _State) -> bool:
+        if len(self._needed) > 1:
+            return any(
+                state.shapes & 1 << at and not needed & ~state.given and self._has_groups(at, state.given)
+                for at, needed in enumerate(self._needed)
+            )
         return (
-            state.required == self._required
-            and state.others >= self._least
+            not self._needed[0] & ~state.given
+            and state.required == self._required
+            and state.optional >= self._least
             and state.satisfied == self._all_satisfied
         )
+
+    def _has_groups(self, at: int, given: int) -> bool:
+        return all(any(given & self._bits.get(name, 0) for name in group) for group in self._groups[at])
+
+
+def _word(pair: tuple[str, Expr]) -> str:
+    return pair[0]

@@ -12,7 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gbnf.compiler.any_order import DUPLICATES_COUNT, OrderBudget, counted_expr, permuted_expr
+from gbnf.compiler.any_order import (
+    DUPLICATES,
+    DUPLICATES_COUNT,
+    Members,
+    OrderBudget,
+    any_order_expr,
+    joint_expr,
+)
 from gbnf.compiler.anything import DECLARED_ONLY, AnyPlace, Anything
 from gbnf.compiler.arrays import (
     MAX_UNIQUE,
@@ -23,9 +30,9 @@ from gbnf.compiler.arrays import (
     unique_expr,
 )
 from gbnf.compiler.layout import Layout
-from gbnf.compiler.literals import factor_prefixes, join_expressions
+from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
-from gbnf.compiler.objects import MAX_ANY_ORDER, object_expr
+from gbnf.compiler.objects import Other, members_of, object_expr
 from gbnf.compiler.options import CompileOptions
 from gbnf.compiler.places import ElementForm, FormsPlace, Place, place_of
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND
@@ -202,9 +209,17 @@ class Lowering:
         if isinstance(place, FormsPlace):
             return self._in_forms(values, scope, pointer, depth, place)
         alternatives = [self._enumerated(values.values, scope, pointer, place)] if values.values else []
-        structured = sum([type(shape) in _STRUCTURED for shape in values.shapes])
-        for number, shape in enumerate(values.shapes, 1):
-            inner = scope.inside(f"Option {number}") if structured > 1 and len(values.shapes) > 1 else scope
+        shapes = values.shapes
+        if self._order_budget.any_order and len(shapes) >= _MANY_SHAPES:
+            joint = self._joint(
+                [shape for shape in shapes if type(shape) is Object], scope, pointer, depth, place
+            )
+            if joint is not None:
+                alternatives.append(joint)
+                shapes = tuple(shape for shape in shapes if type(shape) is not Object)
+        structured = sum([type(shape) in _STRUCTURED for shape in shapes])
+        for number, shape in enumerate(shapes, 1):
+            inner = scope.inside(f"Option {number}") if structured > 1 and len(shapes) > 1 else scope
             try:
                 alternatives.append(self._shape(shape, inner, pointer, depth, place))
             except EffortSpent:
@@ -261,21 +276,15 @@ class Lowering:
         if not self._order_budget.any_order:
             return None
 
-        def combine(pairs: Sequence[Expr], layout: Layout) -> Expr:
-            count = len(pairs)
-            if count > 1:
-                before = len(self.table.productions)
-                if count <= MAX_ANY_ORDER and self._order_budget.reserve_any_order(
-                    count << count - 1, share=8
-                ):
-                    expr = permuted_expr(pairs, layout, scope)
-                else:
-                    expr = counted_expr(pairs, layout, scope)
-                    for keyword in ("enum", "const"):
-                        self.report.unenforced(f"{pointer}/{keyword}", keyword, DUPLICATES_COUNT)
-                self._any_order_rules += len(self.table.productions) - before
-                return expr
-            return join_expressions(pairs, layout.comma)
+        def combine(values: Mapping[str, Expr], layout: Layout) -> Expr:
+            before = len(self.table.productions)
+            members = Members(values, frozenset(values))
+            built = any_order_expr(members, layout, scope, self._order_budget)
+            self._any_order_rules += len(self.table.productions) - before
+            if built.loosened:
+                for keyword in ("enum", "const"):
+                    self.report.unenforced(f"{pointer}/{keyword}", keyword, DUPLICATES_COUNT)
+            return built.expr
 
         return combine
 
@@ -395,15 +404,7 @@ class Lowering:
             name: self._property(name, subschemas, scope, pointer, depth, place)
             for name, subschemas in shape.properties.items()
         }
-        others = [
-            (other.keys, self._other(other.value, scope, pointer, depth, place)) for other in shape.others
-        ]
-        if place is not self._json and any(
-            other.value != UNCONSTRAINED and not place.objects.can_write_all(other.keys)
-            for other in shape.others
-        ):
-            reason = "the format cannot write some keys"
-            self.report.inexpressible(f"{pointer}/additionalProperties", "type", reason)
+        others = self._others(shape, scope, pointer, depth, place)
         before = len(self.table.productions)
         built = object_expr(shape, values, others, place.objects, scope, self._order_budget)
         if self._order_budget.any_order:
@@ -412,6 +413,39 @@ class Lowering:
         for keyword, reason in built.loosened:
             report_keyword(self.report, shape, pointer, keyword, reason)
         return built.expr
+
+    def _joint(
+        self, shapes: Sequence[Object], scope: Scope, pointer: str, depth: int, place: Place
+    ) -> Expr | None:
+        """Return the objects of several shapes as one automaton; None where that is not possible."""
+        limit = self.options.max_depth
+        if len(shapes) < _MANY_SHAPES or (limit is not None and depth > limit):
+            return None
+        names = list(dict.fromkeys(name for shape in shapes for name in shape.properties))
+        if len(names) > _JOINT_NAMES or _ANY_OBJECT in shapes:
+            return None
+        spend(_PART_WORK * (1 + len(names)) * len(shapes))
+        alternatives = []
+        for shape in shapes:
+            values = {
+                name: self._property(name, shape.properties[name], scope, pointer, depth, place)
+                if name in shape.properties
+                else self._other(shape.child(name), scope, pointer, depth, place)
+                for name in names
+            }
+            others = self._others(shape, scope, pointer, depth, place)
+            members = members_of(shape, values, others, place.objects, scope)
+            if members is not None:
+                alternatives.append(members)
+        if any(members.least or members.most is not None for members in alternatives) or not alternatives:
+            return None
+        before = len(self.table.productions)
+        built = joint_expr(alternatives, place.objects, scope, self._order_budget)
+        self._any_order_rules += len(self.table.productions) - before
+        if built is not None:
+            for shape in shapes:
+                report_keyword(self.report, shape, pointer, "properties", DUPLICATES)
+        return built
 
     def _property(
         self, name: str, subschemas: Conjunction, scope: Scope, pointer: str, depth: int, place: Place
@@ -425,10 +459,27 @@ class Lowering:
         inner = place.child(name)
         if depth == 0 and name in self.overrides:
             number = self.overrides[name]
+            if len(subschemas) > 1:
+                self.report.unenforced(
+                    pointer, "not", "the steps that a reference may name are not known yet"
+                )
             if isinstance(inner, Place):
                 return number
             return factor_prefixes(inner.written("number", _NUMBER_ONLY, lambda *_: number))
         return self.value(subschemas, scope.inside(name), pointer, depth + 1, inner)
+
+    def _others(self, shape: Object, scope: Scope, pointer: str, depth: int, place: Place) -> list[Other]:
+        """Return the classes of other properties, with their values."""
+        others = [
+            (other.keys, self._other(other.value, scope, pointer, depth, place)) for other in shape.others
+        ]
+        if place is not self._json and any(
+            other.value != UNCONSTRAINED and not place.objects.can_write_all(other.keys)
+            for other in shape.others
+        ):
+            reason = "the format cannot write some keys"
+            self.report.inexpressible(f"{pointer}/additionalProperties", "type", reason)
+        return others
 
     def _other(self, subschemas: Conjunction, scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
         """Return the values of other properties."""
@@ -452,6 +503,9 @@ class Lowering:
         return True
 
 
+#: How many shapes of objects in one union are compiled together, in any order, and up to how many names.
+_MANY_SHAPES = 4
+_JOINT_NAMES = 200
 _TOO_LARGE = "the schema is too large, so any JSON value is allowed"
 _STRUCTURED = frozenset({Array, Object})
 _ANY_ARRAY, _ANY_OBJECT = Array(), Object()

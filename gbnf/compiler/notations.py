@@ -117,8 +117,7 @@ class ElementArguments:
     """Arguments as one element per parameter: `begin`, elements with `separator` between them, `end`.
 
     An element is `before_key`, the key, and the form of the value's type. `empty`: the text of no arguments
-    at all, None if it is `begin` and `end`. `sorted_keys`: elements are sorted by their keys, as `dictsort`
-    does: without regard to case.
+    at all, None if it is `begin` and `end`.
     """
 
     begin: str
@@ -128,7 +127,6 @@ class ElementArguments:
     forms: ValueForms
     nested: NestedElements | None = None
     empty: str | None = None
-    sorted_keys: bool = False
 
     def literals(self) -> Iterator[str]:
         """Yield the literals of the arguments."""

@@ -3,8 +3,8 @@
 The properties that one schema declares are a chain: they come in its order. A state is the position in each
 chain, which `requires_one_of` groups are satisfied and how many properties came before (if their number is
 bounded). From each state, every later property of a chain may come, up to the next required one, all keys in
-one trie. Chains interleave freely, and other properties may come anywhere in between. In any order, every
-property is a chain of its own; where that takes too many states, see `gbnf.compiler.any_order`.
+one trie. Chains interleave freely, and other properties may come anywhere in between. For any order, see
+`gbnf.compiler.any_order`.
 
 Invariants: each property comes at most once and in declared order, required ones always; there are no
 trailing commas.
@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gbnf.compiler.any_order import DUPLICATES_COUNT, CountingObjects, OrderBudget
+from gbnf.compiler.any_order import Members, OrderBudget, any_order_expr
 from gbnf.compiler.declared_order import CHUNK, DeclaredOrder
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
@@ -34,8 +34,8 @@ MAX_STATES = 1000
 MAX_GROUP_STATES = 2000
 #: The greatest number of properties that is counted: each is a level of nesting in the grammar.
 MAX_COUNT = 100
-#: The most declared properties that may come in any order: each set of them is a state.
-MAX_ANY_ORDER = 8
+#: The most chains whose positions name a rule after the last property.
+_FEW_CHAINS = 4
 
 #: The keys of a class of other properties (None: every key), and an expression for their values.
 Other = tuple["Dfa | None", Expr]
@@ -57,27 +57,15 @@ def object_expr(
     budget: OrderBudget,
 ) -> ObjectExpr:
     """Return the objects of `shape`, with `values` as the expressions of declared properties."""
-    if any(values[name] == EMPTY_LANGUAGE for name in shape.required):
+    members = members_of(shape, values, others, layout, scope)
+    if members is None:
         return ObjectExpr(EMPTY_LANGUAGE)
+    if budget.any_order and len(members.values) > 1:
+        return ObjectExpr(*any_order_expr(members, layout, scope, budget))
     loosened: list[tuple[str, str]] = []
-    pairs = _other_pairs(shape, others, layout, scope)
-    declared = sum(value != EMPTY_LANGUAGE for value in values.values())
-    least, most = shape.min_properties, shape.max_properties
-    if not pairs and most is not None and most >= declared:
-        most = None
-    if least <= len(shape.required):
-        least = 0
-    counted = max(least, most or 0)
-    chains = _chains(shape, values)
-    each_alone = [[name] for chain in chains for name in chain]
-    if budget.any_order and declared > 1:
-        small = declared <= MAX_ANY_ORDER and _fits(counted, each_alone)
-        if not (small and budget.reserve_any_order(declared << declared - 1, share=8)):
-            return _counting(shape, values, pairs, (least, most), layout, scope)
-        chains = each_alone
-    else:
-        chains = _joined(chains, budget)
-    if not _fits(counted, chains):
+    pairs, least, most = members.others, members.least, members.most
+    chains = _joined(_chains(shape, values), budget)
+    if not _fits(max(least, most or 0), chains):
         keyword = "minProperties" if least > (most or 0) else "maxProperties"
         loosened.append((keyword, "it makes too many states"))
         least, most = 0, None
@@ -95,41 +83,23 @@ def object_expr(
     return ObjectExpr(expr, tuple(loosened))
 
 
-def _counting(
-    shape: Object,
-    values: dict[str, Expr],
-    others: Sequence[Expr],
-    bounds: tuple[int, int | None],
-    layout: Layout,
-    scope: Scope,
-) -> ObjectExpr:
-    """Return the objects of `shape` with their properties in any order, which are counted."""
+def members_of(
+    shape: Object, values: Mapping[str, Expr], others: Sequence[Other], layout: Layout, scope: Scope
+) -> Members | None:
+    """Return what the objects of a shape consist of; None if a required property is impossible.
+
+    `values` are those of declared properties, and of other keys that are told apart from the rest.
+    """
+    if any(values[name] == EMPTY_LANGUAGE for name in shape.required):
+        return None
     possible = {name: value for name, value in values.items() if value != EMPTY_LANGUAGE}
-    groups, (least, most) = shape.one_of_groups, bounds
-    loosened = [("properties", "properties in any order: one may be given twice")]
-    if shape.required:
-        loosened.append(("required", DUPLICATES_COUNT))
-    while True:
-        counting = CountingObjects(
-            possible, frozenset(shape.required), groups, others, (least, most), layout, scope
-        )
-        try:
-            expr = counting.expression()
-        except TooManyStates:
-            if least or most is not None:
-                loosened += [
-                    (keyword, "it makes too many states")
-                    for keyword, is_bound in (("minProperties", least), ("maxProperties", most is not None))
-                    if is_bound
-                ]
-                least, most = 0, None
-            else:
-                loosened.append(("requires_one_of", "it makes too many states"))
-                groups = ()
-        else:
-            if least:
-                loosened.append(("minProperties", DUPLICATES_COUNT))
-            return ObjectExpr(expr, tuple(loosened))
+    pairs = _other_pairs(values, others, layout, scope)
+    least, most = shape.min_properties, shape.max_properties
+    if not pairs and most is not None and most >= len(possible):
+        most = None
+    if least <= len(shape.required):
+        least = 0
+    return Members(possible, frozenset(shape.required), shape.one_of_groups, pairs, least, most)
 
 
 def _fits(counted: int, chains: list[list[str]]) -> bool:
@@ -156,13 +126,13 @@ def _joined(chains: list[list[str]], budget: OrderBudget) -> list[list[str]]:
     return chains
 
 
-def _other_pairs(shape: Object, others: Sequence[Other], layout: Layout, scope: Scope) -> list[Expr]:
+def _other_pairs(names: Collection[str], others: Sequence[Other], layout: Layout, scope: Scope) -> list[Expr]:
     """Return a pair for each class of other keys, without the declared ones."""
     pairs = []
     for keys, value in others:
         if value == EMPTY_LANGUAGE:
             continue
-        key = layout.other_keys(keys, shape.properties, scope)
+        key = layout.other_keys(keys, names, scope)
         if key == EMPTY_LANGUAGE:
             continue
         pairs.append(seq(scope.add("OtherKey", key), layout.colon, value))
@@ -267,7 +237,7 @@ class _ObjectAutomaton:
         return self._chains[pair.chain][pair.place]
 
     def _label(self, state: _ObjectState) -> str:
-        if sum(map(bool, state.at)) > 1 or len(self._chains) > MAX_ANY_ORDER // 2:
+        if sum(map(bool, state.at)) > 1 or len(self._chains) > _FEW_CHAINS:
             return "After " + " ".join(map(str, state.at))
         last = next((names[at - 1] for names, at in zip(self._chains, state.at, strict=True) if at), "")
         return f"After {last}" if last else "More"

@@ -25,7 +25,7 @@ class CompileOptions:
     whitespace: Whitespace = "default"
     max_depth: int | None = None
     closed: bool = False
-    property_order: PropertyOrder = "declared"
+    property_order: PropertyOrder = "any"
     bounded_digits: bool = True
 
     @property

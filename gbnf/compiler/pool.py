@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import Branch, factor_prefixes, json_string, trie
-from gbnf.compiler.notations import JSON, ElementArguments, Notation
+from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
@@ -28,7 +28,6 @@ from gbnf.findings import Finding
 from gbnf.grammar.emit import emit_expr, emit_literal
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, Seq, literal, references, seq
 from gbnf.grammar.passes import run_passes
-from gbnf.schema.applicators import map_subschemas
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
 from gbnf.surrogates import has_surrogate
@@ -62,7 +61,7 @@ def compile_pool(
     whitespace: Whitespace = "default",
     max_depth: int = MAX_DEPTH,
     closed: bool = True,
-    property_order: PropertyOrder = "declared",
+    property_order: PropertyOrder = "any",
     bounded_digits: bool = True,
     strict: bool = False,
 ) -> Grammar:
@@ -312,8 +311,6 @@ def lower_arguments(
     references = dict.fromkeys(tool.step_references, _FROM_STEP) if has_steps else {}
     ref = table.reserve("args", name)
     schema = _arguments_schema(args, tool, closed=options.closed)
-    if isinstance(notation, ElementArguments) and notation.sorted_keys:
-        schema = _with_sorted_properties(schema)
     lowering = Lowering(Document(schema), options, table, tool.name, references, notation)
     lowering.root(ref, Scope(table, (name,)))
     return ref, lowering
@@ -326,27 +323,3 @@ def _arguments_schema(args: Mapping[str, Any], tool: Tool, *, closed: bool) -> M
     properties = args.get("properties", {})
     hidden = (tool.runtime_resolved | tool.step_references.keys()) - properties.keys()
     return {**args, "properties": {**properties, **dict.fromkeys(hidden, False)}} if hidden else args
-
-
-def _with_sorted_properties(schema: Any) -> Any:
-    """Return the schema with all properties, and those of listed objects, sorted by their names."""
-    if not isinstance(schema, Mapping):
-        return schema
-    changed = map_subschemas(schema, lambda _, member: _with_sorted_properties(member))
-    if isinstance(properties := changed.get("properties"), Mapping):
-        changed["properties"] = _sorted_by_name(properties)
-    return changed | {key: _with_sorted_members(changed[key]) for key in ("const", "enum") if key in changed}
-
-
-def _with_sorted_members(value: Any) -> Any:
-    """Return a value in which the members of all objects are sorted by their names."""
-    if isinstance(value, list):
-        return [_with_sorted_members(item) for item in value]
-    if not isinstance(value, Mapping):
-        return value
-    return _sorted_by_name({key: _with_sorted_members(member) for key, member in value.items()})
-
-
-def _sorted_by_name(members: Mapping[str, Any]) -> dict[str, Any]:
-    """Return members sorted by their names, without regard to case."""
-    return dict(sorted(members.items(), key=lambda pair: pair[0].lower()))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gbnf.compiler.rule_names import MAX_PARTS, NameTable
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Rules, Seq
 from gbnf.grammar.passes import renamed
 
 
@@ -66,6 +67,14 @@ class Scope:
     def add(self, hint: str, production: Expr) -> Ref:
         """Add a production, as `RuleTable.add` does."""
         return self.table.add((*self.hint, hint), production)
+
+
+def prefixed(prefix: str, rules: Rules, taken: Iterable[str]) -> Rules:
+    """Return the rules with names that begin with `prefix` and differ from those in `taken`."""
+    table = NameTable(frozenset(taken))
+    names = {name: Ref(table.fresh(prefix, name)) for name in rules.productions}
+    productions = {names[name].name: renamed(expr, names) for name, expr in rules.productions.items()}
+    return Rules(productions, names[rules.root].name)
 
 
 @dataclass(frozen=True, slots=True)

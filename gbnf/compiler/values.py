@@ -6,7 +6,7 @@ A value is written in its canonical spelling: in JSON that of `json.dumps` with 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -23,8 +23,8 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 _LONGEST = 40
 _ALL_TYPES = frozenset(JSON_TYPES)
 
-#: From the pairs of an object and its layout to the expression of all of them, comma between.
-JoinPairs: TypeAlias = Callable[[Sequence[Expr], Layout], Expr]
+#: From the values of an object's properties, by name, and its layout to the expression of the object.
+JoinPairs: TypeAlias = Callable[[Mapping[str, Expr], Layout], Expr]
 
 
 def value_expr(value: Any, place: Place | FormsPlace, pairs: JoinPairs | None = None) -> Expr:
@@ -39,16 +39,16 @@ def value_expr(value: Any, place: Place | FormsPlace, pairs: JoinPairs | None = 
             layout = place.objects
             if not value:
                 return layout.empty_object
-            written = [
-                seq(literal(layout.key(key)), layout.colon, value_expr(item, place.child(key), pairs))
-                if layout.can_write(key)
-                else EMPTY_LANGUAGE
+            values = {
+                key: value_expr(item, place.child(key), pairs) if layout.can_write(key) else EMPTY_LANGUAGE
                 for key, item in value.items()
-            ]
-            if EMPTY_LANGUAGE in written:
+            }
+            if EMPTY_LANGUAGE in values.values():
                 return EMPTY_LANGUAGE
-            inside = join_expressions(written, layout.comma) if pairs is None else pairs(written, layout)
-            return seq(layout.begin_object, inside, layout.end_object)
+            if pairs is not None and len(value) > 1:
+                return pairs(values, layout)
+            written = [seq(literal(layout.key(key)), layout.colon, item) for key, item in values.items()]
+            return seq(layout.begin_object, join_expressions(written, layout.comma), layout.end_object)
         case list():
             layout, inner = place.arrays, place.item()
             if not value:

@@ -23,6 +23,7 @@ from gbnf.errors import InvalidArgumentError
 from gbnf.prompts.signatures import argument_lines, argument_list, one_line, type_text
 from gbnf.tools import Tool, localized
 from gbnf.tools.languages import supported_language
+from gbnf.tools.prerequisites import ANY_TOOL
 
 PromptStyle: TypeAlias = Literal["default", "full", "minimal", "skeleton", "placeholder", "verbose"]
 """A style of descriptions. "full" is an alias of "default"."""
@@ -61,6 +62,7 @@ _BOUNDS = (
     ("maxItems", "≤ {} items"), ("format", "{}"), ("pattern", "/{}/"),
 )  # fmt: skip
 _LONGEST_TYPE = 250  # characters
+_LONGEST_FACT = 60  # characters: a pattern that no model reads
 
 
 def describe_tool(tool: Tool, style: PromptStyle, language: str) -> str:
@@ -103,8 +105,8 @@ def one_of_lines(tool: Tool, language: str) -> Iterator[str]:
 def _order(tool: Tool, language: str) -> Iterator[str]:
     """Yield what the tool comes after, and whether it ends the run."""
     words = _WORDS[supported_language(language, _WORDS)]
-    if tool.offer.after:
-        yield words["after"].format(", ".join(tool.offer.after))
+    if after := [name for name in tool.offer.after if name != ANY_TOOL]:
+        yield words["after"].format(", ".join(after))
     if tool.offer.terminal:
         yield words["terminal"]
 
@@ -149,7 +151,11 @@ def _verbose(tool: Tool, language: str) -> Iterator[str]:
             type_text(schema, args),
             words["required" if name in args.get("required", ()) else "optional"],
         ]
-        facts += [text.format(known[keyword]) for keyword, text in _BOUNDS if keyword in known]
+        facts += [
+            text.format(known[keyword])
+            for keyword, text in _BOUNDS
+            if keyword in known and len(str(known[keyword])) <= _LONGEST_FACT
+        ]
         facts += (
             [words["default"].format(json.dumps(known["default"], ensure_ascii=False))]
             if "default" in known

@@ -15,7 +15,7 @@ from gbnf.effort import TooManyStates, spend
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError
 from gbnf.schema.document import Subschema
-from gbnf.schema.keywords import ABOVE, BELOW, HAS_ITEM, NOT_INTEGER
+from gbnf.schema.keywords import ABOVE, BELOW, FIRST_ITEMS, HAS_ITEM, NOT_INTEGER
 from gbnf.schema.numeric_keywords import integer_keyword, number_keyword, smallest
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
@@ -207,8 +207,9 @@ def _array(facet: Subschema) -> Array:
     raw = facet.raw
     prefix: tuple[Conjunction, ...] = ()
     rest: Conjunction = UNCONSTRAINED
-    if "prefixItems" in raw:
-        prefix = tuple(_child(facet, "prefixItems", index) for index in range(len(raw["prefixItems"])))
+    for keyword in ("prefixItems", FIRST_ITEMS):
+        if keyword in raw:
+            prefix = tuple(_child(facet, keyword, index) for index in range(len(raw[keyword])))
     if isinstance(raw.get("items"), list):  # a tuple, up to draft 2019-09
         prefix = tuple(_child(facet, "items", index) for index in range(len(raw["items"])))
         if "additionalItems" in raw:

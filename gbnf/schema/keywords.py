@@ -32,7 +32,8 @@ NOT_INTEGER = "gbnf:notInteger"
 ABOVE = "gbnf:above"
 BELOW = "gbnf:below"
 HAS_ITEM = "gbnf:holds"
-PRIVATE = frozenset({NOT_PATTERN, NOT_FORMAT, NOT_WORDS, NOT_INTEGER, ABOVE, BELOW, HAS_ITEM})
+FIRST_ITEMS = "gbnf:firstItems"
+PRIVATE = frozenset({NOT_PATTERN, NOT_FORMAT, NOT_WORDS, NOT_INTEGER, ABOVE, BELOW, HAS_ITEM, FIRST_ITEMS})
 #: Wraps the condition of an `if` that is satisfied.
 CONDITION = "gbnf:condition"
 #: Lists schemas that may be satisfied too: what they evaluate then counts.

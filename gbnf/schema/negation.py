@@ -8,7 +8,7 @@ mean the same in every draft, and private ones (`gbnf.schema.keywords`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import (
     ABOVE,
     BELOW,
+    FIRST_ITEMS,
     HAS_ITEM,
     KEYWORDS,
     NOT_FORMAT,
@@ -26,9 +27,12 @@ from gbnf.schema.keywords import (
     REFERENCES,
     TYPES,
 )
+from gbnf.schema.value_sets import distinct, value_key
 
 #: The most branches of a `oneOf` that has a complement: each pair of them is a case.
 MAX_ONE_OF = 5
+#: The most members of the arrays and objects in an `enum` that has a complement.
+MAX_MEMBERS = 100
 
 
 class NoComplementError(GbnfError):
@@ -79,7 +83,7 @@ def _not_values(values: list[Any]) -> list[Any]:
     """Return schemas for everything but the values, one JSON type at a time."""
     names = {"null": type(None), "boolean": bool, "string": str}
     branches: list[Any] = []
-    if any(isinstance(value, list | dict) for value in values):
+    if _has_more_members(values, MAX_MEMBERS):
         raise NoComplementError("enum")
     for name, kind in names.items():
         mine = [value for value in values if isinstance(value, kind)]
@@ -101,7 +105,86 @@ def _not_values(values: list[Any]) -> list[Any]:
         if high is not None:
             between[BELOW] = high
         branches.append(between)
-    return [*branches, {"type": ["array", "object"]}]
+    branches += _not_rows("array", [value for value in values if isinstance(value, list)])
+    return branches + _not_rows("object", [value for value in values if isinstance(value, dict)])
+
+
+def _has_more_members(values: list[Any], most: int) -> bool:
+    """Return whether the arrays and objects among the values have more members than `most`, at any depth."""
+    pending = [value for value in values if isinstance(value, list | dict)]
+    for container in pending:
+        members = list(container.values()) if isinstance(container, dict) else container
+        most -= len(members)
+        pending += [member for member in members if isinstance(member, list | dict)]
+        if most < 0:
+            return True
+    return False
+
+
+_Row = Mapping[Any, Any]
+"""The members of an array or object, by index or name."""
+
+
+def _not_rows(kind: str, values: list[Any]) -> list[Any]:
+    """Return schemas for every array, or every object, but the values."""
+    groups: dict[frozenset[Any], list[_Row]] = {}
+    for value in distinct(values):
+        row: _Row = dict(enumerate(value)) if kind == "array" else value
+        groups.setdefault(frozenset(row), []).append(row)
+    apart = [
+        [_with_members(kind, {}, more_than=len(keys)), *_unlike(kind, rows, [*rows[0]], {})]
+        for keys, rows in groups.items()
+    ]
+    match apart:
+        case []:
+            return [{"type": kind}]
+        case [branches]:
+            return branches
+    return [{"type": kind, "allOf": [{"anyOf": branches} for branches in apart]}]
+
+
+def _unlike(kind: str, rows: list[_Row], keys: list[Any], fixed: dict[Any, Any]) -> Iterator[Any]:
+    """Yield schemas that differ from all rows at one of `keys`, or lack it; the members `fixed` are theirs.
+
+    The rows differ from each other at `keys`. Their number of cases is at most that of all their members.
+    """
+    if len(rows) == 1:
+        for key in keys:
+            yield _with_members(kind, fixed, unlike={key: [rows[0][key]]})
+        return
+    key, *others = keys
+    by_value: dict[Any, list[_Row]] = {}
+    for row in rows:
+        by_value.setdefault(value_key(row[key]), []).append(row)
+    yield _with_members(kind, fixed, unlike={key: [same[0][key] for same in by_value.values()]})
+    for same in by_value.values():
+        yield from _unlike(kind, same, others, {**fixed, key: _equal_to(same[0][key])})
+
+
+def _with_members(
+    kind: str, fixed: Mapping[Any, Any], *, unlike: Mapping[Any, list[Any]] | None = None, more_than: int = -1
+) -> dict[str, Any]:
+    """Return the schema of arrays or objects with all members `fixed`, and others than those in `unlike`."""
+    schemas = {**fixed, **{key: {"not": {"enum": values}} for key, values in (unlike or {}).items()}}
+    if kind == "object":
+        limits = {"minProperties": more_than + 1} if more_than >= 0 else {"required": [*fixed]}
+        return {"type": kind, "properties": schemas, **limits}
+    items = [schemas.get(index, True) for index in range(max(schemas, default=-1) + 1)]
+    return {"type": kind, FIRST_ITEMS: items, "minItems": max(more_than + 1, len(fixed))}
+
+
+def _equal_to(value: Any) -> Any:
+    """Return a schema for a value, however it is written: `enum` means one spelling of each number."""
+    match value:
+        case dict():
+            members = {key: _equal_to(member) for key, member in value.items()}
+            return {**_with_members("object", members), "maxProperties": len(value)}
+        case list():
+            items = {index: _equal_to(item) for index, item in enumerate(value)}
+            return {**_with_members("array", items), "maxItems": len(value)}
+        case bool() | None | str():
+            return {"const": value}
+    return {"type": "number", "minimum": value, "maximum": value}
 
 
 def _not_required(names: Any, _raw: Mapping[str, Any]) -> list[Any]:

@@ -18,6 +18,7 @@ from gbnf.schema.applicators import APPLICATORS
 from gbnf.schema.keywords import (
     ABOVE,
     BELOW,
+    FIRST_ITEMS,
     HAS_ITEM,
     NOT_FORMAT,
     NOT_INTEGER,
@@ -241,6 +242,12 @@ def _has_item(validator: Any, schema: Any, instance: Any, _schema: Any) -> Itera
         yield ValidationError(f"no item of {instance!r} is valid under {schema!r}")
 
 
+def _first_items(validator: Any, schemas: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "array"):
+        for index, (one, schema) in enumerate(zip(instance, schemas, strict=False)):
+            yield from validator.descend(one, schema, path=index, schema_path=index)
+
+
 def _refusal(kind: str, is_refused: Callable[[Any, Any, Any], object], text: str) -> _Rule:
     """Return a rule that refuses values of type `kind` for which `is_refused(validator, value, instance)`."""
 
@@ -264,5 +271,6 @@ _PRIVATE: Mapping[str, _Rule] = {
     ),
     ABOVE: _refusal("number", lambda _, bound, number: number <= bound, "is not above {!r}"),
     BELOW: _refusal("number", lambda _, bound, number: number >= bound, "is not below {!r}"),
+    FIRST_ITEMS: _first_items,
     HAS_ITEM: _has_item,
 }

@@ -369,15 +369,16 @@ class _Detection:
     # Others
 
     def _id_pattern(self) -> str:
-        message = self._prober.assistant([Call(NAMES[0], {KEYS[0]: TEXT}, id="call-1_23")])
-        try:
-            self._prober.render(
-                [USER, message, {"role": "tool", "tool_call_id": "call-1_23", "content": RESULT}]
-            )
-        except TemplateLimitError:
-            raise
-        except ToolFormatError:
-            return "[A-Za-z0-9]{9}"
+        for name in ("_", "call-1_23", 64 * "a"):
+            message = self._prober.assistant([Call(NAMES[0], {KEYS[0]: TEXT}, id=name)])
+            try:
+                self._prober.render(
+                    [USER, message, {"role": "tool", "tool_call_id": name, "content": RESULT}]
+                )
+            except TemplateLimitError:
+                raise
+            except ToolFormatError:
+                return "[A-Za-z0-9]{9}"
         return "[A-Za-z0-9_-]{1,64}"
 
     def _result_role(self) -> Any:

@@ -91,7 +91,6 @@ class _ElementDetection:
             forms=forms,
             nested=nested,
             empty=empty,
-            sorted_keys=self._sorts_keys(),
         )
         return Elements(arguments, (*begin, *before_key), (*after, *end))
 
@@ -146,11 +145,6 @@ class _ElementDetection:
             nested = self._nested(forms)
         self._note_losses(nested)
         return ValueForms(**forms), nested
-
-    def _sorts_keys(self) -> bool:
-        """Return whether the template sorts parameters by their names."""
-        text = self._call({KEYS[1]: _WORDS[1], KEYS[0]: _WORDS[0]})
-        return text.find("\1") < text.find(_NEXT)
 
     def _note_losses(self, nested: NestedElements | None) -> None:
         """Note what is written like something else."""

@@ -13,14 +13,14 @@ from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.notations import JSON, Notation
-from gbnf.compiler.options import CompileOptions
+from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding, pool_tools
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.quoting import quoted
+from gbnf.compiler.rules import prefixed
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
 from gbnf.grammar.ir import Expr, Ref, Rules, literal, optional, repeat, seq
-from gbnf.grammar.passes import renamed
 from gbnf.tool_formats.answers import CALLS, Content, answer_rules, calls_rule, openings
 from gbnf.tool_formats.calls import NUMBERED_CALLS, call_expr, call_shapes, id_rules
 from gbnf.tool_formats.format import FormatFields, JsonArguments
@@ -36,6 +36,7 @@ def answer_grammar(
     final_answer: bool = False,
     reasoning: bool = False,
     steps: Sequence[int] = (),
+    property_order: PropertyOrder = "any",
     strict: bool = False,
 ) -> Grammar:
     """Compile the grammar of an answer; see `ToolFormat.grammar`."""
@@ -51,7 +52,7 @@ def answer_grammar(
         if not tools:
             raise PoolError(f"tool_choice={tool_choice!r} is none of the tools: {names}")
         parallel = False
-    return _link(form, tools, content, parallel, reasoning, tuple(steps), strict)
+    return _link(form, tools, content, parallel, reasoning, tuple(steps), property_order, strict)
 
 
 @lru_cache(maxsize=256)
@@ -62,10 +63,9 @@ def _text_grammar(form: FormatFields, reasoning: bool) -> Grammar:
 def text_grammar(form: FormatFields, text: Grammar) -> Grammar:
     """Compile the grammar of an answer with a text of another grammar; see `ToolFormat.text_grammar`."""
     answer = answer_rules(form, "given", reasoning=True).productions
-    names = {name: Ref(f"given-{name}") for name in text.rules.productions}
-    given = {names[name].name: renamed(expr, names) for name, expr in text.rules.productions.items()}
-    whole = seq(names["root"], literal(form.text.end.strip()))
-    return Grammar(Rules({**answer, CALLS: whole, **given}), text.report)
+    given = prefixed("given", text.rules, {*answer, CALLS})
+    whole = seq(Ref(given.root), literal(form.text.end.strip()))
+    return Grammar(Rules({**answer, CALLS: whole, **given.productions}), text.report)
 
 
 @lru_cache(maxsize=512)
@@ -76,10 +76,11 @@ def _link(
     parallel: bool,
     reasoning: bool,
     steps: tuple[int, ...],
+    property_order: PropertyOrder,
     strict: bool,
 ) -> Grammar:
     whitespace, notation = _notation(form)
-    options = CompileOptions(whitespace, MAX_DEPTH, closed=True)
+    options = CompileOptions(whitespace, MAX_DEPTH, closed=True, property_order=property_order)
     answer, ids = answer_rules(form, content, reasoning), id_rules(form).part
     writable, left_out = _writable(form, tools, strict)
     taken = RESERVED | answer.names | ids.names | _CALL_NAMES

@@ -61,7 +61,7 @@ class Call:
 
 def call_id(index: int) -> str:
     """Return the identifier of a call: nine letters and digits, as Mistral's templates require."""
-    return f"zqid0000{index}"
+    return f"zqid{index:05}"
 
 
 def openai_call(shape: Shape, call: Call, index: int) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def _adapted(
             given = {
                 "name": names.get(answered, ""),
                 **given,
-                "tool_call_id": ids.get(answered, answered),
+                "tool_call_id": ids.get(answered) or _fitting_id(form, answered, len(ids)),
                 "role": form.result_role,
             }
         if "reasoning_content" in given:

@@ -2,9 +2,9 @@
 
 Pure and deterministic. First the rules, which are data: `[offer]` in the manifests, and the tables of
 `gbnf.tools.providers`. Then, with a limit, the ranking (`gbnf.tools.ranking`). Invariants: kept tools keep
-their order; each dropped tool has a reason; filtering twice changes nothing; a pool that is not empty does
-not become empty; the prerequisites of a kept tool are kept; a tool that the rules ask for is not dropped for
-its rank.
+their order; each dropped tool has a reason; filtering twice changes nothing, unless there is a margin; a pool
+that is not empty does not become empty; the prerequisites of a kept tool are kept; a tool that the rules ask
+for is not dropped for its rank.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from gbnf.tools.policies import ESCAPE_HATCH
 from gbnf.tools.prerequisites import with_prerequisites
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Provider
 from gbnf.tools.ranking import BM25, Ranker
+
+BEST = 3
+"""The tools that a margin never drops: the so many with the highest scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ def filter_pool(
     query: str,
     *,
     limit: int | None = None,
+    margin: float = 0.0,
     ranker: Ranker = BM25,
     providers: Mapping[str, Provider] = PROVIDERS,
     unrelated_phrases: Iterable[str] = UNRELATED_PHRASES,
@@ -49,6 +53,8 @@ def filter_pool(
 
     `limit`: of the tools that the rules allow, keep the so many that `ranker` finds the best; None for all.
     Those with `offer.always`, those whose marker is in the request, and prerequisites are kept besides.
+    `margin`: with a limit, also drop a tool whose score is less than this share of the best score, except for
+    the first `BEST` tools. If no score is above 0, the ranking says nothing, and the margin drops none.
 
     A variant is offered if the request names its provider, and replaces the tool that it varies if the
     request says that the work is to be done there. `providers`: suffix of a variant's name -> phrases that
@@ -71,14 +77,21 @@ def filter_pool(
         dropped.pop(tool, None)
     ranked = [tool for tool in kept if not rules.asks_for(tool)]
     needed = {name for tool in kept for name in tool.offer.after}
-    if limit is None or sum(tool.name not in needed for tool in ranked) <= limit:
+    count = sum(tool.name not in needed for tool in ranked)
+    if limit is None or count <= (min(limit, BEST) if margin else limit):
         return Selection(kept, dropped, notice)
-    ranks = {tool: rank for rank, tool in enumerate(best_first(ranked, query, ranker), 1)}
-    best = with_prerequisites((tool for tool in kept if ranks.get(tool, 0) <= limit), kept)
+    scores = _scores(ranked, query, ranker)
+    ranks = {tool: rank for rank, tool in enumerate(sorted(ranked, key=lambda tool: -scores[tool]), 1)}
+    least = margin * max(scores.values())
+    near = sum(score >= least for score in scores.values()) if least > 0 else len(ranked)
+    allowed = min(limit, max(near, BEST))
+    best = with_prerequisites((tool for tool in kept if ranks.get(tool, 0) <= allowed), kept)
     outranked = tuple(tool for tool in ranks if tool not in best)
     for tool in outranked:
-        place = f"ranked {_ordinal(ranks[tool])} of {len(ranked)}"
-        dropped[tool] = f"{place} for this request, and the limit is {limit}"
+        place = f"ranked {_ordinal(ranks[tool])} of {len(ranked)} for this request"
+        dropped[tool] = place + (
+            f", and the limit is {limit}" if allowed == limit else ", with a score far below the first"
+        )
     return Selection(best, dropped, notice, outranked)
 
 
@@ -87,11 +100,15 @@ def best_first(tools: Sequence[Tool], query: str, ranker: Ranker = BM25) -> tupl
 
     Raises InvalidArgumentError if the ranker does not return a finite score for each tool.
     """
+    scores = _scores(tools, query, ranker)
+    return tuple(sorted(tools, key=lambda tool: -scores[tool]))
+
+
+def _scores(tools: Sequence[Tool], query: str, ranker: Ranker) -> dict[Tool, float]:
     scores = ranker.rank(query, tools)
     if len(scores) != len(tools) or not all(map(math.isfinite, scores)):
         raise InvalidArgumentError(f"{ranker!r} did not return a finite score for each of {len(tools)} tools")
-    order = sorted(range(len(tools)), key=lambda index: -scores[index])
-    return tuple(tools[index] for index in order)
+    return dict(zip(tools, scores, strict=True))
 
 
 def _ordinal(number: int) -> str:

@@ -10,6 +10,9 @@ from difflib import get_close_matches
 
 from gbnf.tools.tool import Tool
 
+ANY_TOOL = "*"
+"""Stands for whichever tool of the pool has succeeded."""
+
 
 def missing_prerequisites(tools: Iterable[Tool], succeeded: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return the names of the tools that may not be called yet, each with those that must succeed first."""
@@ -42,7 +45,7 @@ def unreachable_tools(pool: Sequence[Tool]) -> dict[Tool, str]:
     leads_on: set[str] = set()  # reachable, and the run continues after it
     pending = dict(by_name)
     while ready := [tool for tool in pending.values() if leads_on.issuperset(tool.offer.after)]:
-        leads_on.update(tool.name for tool in ready if not tool.offer.terminal)
+        leads_on.update(name for tool in ready if not tool.offer.terminal for name in (tool.name, ANY_TOOL))
         for tool in ready:
             del pending[tool.name]
     return {tool: _reason(tool, by_name, pending) for tool in pool if tool.name in pending}

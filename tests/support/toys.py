@@ -51,3 +51,21 @@ def _inline(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_inline, value)) + "]"
     return json.dumps(value)
+
+
+NEVER = Tool.from_mapping(
+    {
+        "name": "never",
+        "description": "Needs the entries of an earlier step.",
+        "args": {
+            "properties": {
+                "from_step": {"type": "integer", "fills": "paths"},
+                "paths": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["from_step"],
+        },
+        "offer": {"terminal": True},
+    }
+)
+"""Ends a run, and cannot be called in a run without entries. If it is required, no step offers an answer, so
+that even a random model calls the other tools."""

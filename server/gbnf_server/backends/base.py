@@ -4,7 +4,8 @@ Invariants of every backend:
 
 - With a grammar, the text is in the grammar's language, or `grammar_violation` describes the difference.
 - A text that was truncated (by the token limit or the end of the context) has `finish="length"`. A backend
-  that chooses the tokens itself ends a constrained text within the limit instead (`shortened_at`).
+  that chooses the tokens itself ends a constrained text within the limit instead (`shortened_at`). Text that
+  repeats without an end is truncated, or shortened, too.
 - No message's text is tokenized to a control token: only messages from `adapt_messages` are sent.
 - All errors are those of `gbnf_server.errors`; the backend stays usable afterwards.
 - One backend may be called from several threads.
@@ -47,13 +48,14 @@ class Capabilities:
     `reasoning_tags`: the tags of the model's reasoning, for a backend that continues a `reasoning_message`.
     `takes_images`: whether messages may contain images; other backends refuse them. `tool_format`: the format
     of tool calls in the model's chat template, None if the template has none or is unknown. `traces`: whether
-    a request may ask for a trace.
+    a request may ask for a trace. `parameters`: the number of the model's weights, None if it is unknown.
     """
 
     reasoning_tags: ReasoningTags | None = None
     takes_images: bool = False
     tool_format: ToolFormat | None = None
     traces: bool = False
+    parameters: int | None = None
 
 
 DEMO_MODEL_NAME = "gbnf-planner-demo"
@@ -139,8 +141,9 @@ class Completion:
     the backend, as far as it is known. `stop_string`: that of the request which ended the text; with a
     grammar, the text then is a prefix only. `logprobs`: one per token, if the request asked for them.
     `shortened_at`: the index in the text from which on the token limit determined it, so that it could end:
-    complete and valid, but another value than the model's own may be. `trace`: an entry for each token, and
-    one for the end of the generation, if it was asked for.
+    complete and valid, but another value than the model's own may be. `repeated`: the text that the model
+    repeated there without an end, if that shortened or truncated it before the limit did, else "". `trace`:
+    an entry for each token, and one for the end of the generation, if it was asked for.
     """
 
     text: str
@@ -160,6 +163,7 @@ class Completion:
     context_length: int | None = None
     stop_string: str | None = None
     shortened_at: int | None = None
+    repeated: str = ""
     logprobs: tuple[TokenLogprob, ...] = ()
     trace: tuple[TracedToken, ...] = ()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import httpx
@@ -76,6 +77,14 @@ class HttpBackend(RequestBackend):
         )
         lines = stream(reasoning_filter, request.max_tokens)
         response = yield from self._http.request(
-            "POST", path, {**body, **stream.FIELDS}, on_line=lines.feed, tokens=request.max_tokens
+            "POST",
+            path,
+            {**body, **stream.FIELDS},
+            on_line=lines.feed,
+            tokens=request.max_tokens,
+            is_enough=lambda: bool(lines.repeated),
         )
-        return reasoning_filter.end(read(response, lines.end()))
+        completion = read(response, lines.end())
+        if lines.repeated and completion.finish == "length":
+            completion = replace(completion, shortened_at=len(completion.text), repeated=lines.repeated)
+        return reasoning_filter.end(completion)

@@ -39,7 +39,8 @@ _Result = TypeVar("_Result")
 class Send:
     """A request to send; its response is the reply, or an httpx.RequestError is thrown in.
 
-    `on_line` gets each line of a successful response as it arrives. `tokens`: the limit of the answer.
+    `on_line` gets each line of a successful response as it arrives, until `is_enough`. `tokens`: the limit of
+    the answer.
     """
 
     method: Method
@@ -48,6 +49,7 @@ class Send:
     body: dict[str, Any] | None = None
     on_line: OnLine | None = None
     tokens: int = 0
+    is_enough: Callable[[], bool] = bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,9 @@ class HttpClient:
         *,
         on_line: OnLine | None = None,
         tokens: int = 0,
+        is_enough: Callable[[], bool] = bool,
     ) -> Flow[httpx.Response]:
-        """Send a request, with retries; `tokens` is the limit of the answer.
+        """Send a request, with retries; see `Send`.
 
         Raises BackendUnreachable, or BackendError if the response is larger than it may be.
         """
@@ -150,7 +153,9 @@ class HttpClient:
         while True:
             retry_after: float | None = None
             try:
-                response = yield Send(method, path, deadline, body, receive if on_line else None, tokens)
+                response = yield Send(
+                    method, path, deadline, body, receive if on_line else None, tokens, is_enough
+                )
             except httpx.RequestError as error:
                 self._on_broken()
                 broken += 1
@@ -227,7 +232,7 @@ class HttpClient:
     def _send(self, step: Send) -> httpx.Response:
         options, budget = _request_options(step)
         with budget, self.client.stream(step.method, step.path, **options) as response:
-            received = _ResponseReader(response, step.on_line)
+            received = _ResponseReader(response, step)
             for chunk in response.iter_raw():
                 if not received.feed(chunk):
                     break
@@ -256,7 +261,7 @@ async def _asend(client: httpx.AsyncClient, step: Send) -> httpx.Response:
     options, budget = _request_options(step)
     with budget:
         async with client.stream(step.method, step.path, **options) as response:
-            received = _ResponseReader(response, step.on_line)
+            received = _ResponseReader(response, step)
             async for chunk in response.aiter_raw():
                 if not received.feed(chunk):
                     break
@@ -289,28 +294,28 @@ class _ResponseReader:
     Raises BackendError if a successful response is compressed.
     """
 
-    def __init__(self, response: httpx.Response, on_line: OnLine | None) -> None:
-        self._response, self._body = response, bytearray()
+    def __init__(self, response: httpx.Response, step: Send) -> None:
+        self._response, self._is_enough, self._body = response, step.is_enough, bytearray()
         self._coding = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
         if response.is_success and self._coding != "identity":
             raise BackendError(
                 f"the server compressed its answer ({self._coding[:40]!r}), against the request. "
                 "Disable compression for it, or for the proxy in front of it."
             )
-        self._lines = LineDecoder(on_line) if response.is_success and on_line is not None else None
+        self._lines = LineDecoder(step.on_line) if response.is_success and step.on_line else None
 
     def feed(self, chunk: bytes) -> bool:
         """Add a piece; return whether to read on. Of an error, the beginning is enough."""
         if self._lines is not None:
             self._lines.feed(chunk)
-            return True
+            return not self._is_enough()
         if self._coding == "identity":
             self._body += chunk
         return self._response.is_success or len(self._body) < _MOST_OF_ERROR
 
     def end(self) -> httpx.Response:
         """Return the complete response, with the headers that are read later."""
-        if self._lines is not None:
+        if self._lines is not None and not self._is_enough():
             self._lines.end()
         headers = [
             (name, value) for name, value in self._response.headers.raw if name.lower() == b"retry-after"

@@ -7,13 +7,10 @@ forced text and drafts (`drafts`), the KV cache (`kv_cache`), and the loop (`dec
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 import weakref
 from dataclasses import replace
 from pathlib import Path
-
-import psutil
 
 from gbnf.prompts.messages import PromptStyle
 from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect, Request
@@ -30,6 +27,7 @@ from gbnf_server.inference.grammar_engines import GrammarEngine, GrammarEngineNa
 from gbnf_server.inference.kv_cache import KVCache, Slot, free
 from gbnf_server.inference.native import NativeModel
 from gbnf_server.inference.sampler import Sampler, Truncation
+from gbnf_server.system.cpu_cores import usable_cores
 
 
 class InProcess(RequestBackend):
@@ -41,6 +39,7 @@ class InProcess(RequestBackend):
         *,
         context_length: int | None = None,
         threads: int | None = None,
+        name: str | None = None,
         prompt_style: PromptStyle | None = None,
         gpu_layers: int | None = None,
         engine: GrammarEngineName = "llama.cpp",
@@ -53,12 +52,13 @@ class InProcess(RequestBackend):
         """Load the model. Raises ModelLoadError, or SetupError if the engine is not installed.
 
         `context_length` (tokens): by default that of the model's training, up to 8192. `threads`: by default
-        one per usable physical core, or one for a small model. `gpu_layers`: how many layers to compute on
-        the GPU, by default all, if llama.cpp was built for one. `prompt_style`: by default "minimal" for the
-        bundled model, otherwise "full". `engine`: what enforces grammars, "llama.cpp" or "llguidance".
-        `jump_forward`: draft text that the grammar forces, and copied text; the answer is the same without.
-        `parallel`: how many calls may run at once, each in a sequence of `context_length`. `top_k`, `top_p`,
-        `min_p`: truncation of the distribution at temperatures above 0; the defaults truncate nothing.
+        `usable_cores`, or one for a small model. `name`: by default the file's own for the model.
+        `gpu_layers`: how many layers to compute on the GPU, by default all, if llama.cpp was built for one.
+        `prompt_style`: by default "minimal" for the bundled model, otherwise "full". `engine`: what enforces
+        grammars, "llama.cpp" or "llguidance". `jump_forward`: draft text that the grammar forces, and copied
+        text; the answer is the same without. `parallel`: how many calls may run at once, each in a sequence
+        of `context_length`. `top_k`, `top_p`, `min_p`: truncation of the distribution at temperatures above
+        0; the defaults truncate nothing.
         """
         if parallel < 1:
             raise ValueError(f"parallel is {parallel}; it must be at least 1")
@@ -66,9 +66,9 @@ class InProcess(RequestBackend):
         model = NativeModel(model_path, gpu_layers=gpu_layers)
         if not model.end_tokens:
             raise ModelLoadError(f"{model.path} has no end-of-generation token, so an answer could not end.")
-        self.name: str = model.name
+        self.name: str = name or model.name
         self.prompt_style: PromptStyle = prompt_style or (
-            "minimal" if self.name == DEMO_MODEL_NAME else "full"
+            "minimal" if model.name == DEMO_MODEL_NAME else "full"
         )
         self.context_length: int = context_length or model.default_context
         self._model = model
@@ -78,6 +78,7 @@ class InProcess(RequestBackend):
             reasoning_tags=self._template.reasoning_tags,
             tool_format=self._template.tool_format,
             traces=True,
+            parameters=model.parameters,
         )
         # it rolls back the KV cache, which a recurrent model cannot
         self._jumps = jump_forward and not model.has_recurrent_state
@@ -86,7 +87,7 @@ class InProcess(RequestBackend):
             model,
             length=self.context_length,
             parallel=parallel,
-            threads=threads or (1 if model.is_small else _usable_cores()),
+            threads=threads or (1 if model.is_small else usable_cores().count),
         )
         self._free = weakref.finalize(self, free, model, self._kv_cache.context, self._kv_cache.batch)
 
@@ -230,12 +231,7 @@ class InProcess(RequestBackend):
             context_length=self.context_length,
             stop_string=answer.stop_string,
             shortened_at=answer.shortened_at,
+            repeated=answer.repeated,
             logprobs=tuple(answer.logprobs),
             trace=tuple(answer.trace),
         )
-
-
-def _usable_cores() -> int:
-    """Return the number of physical cores that this process may use: two threads on one would share it."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, psutil.cpu_count(logical=False) or usable)

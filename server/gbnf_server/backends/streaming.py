@@ -20,6 +20,7 @@ from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, ReasoningTags
 from gbnf_server.backends.wire import SurrogateJoiner, abbreviate, message_text, parse_json, value_at
 from gbnf_server.errors import BackendError
+from gbnf_server.inference.repetition import RepetitionDetector
 
 OnText = Callable[[str], None]
 
@@ -176,6 +177,11 @@ class EventStream(ABC):
             self._read(_object("\n".join(self._others)))
         return self._whole()
 
+    @property
+    def repeated(self) -> str:
+        """What the text repeats without an end, "" if it does not. What has arrived of it is truncated."""
+        return self._message.repeated
+
     def _add_logprobs(self, found: Any) -> None:
         if isinstance(found, list):
             self._logprobs += found
@@ -198,6 +204,17 @@ class _Message:
         self._max_tokens = max_tokens
         self._reasoning_key: str | None = None  # some servers send the same under two keys
         self._pieces = self._characters = 0
+        self._detector = RepetitionDetector()
+
+    @property
+    def repeated(self) -> str:
+        """What the content repeats without an end, "" if it does not."""
+        return self._detector.repeated
+
+    @property
+    def piece_count(self) -> int:
+        """The number of pieces: about one per token."""
+        return self._pieces
 
     @property
     def is_empty(self) -> bool:
@@ -242,6 +259,7 @@ class _Message:
     def _add(self, key: str, reasoning_filter: ReasoningFilter, text: str) -> None:
         self._texts[key].append(text)
         if key == "content":
+            self._detector.feed(text)
             reasoning_filter.feed(text)
             return
         self._reasoning_key = self._reasoning_key or key
@@ -266,6 +284,8 @@ class CompletionStream(EventStream):
         texts: dict[str, Any] = {**self._message.end()}
         if self._logprobs:
             texts |= {"completion_probabilities": self._logprobs}
+        if self.repeated and not self._last:
+            return {"stop_type": "limit", "tokens_predicted": self._message.piece_count, **texts}
         return {**self._last, **texts} if self._last else {}
 
 
@@ -309,7 +329,7 @@ class ChatStream(EventStream):
             return {}
         choice = {
             "message": message,
-            "finish_reason": self._finish,
+            "finish_reason": self._finish or ("length" if self.repeated else None),
             "stop_reason": self._stop_reason,
             "logprobs": {"content": self._logprobs},
         }
@@ -328,6 +348,9 @@ class OllamaStream(EventStream):
 
     def _whole(self) -> dict[str, Any]:
         message = self._message.end()
+        if self.repeated and not self._last:
+            count = self._message.piece_count
+            return {"done": True, "done_reason": "length", "eval_count": count, "message": message}
         return {**self._last, "message": message} if self._last else {}
 
 

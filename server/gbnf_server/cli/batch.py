@@ -123,7 +123,7 @@ def batch(
     """
     source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
-    from gbnf_server.cli.demo_model_warning import restrict_demo_model
+    from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.planner import PlannerOptions
 
@@ -146,7 +146,7 @@ def batch(
         interruptible("run the same command again to continue"),
         ToolSources(manifests, tools, mcp).open() as loaded,
     ):
-        pool, is_untrained = restrict_demo_model(source, loaded)
+        source, pool, is_untrained = choose_model(source, loaded)
         counts = run_batch(
             files, pool, source, options, concurrency=concurrency, approve_all=yes, quiet=quiet
         )

@@ -22,6 +22,7 @@ from gbnf_server.cli.model_options import (
     ModelSource,
     QuietOption,
     TemperatureOption,
+    ThreadsOption,
 )
 from gbnf_server.cli.tool_options import ManifestsOption
 
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from gbnf_server.evaluation.results import Results
     from gbnf_server.evaluation.run_log import RunLog
     from gbnf_server.evaluation.runner import RunOptions
+
+
+LEADERBOARD_DEFAULT = ("none", "text", "grammar")
+"""The strategies that --bfcl compares by default: free text, tool-call parsing, the grammar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +92,18 @@ def run(
     ] = None,
     configuration: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Configuration to run; repeatable. Default: all."),
+        typer.Option(
+            metavar="NAME",
+            help="Configuration to run; repeatable. Default: all; with --bfcl, the strategies none (free "
+            "text), text and grammar.",
+        ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="F.gguf", help="Model file, run in this process.")
+        str | None, typer.Option(metavar="F.gguf|NAME", help="Model file, or smollm2, run in this process.")
     ] = None,
     server: Annotated[str | None, typer.Option(metavar="URL", help="Running llama-server.")] = None,
     api_key: ApiKeyOption = None,
+    threads: ThreadsOption = None,
     manifests: ManifestsOption = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each case, for a temperature above 0.")] = 1,
     temperature: TemperatureOption = 0.0,
@@ -147,11 +157,11 @@ def run(
       gbnf bench --model Qwen3-4B-Q4_K_M.gguf --suite representative --suite decoys
       gbnf bench --server http://127.0.0.1:8080 --configuration union --configuration filter
       gbnf bench compare gbnf-bench/a.json gbnf-bench/b.json
-      gbnf bench --bfcl bfcl_eval/data --model Qwen3-4B-Q4_K_M.gguf --limit 50
+      gbnf bench --bfcl bfcl_eval/data --model Qwen3-4B-Q4_K_M.gguf --category simple_python --limit 50
     """
     if context.invoked_subcommand is not None:
         return
-    source = ModelSource(model, server, api_key)
+    source = ModelSource(model, server, api_key, threads=threads)
     source.check()
     suites = SuiteOptions(suite or (), manifests or ())
     leaderboard = LeaderboardOptions(bfcl, category or (), limit, compile_only)
@@ -160,11 +170,14 @@ def run(
     from gbnf_server.cli.bench_output import show
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console
-    from gbnf_server.evaluation.configurations import named
+    from gbnf_server.evaluation.configurations import CONFIGURATIONS, STRATEGIES, named
     from gbnf_server.evaluation.runner import RunOptions
 
     try:
-        configurations = named(configuration or [])
+        if bfcl is None:
+            configurations = named(configuration or [], CONFIGURATIONS)
+        else:
+            configurations = named(configuration or LEADERBOARD_DEFAULT, STRATEGIES)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--configuration") from None
     options = RunOptions(runs, temperature, seed, max_tokens, warm)
@@ -237,7 +250,7 @@ def run_suites(task: BenchTask, chosen: SuiteOptions) -> Results:
     from gbnf import load_manifests
     from gbnf_server.bundled import manifests_path
     from gbnf_server.cli.bench_output import run_jobs
-    from gbnf_server.cli.demo_model_warning import restrict_demo_model
+    from gbnf_server.cli.default_model import choose_model
     from gbnf_server.evaluation.call_matching import references_of
     from gbnf_server.evaluation.dsl import load_suites
     from gbnf_server.evaluation.metadata import about, identity
@@ -248,9 +261,9 @@ def run_suites(task: BenchTask, chosen: SuiteOptions) -> Results:
     suites = load_suites(chosen.suites or ["representative"], pool)
     if len({each.name for each in suites}) < len(suites):
         raise typer.BadParameter("two suites have the same name", param_hint="--suite")
-    restrict_demo_model(task.source, pool)  # for its warning: each case runs in a workspace of its own
-    with task.source.open() as backend:
-        facts = task.source.facts(backend)
+    source, _, _ = choose_model(task.source, pool)  # all tools: each case runs in a workspace of its own
+    with source.open() as backend:
+        facts = source.facts(backend)
         label = task.label or _slug(facts["name"])
         bench = Bench(suites, task.configurations, pool, backend, model=identity(facts), options=task.options)
         with task.log(label) as log:
@@ -274,8 +287,9 @@ def run_leaderboard(task: BenchTask, chosen: LeaderboardOptions, *, markdown: bo
     from gbnf_server.cli.bench_bfcl import ask_all, read
     from gbnf_server.cli.bench_bfcl import compile_only as check_grammars
     from gbnf_server.cli.bench_output import show_tables
+    from gbnf_server.cli.default_model import model_for_other_tools
     from gbnf_server.cli.output import write as write_output
-    from gbnf_server.evaluation.bfcl.results import table, write
+    from gbnf_server.evaluation.bfcl.results import gain_table, table, write
     from gbnf_server.evaluation.bfcl.runner import LeaderboardRun
     from gbnf_server.evaluation.metadata import about, identity
     from gbnf_server.evaluation.run_log import unwritable
@@ -284,8 +298,9 @@ def run_leaderboard(task: BenchTask, chosen: LeaderboardOptions, *, markdown: bo
     leaderboard = read(chosen.folder, chosen.categories, chosen.limit, task.console)
     if chosen.compile_only:
         return check_grammars(leaderboard, task.console)
-    with task.source.open() as backend:
-        facts = task.source.facts(backend)
+    source = model_for_other_tools(task.source)
+    with source.open() as backend:
+        facts = source.facts(backend)
         label = task.label or f"{_slug(facts['name'])}-bfcl"
         leaderboard_run = LeaderboardRun(
             leaderboard, task.configurations, backend, model=identity(facts), options=task.options
@@ -302,7 +317,7 @@ def run_leaderboard(task: BenchTask, chosen: LeaderboardOptions, *, markdown: bo
     if markdown:
         write_output(cells.markdown())
     else:
-        show_tables([cells])
+        show_tables([cells, *([gain_table(answers)] if len(task.configurations) > 1 else [])])
     task.show_files(label, "json")
     return True
 

@@ -88,27 +88,34 @@ def chat(
     """
     source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
-    from gbnf_server.cli.demo_model_warning import restrict_demo_model
+    from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.output import stderr_console
-    from gbnf_server.cli.person import person_at_terminal
+    from gbnf_server.cli.person import asks_person, person_at_terminal
     from gbnf_server.cli.run import OutputOptions, profile_settings
     from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner, PlannerOptions
 
     options = PlannerOptions(
-        max_steps=max_steps, max_tokens=max_tokens, temperature=temperature, seed=seed, language=language
+        max_steps=max_steps,
+        ask_user=asks_person(source),
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seed=seed,
+        language=language,
     )
     console = stderr_console()
-    output = OutputOptions(stream=True, quiet=quiet, verbose=verbose)
+    output = OutputOptions(stream=True, quiet=quiet, verbose=verbose, hints=False)
     with ToolSources(manifests, tools, mcp, verbose).open() as loaded:
-        pool, is_untrained = restrict_demo_model(source, loaded)
+        source, pool, is_untrained = choose_model(source, loaded)
         place = Workspace(workspace)
         console.print(f"workspace: {place.root}; /help lists the commands", style="dim", soft_wrap=True)
         settings = dict(profile_settings(source, pool, console))
         with (
             source.open(settings.pop("prompt_style", None)) as opened,
-            RunProgress(console, quiet=quiet, verbose=verbose) as progress,
+            RunProgress(
+                console, quiet=quiet, verbose=verbose, prints_answer=True, counts_text=True
+            ) as progress,
         ):
             person = PausingPerson(person_at_terminal(place, console, approve_all=yes), progress)
             context = Context(place, person=person)

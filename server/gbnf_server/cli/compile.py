@@ -36,7 +36,7 @@ def compile_(
     query: Annotated[
         str | None, typer.Option(help="Include only the tools that the pool filter keeps for this request.")
     ] = None,
-    max_tools: MaxToolsOption = 16,
+    max_tools: MaxToolsOption = None,
     report: Annotated[
         bool, typer.Option("--report", help="Print to stderr what the grammar does not enforce.")
     ] = False,
@@ -79,6 +79,7 @@ def compile_(
     from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.cli.tables import show_finding, show_report
     from gbnf_server.errors import InputError
+    from gbnf_server.planner.options import MAX_TOOLS
 
     misspelt: tuple[Finding, ...] = ()
     kept: list[str] = []
@@ -102,7 +103,7 @@ def compile_(
         else:
             pool = stack.enter_context(sources.open())
             if query is not None:
-                selection = filter_pool(pool, query, limit=max_tools)
+                selection = filter_pool(pool, query, limit=max_tools or MAX_TOOLS)
                 pool = selection.kept
                 dropped = {tool.name: why for tool, why in selection.dropped.items()}
             kept = [tool.name for tool in pool]

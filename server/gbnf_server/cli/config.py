@@ -147,12 +147,15 @@ class _ConfigReader:
         return self._scalar(setting, value)
 
     def _scalar(self, setting: _Setting, value: Any) -> str:
+        from gbnf_server.system.smollm2 import SMOLLM2
+
         is_text = setting.option in _PATHS | _PATHS_OR_OTHER | _NAME_A_MODEL
         if isinstance(value, bool) or not isinstance(value, str if is_text else str | int | float):
             expected = "a string" if is_text else "a string or a number"
             self._fail(setting.key, f"must be {expected}, got {value!r:.80}.")
         path = self.path.parent / Path(str(value)).expanduser()
         is_path = setting.option in _PATHS or (setting.option in _PATHS_OR_OTHER and path.exists())
+        is_path = is_path and (setting.option not in {"model", "vocab"} or value != SMOLLM2)
         return str(path if is_path else value)
 
     def _fail(self, key: str, problem: str) -> NoReturn:

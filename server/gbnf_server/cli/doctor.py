@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +13,8 @@ import typer
 
 def doctor(
     model: Annotated[
-        Path | None, typer.Option(metavar="F.gguf", help="Also check that this model loads and fits.")
+        str | None,
+        typer.Option(metavar="F.gguf|NAME", help="Also check that this model, or smollm2, loads and fits."),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to check.")] = 8080,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
@@ -26,12 +26,14 @@ def doctor(
     from rich.text import Text
 
     from gbnf_server.cli.exit_codes import ExitCode
+    from gbnf_server.cli.model_options import ModelSource
     from gbnf_server.cli.output import escape_line, stdout_console, write
     from gbnf_server.doctor import checks
 
     styles = {"ok": ("✓", "green"), "limited": ("–", "yellow"), "broken": ("✗", "bold red")}
     done = []
-    for check in checks(model, port=port):
+    path = None if model is None else ModelSource(model).path()
+    for check in checks(path, port=port):
         done.append(check)
         if not json_:
             line = Text.assemble(styles[check.state], f" {check.name:<15} {escape_line(check.found)}")

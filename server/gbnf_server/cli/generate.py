@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from gbnf_server.backends.base import AnswerFormat, Backend, Completion
 
 _INSTRUCTIONS = "Answer with one JSON value that fits this JSON Schema, and nothing else:\n"
-_UNTRAINED = (
-    "the demonstration model is trained on the bundled tools only, so its answer makes no sense. "
-    "Give another model: --model FILE.gguf, or --server URL."
-)
+_UNTRAINED = "the demonstration model is trained on the bundled tools only, so its answer makes no sense."
 
 
 def generate(
@@ -61,7 +58,8 @@ def generate(
     """Generate one JSON value that fits a JSON Schema, and print it.
 
     The model reads the schema, and the grammar compiled from it constrains the answer, which is then
-    validated with jsonschema. The demonstration model is not trained for this: give another one.
+    validated with jsonschema. Without --model or --server, use smollm2, if it is installed; the demonstration
+    model is not trained for this.
 
     \b
     Try:
@@ -76,11 +74,13 @@ def generate(
     check_one_stdin(prompt, schema)
     from rich.text import Text
 
+    from gbnf_server.cli.default_model import model_for_other_tools, other_model_hint
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import escape_line, stderr_console, write
 
     text = read_request(prompt, "PROMPT")
     value = read_schema(schema)
+    source = model_for_other_tools(source)
     with interruptible():
         grammar = compile_schema_file(schema, value)
         with source.open() as opened:
@@ -96,9 +96,16 @@ def generate(
             )
     write(answer.text)
     if answer.shortened_at is not None:
-        note = f"the answer is shortened to end within --max-tokens {max_tokens}: see its last values"
+        why = (
+            f"a value is ended that repeats {answer.repeated!r}"
+            if answer.repeated
+            else f"the answer is shortened to end within --max-tokens {max_tokens}"
+        )
+        note = f"{why}: see the values from character {answer.shortened_at} on"
         stderr_console().print(Text.assemble(("note: ", "bold yellow"), note), soft_wrap=True)
-    problem = _problem(answer, value, max_tokens) or (_UNTRAINED if source.is_demo_model else "")
+    problem = _problem(answer, value, max_tokens)
+    if not problem and source.is_demo_model:
+        problem = f"{_UNTRAINED} {other_model_hint()}"
     if problem:
         stderr_console().print(Text.assemble(("error: ", "bold red"), escape_line(problem)), soft_wrap=True)
         raise typer.Exit(ExitCode.FAILURE)
@@ -119,6 +126,8 @@ def _problem(answer: Completion, schema: Mapping[str, Any] | bool, max_tokens: i
     """Return why the answer cannot be used, "" if it can."""
     from gbnf.strict_json import InvalidJsonError, parse_json
 
+    if answer.finish == "length" and answer.repeated:
+        return f"the answer repeats {answer.repeated!r} without an end. Use a schema that ends it"
     if answer.finish == "length":
         return (
             f"the answer is truncated after {answer.completion_tokens} tokens. "

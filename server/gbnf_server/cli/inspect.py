@@ -55,7 +55,7 @@ def inspect(
     property_order: Annotated[
         Literal["declared", "any"],
         typer.Option(help="Order of the properties in objects, as `property_order` of `compile_schema`."),
-    ] = "declared",
+    ] = "any",
     call_format: Annotated[
         Literal["json", "native"],
         typer.Option(help="How calls are written: as JSON, or as the chat template of --model does."),
@@ -76,7 +76,8 @@ def inspect(
     refused; for a request, the tools that are offered and what each costs. With --run, what happened in a
     run, and how its calls were decoded. Print the URL when ready; it is valid on this machine, and contains a
     token. Nothing is loaded from elsewhere. --model names the model that decodes, and whose tokenizer counts
-    the prompt, by default the bundled one.
+    the prompt, by default the bundled one; a JSON Schema and other tools are decoded by smollm2, if it is
+    installed.
 
     \b
     Try:
@@ -142,7 +143,7 @@ def _choice(
 
     if call_format == "json":
         return GrammarChoice(whitespace, property_order)
-    if (whitespace, property_order) != ("default", "declared"):
+    if (whitespace, property_order) != ("default", "any"):
         raise typer.BadParameter(
             "--whitespace and --property-order do not apply to --call-format native: the chat "
             "template decides"
@@ -210,16 +211,19 @@ def _token_counter(model: str | None) -> Callable[[str], int] | None:
 
 def _decoder(model: str | None, inspection: Inspection) -> LiveDecoder | None:
     """Return what decodes requests for the page; None without a model, which is loaded for the first one."""
+    from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
     from gbnf_server.inspect.live_decoding import LiveDecoder
 
     source = ModelSource(model)
+    if inspection.schema is not None or foreign_tools(inspection.tools):
+        source = model_for_other_tools(source)
     if not source.path().is_file():
         return None
     if inspection.tools:
-        name = "the demonstration model (trained on the bundled tools only)" if model is None else model
+        name = source.model or "the demonstration model (trained on the bundled tools only)"
         return LiveDecoder(source.open, name, inspection.tools)
-    if inspection.schema is not None and model is not None:  # the bundled model knows no schemas
-        return LiveDecoder(source.open, model, schema=inspection.schema.schema)
+    if inspection.schema is not None and source.model is not None:  # the bundled model knows no schemas
+        return LiveDecoder(source.open, source.model, schema=inspection.schema.schema)
     return None
 
 

@@ -62,7 +62,11 @@ class ReasoningChoice(StrEnum):
 # Options that select a model.
 ModelOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="F.gguf|NAME", help="Model file; with --backend, the server's name for the model."),
+    typer.Option(
+        metavar="F.gguf|NAME",
+        help="Model file, or smollm2, which the extra of that name installs; with --backend, the server's "
+        "name for the model.",
+    ),
 ]
 HfOption: TypeAlias = Annotated[
     str | None,
@@ -99,7 +103,7 @@ GpuLayersOption: TypeAlias = Annotated[
     ),
 ]
 ThreadsOption: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="CPU threads, in process. Default: one per physical core.")
+    int | None, typer.Option(min=1, help="CPU threads, in process. Default: see `gbnf doctor`.")
 ]
 
 # What tools may do.
@@ -119,14 +123,18 @@ MaxStepsOption: TypeAlias = Annotated[
     int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")
 ]
 MaxToolsOption: TypeAlias = Annotated[
-    int,
+    int | None,
     typer.Option(
-        min=1, help="Offer the tools that fit the request best, at most this many. find_tools adds others."
+        min=1,
+        help="Offer the tools that fit the request best, at most this many. find_tools adds others. Default: "
+        "16, or for a model of less than a billion parameters at most 8.",
     ),
 ]
 RequireOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(metavar="TOOL", help="Tool that must succeed before a run may be answered; repeatable."),
+    typer.Option(
+        metavar="TOOL", help="Tool that must succeed before a run may be answered; repeatable. '*': any tool."
+    ),
 ]
 TerminalOption: TypeAlias = Annotated[
     list[str] | None,
@@ -168,9 +176,10 @@ SeedOption: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """A model, as options name it: `model` is a file in process, else the server's name for it.
+    """A model, as options name it: `model` is a file or "smollm2" in process, else the server's name for it.
 
-    `hf`: a model on Hugging Face. `gpu_layers` and `threads` apply in process only.
+    A file that is called smollm2 is `./smollm2`. `hf`: a model on Hugging Face. `gpu_layers` and `threads`
+    apply in process only.
     """
 
     model: str | None = None
@@ -243,12 +252,18 @@ class ModelSource:
                 return ModelKey(self.model or f"the model at {self.server}")
 
     def path(self) -> Path:
-        """Return the model's file; the bundled model by default. Downloads one from Hugging Face once."""
+        """Return the model's file; the bundled model by default. Downloads one from Hugging Face once.
+
+        Raises ModelLoadError.
+        """
         from gbnf_server.demo_model import model_path
         from gbnf_server.system.model_downloads import download_model
+        from gbnf_server.system.smollm2 import SMOLLM2, smollm2_path
 
         if self.hf is not None:
             return download_model(self.hf)
+        if self.model == SMOLLM2:
+            return smollm2_path()
         return model_path() if self.model is None else Path(self.model)
 
     def open(self, style: str | None = None, *, parallel: int = 1) -> Backend:
@@ -257,6 +272,7 @@ class ModelSource:
         match self.backend_name:
             case BackendName.IN_PROCESS:
                 from gbnf_server.backends.in_process import InProcess
+                from gbnf_server.system.smollm2 import SMOLLM2
 
                 return InProcess(
                     self.path(),
@@ -265,6 +281,7 @@ class ModelSource:
                     parallel=parallel,
                     gpu_layers=self.gpu_layers,
                     threads=self.threads,
+                    name=self.model if self.model == SMOLLM2 else None,  # the file has that of a training run
                 )
             case BackendName.LLAMA_SERVER:
                 return self._llama_server(prompt_style)

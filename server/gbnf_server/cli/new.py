@@ -35,6 +35,7 @@ def new(
     Try:
       gbnf new my-tools/count_words
       gbnf call my-tools/count_words '{"text": "two words"}'
+      gbnf run "how many words has 'good morning'?" --manifests my-tools --terminal count_words
       python -m pytest my-tools/count_words
       gbnf manifests my-tools
     """
@@ -64,6 +65,10 @@ def new(
         raise SetupError(f"{path} cannot be written: {error.strerror or error}.") from None
     for target in targets:
         write(str(target))
+    folder = shlex.quote(str(path.parent))
     stderr_console().print(
-        f'Try: gbnf call {shlex.quote(str(path))} \'{{"text": "two words"}}\'', style="dim", soft_wrap=True
+        f'Try: gbnf call {shlex.quote(str(path))} \'{{"text": "two words"}}\'\n'
+        f"     gbnf run \"how many words has 'good morning'?\" --manifests {folder} --terminal {name}",
+        style="dim",
+        soft_wrap=True,
     )

@@ -38,8 +38,11 @@ def property_test(
     examples: Annotated[int, typer.Option(min=1, help="Examples of each kind for each tool.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the examples.")] = 0,
     vocab: Annotated[
-        Path | None,
-        typer.Option(metavar="GGUF", help="Model whose vocabulary to use. Default: the bundled model."),
+        str | None,
+        typer.Option(
+            metavar="F.gguf|NAME",
+            help="Model, or smollm2, whose vocabulary to use. Default: the bundled one.",
+        ),
     ] = None,
 ) -> None:
     """Property-test manifests: find calls that their grammar wrongly accepts or rejects.
@@ -58,13 +61,13 @@ def property_test(
     Exit codes: 0 success, 1 counterexample found, 3 invalid manifest, 4 the engine does not work.
     """
     from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.model_options import ModelSource
     from gbnf_server.cli.output import plural, write
-    from gbnf_server.demo_model import model_path
     from gbnf_server.inference.grammar_checker import GrammarChecker
 
     sources = ToolSources.of_paths([path] if path else [], manifests, tools, mcp, context)
     with interruptible(), sources.open() as pool:
-        engine = GrammarChecker.load(vocab or model_path())
+        engine = GrammarChecker.load(ModelSource(vocab).path())
         found = _tested(pool, engine, examples, seed)
     for tool, smallest in found:
         _show(tool, smallest)

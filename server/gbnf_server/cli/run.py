@@ -18,6 +18,7 @@ from gbnf_server.cli.input_files import check_one_stdin, read_request
 from gbnf_server.cli.model_options import (
     ApiKeyOption,
     ApproveAllOption,
+    BackendName,
     BackendOption,
     CallFormatChoice,
     ContextSizeOption,
@@ -75,13 +76,17 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What `gbnf run` prints: the answer, or JSON, at the end or while it is generated; what it records."""
+    """What `gbnf run` prints: the answer, or JSON, at the end or while it is generated; what it records.
+
+    `hints`: whether to say which options of `gbnf run` would help a run without an answer.
+    """
 
     json: bool = False
     stream: bool = False
     quiet: bool = False
     verbose: bool = False
     record: Path | None = None
+    hints: bool = True
 
 
 def run(
@@ -144,13 +149,19 @@ def run(
     no_salvage: Annotated[
         bool, typer.Option("--no-salvage", help="Build no answer from results if the run ends without one.")
     ] = False,
-    ask_user: Annotated[bool, typer.Option("--ask-user", help="Let the model ask you questions.")] = False,
+    ask_user: Annotated[
+        bool | None,
+        typer.Option(
+            help="Let the model ask you questions. Default: at a terminal, except the demonstration model, "
+            "which is not trained to."
+        ),
+    ] = None,
     language: LanguageOption = "en",
     require: RequireOption = None,
     terminal: TerminalOption = None,
     no_compact: NoCompactOption = False,
     max_steps: MaxStepsOption = 12,
-    max_tools: MaxToolsOption = 16,
+    max_tools: MaxToolsOption = None,
     max_tokens: MaxTokensOption = 512,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
@@ -158,7 +169,8 @@ def run(
     """Plan and execute one request with a local model.
 
     Print progress to stderr, and only the answer to stdout. Without --model or --server, use the bundled
-    demonstration model, which is trained on the bundled tools only. Tools that require approval ask at the
+    demonstration model, which is trained on the bundled tools only; for other tools smollm2, if it is
+    installed. Tools that require approval ask at the
     terminal; without a terminal they are executed only with --yes. If a run ends without an answer but has
     tool results, print an answer built from them and exit with status 1. The profile that `gbnf tune` saved
     for the model and these tools applies, unless an option sets the call format, the reasoning or the prompt
@@ -181,8 +193,9 @@ def run(
     source.check()
     if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.JSON}:
         raise typer.BadParameter("--reasoning field requires --call-format json: use --reasoning free")
-    from gbnf_server.cli.demo_model_warning import restrict_demo_model
+    from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.person import asks_person
     from gbnf_server.planner import PlannerOptions
 
     check_one_stdin(query, *(tools or ()))
@@ -196,8 +209,8 @@ def run(
     settings = {name: value for name, value in chosen.items() if value is not None}
     options = PlannerOptions(
         max_steps=max_steps,
-        max_tools=max_tools,
-        ask_user=ask_user,
+        max_tools=max_tools or "auto",
+        ask_user=asks_person(source) if ask_user is None else ask_user,
         required=tuple(require or ()),
         terminal=tuple(terminal or ()),
         compact=not no_compact,
@@ -210,7 +223,7 @@ def run(
     request = RunRequest(query, workspace, image or (), yes)
     output = OutputOptions(json_, stream, quiet, verbose, record)
     with interruptible(), ToolSources(manifests, tools, mcp, verbose).open() as loaded:
-        pool, is_untrained = restrict_demo_model(source, loaded)
+        source, pool, is_untrained = choose_model(source, loaded)
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
     raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])
 
@@ -250,13 +263,22 @@ def run_request(
         backend: Backend = opened if recorder is None else recorder.backend(opened)
         query, images, pool = _with_images(request, backend, workspace, pool)
         request_text(query)  # with the names of the images
-        with RunProgress(console, quiet=output.quiet, verbose=output.verbose) as progress:
+        # other backends may stream in another way than they answer
+        is_counted = console.is_terminal and source.backend_name is BackendName.IN_PROCESS
+        streams = output.stream or is_counted
+        with RunProgress(
+            console,
+            quiet=output.quiet,
+            verbose=output.verbose,
+            prints_answer=output.stream,
+            counts_text=streams,
+        ) as progress:
             person = person_at_terminal(workspace, console, approve_all=request.approve_all)
             context = Context(workspace, person=PausingPerson(person, progress))
             hooks = () if recorder is None else (recorder.add,)
             planner = Planner(pool, backend, replace(options, **changes), context=context, hooks=hooks)
             try:
-                return print_run(planner.events(query, images=images, text=output.stream), output, progress)
+                return print_run(planner.events(query, images=images, text=streams), output, progress)
             except KeyboardInterrupt as error:
                 error.add_note(progress.interruption(context.journal))
                 raise
@@ -265,28 +287,47 @@ def run_request(
 def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
     """Print progress and the answer, or the run as JSON, and return the run."""
     from gbnf_server.cli.output import write
+    from gbnf_server.cli.run_hints import run_hints
     from gbnf_server.cli.run_progress import AnswerPrinter
     from gbnf_server.planner import TextWritten
 
     seen: list[Event] = []
     printer = AnswerPrinter() if output.stream and not output.json else None
     for event in events:
-        seen.append(event)
         if isinstance(event, TextWritten):
             progress.show(event)  # it stops the spinner
+            if not output.stream:
+                continue
+        seen.append(event)
         if printer is not None:
             printer.show(event)  # before the progress, so that the outcome is below the answer
         elif output.stream:
-            write(json.dumps(event.to_json(), ensure_ascii=False))
+            write(json.dumps(_event_json(event, seen), ensure_ascii=False))
         if not isinstance(event, TextWritten):
             progress.show(event)
     finished: Run = seen[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
+    if output.hints and not output.quiet:
+        for hint in run_hints(finished, seen):
+            progress.console.print(hint, style="dim", soft_wrap=True, markup=False, highlight=False)
     if output.json and not output.stream:
-        value = {**finished.to_json(), "events": [event.to_json() for event in seen[:-1]]}
+        value = {
+            **finished.to_json(),
+            "hints": run_hints(finished, seen),
+            "events": [event.to_json() for event in seen[:-1]],
+        }
         write(json.dumps(value, ensure_ascii=False, indent=2))
     elif finished.answer is not None and not output.json and not output.stream:
         write(finished.answer)
     return finished
+
+
+def _event_json(event: Event, seen: Sequence[Event]) -> dict[str, Any]:
+    """Return an event as JSON; the last one with the hints."""
+    from gbnf_server.cli.run_hints import run_hints
+    from gbnf_server.planner import RunFinished
+
+    hints = {"hints": run_hints(event.run, seen)} if isinstance(event, RunFinished) else {}
+    return event.to_json() | hints
 
 
 def profile_settings(source: ModelSource, pool: Sequence[Tool], console: Console) -> Mapping[str, Any]:

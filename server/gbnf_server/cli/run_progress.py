@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, assert_never
@@ -34,20 +35,59 @@ from gbnf_server.planner import (
 )
 
 SHOWN_ENTRIES = 3
+_CHARACTERS_OF_A_TOKEN = 4  # about, in JSON and in English
+
+
+class _Waiting:
+    """The text of the spinner: what is awaited, for how long, and if it `counts`, what the model has written.
+
+    A piece of text is a token, or several that the grammar forces: then their number is estimated from the
+    characters.
+    """
+
+    def __init__(self, what: str, *, counts: bool = False) -> None:
+        self._what, self._counts = what, counts
+        self._started = time.monotonic()
+        self._pieces = self._characters = 0
+
+    def add(self, text: str) -> None:
+        """Count a piece of the model's text."""
+        self._pieces += 1
+        self._characters += len(text)
+
+    def __rich__(self) -> Text:
+        """Return the text at this moment; rich asks for it whenever the spinner turns."""
+        waited = f"{self._what}, {time.monotonic() - self._started:.0f} s"
+        if self._counts:
+            tokens = max(self._pieces, self._characters // _CHARACTERS_OF_A_TOKEN)
+            waited += f", about {plural(tokens, 'token')}" if tokens else ", reading the prompt"
+        return Text(escape_line(waited))
 
 
 class RunProgress:
     """Prints each event of a run; restores the terminal when closed.
 
     `quiet` prints only warnings, and why there is no answer; `verbose` also what tools print.
+    `prints_answer`: the answer is printed as it is generated. `counts_text`: the model's text is streamed, so
+    the spinner can count it.
     """
 
-    def __init__(self, console: Console, *, quiet: bool = False, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        prints_answer: bool = False,
+        counts_text: bool = False,
+    ) -> None:
         self.console = console
         self._quiet = quiet
         self._verbose = verbose
+        self._prints_answer = prints_answer
+        self._counts_text = counts_text
         self._status: Status | None = None
-        self._waiting = ""
+        self._waiting = _Waiting("")
         self._model_s = 0.0
         self._running: ToolCalled | None = None
 
@@ -82,19 +122,26 @@ class RunProgress:
                 total = len(event.tools) + len(event.dropped)
                 self._line("", f"{event.backend}, {mode}, {len(event.tools)} of {total} tools", "dim")
             case StepStarted():
-                self._wait(f"step {event.step}: generating")
+                self._wait(_Waiting(f"step {event.step}: generating", counts=self._counts_text))
             case HistoryCompacted():
                 steps = f"{plural(len(event.steps), 'step')} shortened"
                 tokens = f"about {event.tokens_before} → {event.tokens_after} prompt tokens"
                 self._line("   ", "history compacted", "dim", f"{steps}, {tokens}")
             case TextWritten():
-                if event.answer:
+                self._waiting.add(event.text)
+                if event.answer and self._prints_answer:
                     self._rest()
             case ModelCalled():
                 self._rest()
                 self._model_s = event.duration_s
-                if event.shortened_at is not None:
+                if event.repeated:
+                    self._line(
+                        "   ", "repeated  ", "yellow", f"{shorten(event.repeated)}, until it was ended"
+                    )
+                elif event.shortened_at is not None:
                     self._line("   ", "shortened ", "yellow", "so that the text ends within --max-tokens")
+                if event.purpose == "thought":
+                    self._wait(_Waiting(f"step {event.step}: generating", counts=self._counts_text))
             case ToolCalled():
                 self._line(
                     f"{event.step:>2} ",
@@ -103,7 +150,7 @@ class RunProgress:
                     shorten(json.dumps(event.arguments, ensure_ascii=False)),
                     self._model_s,
                 )
-                self._wait(f"{event.name}: running")
+                self._wait(_Waiting(f"{event.name}: running"))
             case ToolDone():
                 self._rest()
                 self._output(event.output)
@@ -124,7 +171,7 @@ class RunProgress:
             case SalvageStarted():
                 self._rest()
                 self._line("", event.ended, "bold red", event.error)
-                self._wait("generating an answer from the results")
+                self._wait(_Waiting("generating an answer from the results", counts=self._counts_text))
             case WarningRaised():
                 self._line("   ", "! ", "yellow", event.message)
             case RunFinished():
@@ -169,11 +216,11 @@ class RunProgress:
             self._status.stop()
             self._status = None
 
-    def _wait(self, what: str) -> None:
-        self._waiting = what
+    def _wait(self, waiting: _Waiting) -> None:
+        self._waiting = waiting
         if self.console.is_terminal:
             self._rest()
-            self._status = self.console.status(Text(escape_line(what)))
+            self._status = self.console.status(waiting)
             self._status.start()
 
     @contextmanager

@@ -86,6 +86,14 @@ def serve(
     retry: Annotated[
         int, typer.Option(min=0, help="Times to ask a server again that ignored the grammar.")
     ] = 0,
+    no_repeat: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Exclude calls that failed N times with the same arguments. Default: x_gbnf reports them.",
+        ),
+    ] = None,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log the texts of requests and answers.")
     ] = False,
@@ -123,6 +131,7 @@ def serve(
     sources = [replace(base, server=url) for url in server or ()] or [base]
     for source in sources:
         source.check()
+    from gbnf_server.cli.default_model import model_for_other_tools
     from gbnf_server.cli.listening import listen, url_of
     from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.gateway.access import Access
@@ -136,10 +145,13 @@ def serve(
     console = stderr_console()
     agent_options = _AgentOptions(ToolSources(manifests, tools, mcp), workspace, yes, language, max_steps)
     with ExitStack() as stack:
+        if agent:
+            sources[0], agents = stack.enter_context(agent_options.open(sources[0]))
+        else:
+            sources[0], agents = model_for_other_tools(sources[0]), {}
         upstreams = stack.enter_context(_open(sources, parallel))
-        agents = stack.enter_context(agent_options.open(sources[0])) if agent else {}
         gateway = Gateway(
-            Engine(retries=retry),
+            Engine(retries=retry, no_repeat=no_repeat),
             upstreams,
             all_edges(),
             model=_model_name(sources[0], upstreams),
@@ -291,15 +303,16 @@ class _AgentOptions:
     max_steps: int
 
     @contextmanager
-    def open(self, source: ModelSource) -> Iterator[dict[str, Answers]]:
-        """Return the planner as a model, while its MCP servers run."""
-        from gbnf_server.cli.demo_model_warning import restrict_demo_model
+    def open(self, source: ModelSource) -> Iterator[tuple[ModelSource, dict[str, Answers]]]:
+        """Return the model for the tools, and the planner as a model, while its MCP servers run."""
+        from gbnf_server.cli.default_model import choose_model
         from gbnf_server.executors import AbsentPerson, Context, Workspace
         from gbnf_server.gateway.agent import MODEL_NAME, PlannerAgent
         from gbnf_server.planner import PlannerOptions
 
         with self.sources.open() as loaded:
-            pool, _ = restrict_demo_model(source, loaded)
+            source, pool, _ = choose_model(source, loaded)
             person = AbsentPerson(approve_all=self.approve_all)
             options = PlannerOptions(max_steps=self.max_steps, language=self.language)
-            yield {MODEL_NAME: PlannerAgent(pool, options, Context(Workspace(self.workspace), person=person))}
+            planner = PlannerAgent(pool, options, Context(Workspace(self.workspace), person=person))
+            yield source, {MODEL_NAME: planner}

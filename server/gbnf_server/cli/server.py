@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from gbnf_server.cli.model_options import HfOption, ModelSource
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gbnf_server.llama_server.build import Gpu
+    from gbnf_server.llama_server.build import Gpu, InstallProgress
 
 server = typer.Typer(
     help="Build llama-server, and run it on this machine.", no_args_is_help=True, rich_markup_mode="rich"
@@ -52,8 +53,11 @@ def install(
     from gbnf_server.llama_server.build import install as build
 
     console = stderr_console()
-    with interruptible():
-        program = _build(console, jobs, gpu) if console.is_terminal else build(jobs=jobs, gpu=gpu)
+    with interruptible("the same command continues where it stopped"):
+        if console.is_terminal:
+            program = _build(console, jobs, gpu)
+        else:
+            program = build(jobs=jobs, gpu=gpu, progress=_LineProgress(console).show)
     write(str(program))
 
 
@@ -62,7 +66,6 @@ def _build(console: Console, jobs: int | None, gpu: Gpu | None) -> Path:
     from rich.text import Text
 
     from gbnf_server.cli.output import escape_line, shorten
-    from gbnf_server.llama_server.build import InstallProgress as Stage
     from gbnf_server.llama_server.build import install as build
 
     columns = (TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
@@ -70,7 +73,7 @@ def _build(console: Console, jobs: int | None, gpu: Gpu | None) -> Path:
         task = bar.add_task("begin", total=None)
         shown = ""
 
-        def show(stage: Stage) -> None:
+        def show(stage: InstallProgress) -> None:
             nonlocal shown
             if stage.stage != shown:
                 shown = stage.stage
@@ -87,9 +90,28 @@ def _build(console: Console, jobs: int | None, gpu: Gpu | None) -> Path:
         return build(jobs=jobs, gpu=gpu, progress=show)
 
 
+class _LineProgress:
+    """Prints a line for each stage, and for each tenth of the build, where no bar can be drawn."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._shown = ("", 0)
+        self._started = time.monotonic()
+
+    def show(self, stage: InstallProgress) -> None:
+        tenth = int((stage.fraction or 0.0) * 10)
+        if (stage.stage, tenth) == self._shown:
+            return
+        self._shown = (stage.stage, tenth)
+        percent = "" if stage.fraction is None else f"{tenth * 10} %, "
+        seconds = f"{time.monotonic() - self._started:.0f} s"
+        self._console.print(f"{stage.stage}: {percent}{seconds}, {stage.message}", soft_wrap=True)
+
+
 def start(
     model: Annotated[
-        Path | None, typer.Option(metavar="F.gguf", help="Model file. Default: the bundled model.")
+        str | None,
+        typer.Option(metavar="F.gguf|NAME", help="Model file, or smollm2. Default: the bundled model."),
     ] = None,
     hf: HfOption = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 8080,
@@ -100,7 +122,7 @@ def start(
     parallel: Annotated[int, typer.Option(min=1, help="Number of slots: concurrent requests.")] = 1,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, help="CPU threads. Default: one for a small model, else llama-server's default."),
+        typer.Option(min=1, help="CPU threads. Default: see `gbnf doctor`."),
     ] = None,
     api_key: Annotated[
         str | None,
@@ -124,7 +146,7 @@ def start(
     from gbnf_server.llama_server.api_keys import key_file
     from gbnf_server.llama_server.build import start as run
 
-    source = ModelSource(None if model is None else str(model), hf=hf)
+    source = ModelSource(model, hf=hf)
     source.check()
     with (
         interruptible(),

@@ -96,7 +96,7 @@ def tune(
     source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
     from gbnf_server.cli.bench_output import show_tables
-    from gbnf_server.cli.demo_model_warning import restrict_demo_model
+    from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.evaluation.strategies import strategy_table
@@ -110,7 +110,7 @@ def tune(
 
     options = TuneOptions(suite or (), strategy or (), style, language, max_tokens)
     with interruptible(), ToolSources(manifests, tools, mcp).open() as pool:
-        restrict_demo_model(source, pool)
+        source, _, _ = choose_model(source, pool)
         results = compare_strategies(source, pool, options, progress)
     table = strategy_table(results)
     if markdown:

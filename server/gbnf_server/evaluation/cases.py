@@ -149,7 +149,6 @@ class Case:
     checks_calls: bool
     now: datetime
     user_email: str
-    final_answer_from: int
     max_steps: int
     source: Mapping[str, Any]
 
@@ -182,9 +181,8 @@ def read_case(table: Mapping[str, Any]) -> Case:
     _check_intent(table, plans, abstain=abstain)
     checks_calls = not abstain and "after" not in table and answer is None
     least, most = _steps(table, plans, checks_calls=checks_calls)
-    answer_from = int(table.get("final_answer_from", 1 if abstain else 2))
     max_steps = int(table.get("max_steps", MAX_STEPS))
-    _check_ending(max_steps, answer_from, max(least, _needed_steps(plans)))
+    _check_ending(max_steps, max(least, _needed_steps(plans)))
     return Case(
         id=table["id"],
         query=table["query"],
@@ -205,7 +203,6 @@ def read_case(table: Mapping[str, Any]) -> Case:
         checks_calls=checks_calls,
         now=_now(table),
         user_email=table.get("user_email", USER_EMAIL),
-        final_answer_from=answer_from,
         max_steps=max_steps,
         source=dict(table),
     )
@@ -258,16 +255,11 @@ def _needed_steps(plans: tuple[Plan, ...]) -> int:
     return min((sum(not call.optional for call in plan) for plan in plans), default=0) + 1
 
 
-def _check_ending(max_steps: int, answer_from: int, needed: int) -> None:
+def _check_ending(max_steps: int, needed: int) -> None:
     if max_steps < needed:
         raise Fault(
             ("max_steps",), max_steps, f"the calls and the answer take {needed} steps",
             "Allow as many, or expect fewer calls.",
-        )  # fmt: skip
-    if max_steps < answer_from:
-        raise Fault(
-            ("final_answer_from",), answer_from, f"the run is ended after {max_steps} steps",
-            "Let an earlier step answer, or allow more steps.",
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.base import Backend, Completer, Completion, Request
 from gbnf_server.errors import BackendUnreachable
 from gbnf_server.evaluation.cases import Case, Suite
 from gbnf_server.evaluation.configurations import Configuration
@@ -18,7 +18,7 @@ from gbnf_server.evaluation.snapshots import make_case_context, snapshot
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.pages.run_files import StepOffer, read_events
 from gbnf_server.planner.drivers import RunEnvironment, drive
-from gbnf_server.planner.events import StepStarted
+from gbnf_server.planner.events import Event, StepStarted
 from gbnf_server.planner.fingerprints import code_identity, digest, options_identity, tool_identity, versions
 from gbnf_server.planner.loop import Planning, plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
@@ -143,7 +143,6 @@ class Bench:
     def _options(self, case: Case, configuration: Configuration, run: int) -> ResolvedOptions:
         options = PlannerOptions(
             max_steps=case.max_steps,
-            final_answer_from=case.final_answer_from,
             max_tokens=self.options.max_tokens,
             temperature=self.options.temperature,
             seed=self.options.seed + run,
@@ -170,21 +169,33 @@ class Bench:
 
 
 def run_events(
-    planning: Planning, backend: Backend, context: Context, execute: ToolRunner
+    planning: Planning,
+    backend: Completer,
+    context: Context,
+    execute: ToolRunner,
+    *,
+    ends: Callable[[Event], bool] = lambda _event: False,
 ) -> tuple[dict[str, Any], ...]:
-    """Run to the end, and return the events as JSON. Raises BackendUnreachable where the server went away."""
+    """Run to the end, or to the first event that `ends` it, and return the events as JSON.
+
+    Raises BackendUnreachable where the server went away.
+    """
     monitor = _BackendMonitor(backend)
     environment = RunEnvironment(monitor, context, execute=execute)
-    events = tuple(event.to_json() for event in drive(planning, environment))
+    events = []
+    for event in drive(planning, environment):
+        events.append(event.to_json())
+        if ends(event):
+            break
     if monitor.backend_error is not None:
         raise monitor.backend_error
-    return events
+    return tuple(events)
 
 
 class _BackendMonitor:
     """A backend that records when its server becomes unreachable, because the planner only ends the run."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Completer) -> None:
         self._backend = backend
         self.backend_error: BackendUnreachable | None = None
 

@@ -29,7 +29,9 @@ class Receipt:
     After decoding: `verified`, whether the text was matched against the grammar again; `invalid`, what is
     wrong with arguments, as far as the grammar does not enforce it; `forced_tokens`, those that the grammar
     determined, and `sampled_tokens`, the others; `retries`, how often the backend was asked again;
-    `shortened_at`, the index in the answer from which on the token limit determined it, so that it could end.
+    `shortened_at`, the index in the answer from which on the token limit determined it, so that it could end,
+    or `repeated`, what the model repeated there without an end; `failed_before`, the tools of calls that have
+    failed in the conversation with the same arguments.
     """
 
     grammar_hash: str | None = None
@@ -42,6 +44,8 @@ class Receipt:
     sampled_tokens: int = 0
     retries: int = 0
     shortened_at: int | None = None
+    repeated: str = ""
+    failed_before: tuple[str, ...] = ()
 
     def header(self) -> str:
         """Return what is known before the answer, as a structured field of HTTP (RFC 9651, a dictionary)."""
@@ -73,6 +77,8 @@ class Receipt:
             "sampled_tokens": self.sampled_tokens,
             "retries": self.retries,
             "shortened_at": self.shortened_at,
+            "repeated": self.repeated,
+            "failed_before": list(self.failed_before),
         }
 
 

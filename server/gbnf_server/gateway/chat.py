@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from gbnf.prompts.messages import Message
 from gbnf_server.errors import GatewayError
+from gbnf_server.gateway.failed_calls import CallKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,8 @@ class ChatRequest:
     `parallel`: an answer may have several calls. `stop`: strings that end an answer's text, and are no part
     of it. `reasoning`: whether the model reasons before it answers, None if its template can. `count`: how
     many answers to generate, one after another; 0 counts the prompt's tokens. `stream`: events are sent as
-    they come. Raises GatewayError.
+    they come. `excluded`: calls that an answer may not make, as far as a grammar can exclude them. Raises
+    GatewayError.
     """
 
     model: str
@@ -118,6 +120,7 @@ class ChatRequest:
     reasoning: bool | None = False
     count: int = 1
     stream: bool = False
+    excluded: tuple[CallKey, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.messages:

@@ -22,9 +22,12 @@ from gbnf import (
     Tool,
     compile_schema,
 )
+from gbnf.compiler.options import PropertyOrder
+from gbnf.compiler.pool import left_out
 from gbnf.dialects import call_schema
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.tool_formats import ToolFormat
+from gbnf.tools.exclusion import excluding
 from gbnf_server.backends.base import AnswerFormat, Backend, Dialect
 from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import Receipt
@@ -167,18 +170,43 @@ def _content(request: ChatRequest) -> tuple[tuple[Any, ...], int]:
     digest = hashlib.sha256(text.encode()).digest()
     if isinstance(output, GbnfText):
         output = replace(output, grammar="")
-    return (digest, request.tool_choice, request.parallel, request.reasoning, output), len(text)
+    chosen = (request.tool_choice, request.parallel, request.reasoning, output, request.excluded)
+    return (digest, *chosen), len(text)
 
 
 def compile_request(request: ChatRequest, target: Target) -> Compiled:
-    """Compile what constrains the answers of a request. Raises GatewayError."""
+    """Compile what constrains the answers of a request. Raises GatewayError.
+
+    Calls are excluded only if that loosens nothing else: the format and the findings stay the same.
+    """
     tools = client_tools(request.callable_tools)
+    compiled = _compile_request(request, target, tools)
+    if not request.excluded or target.dialect != "gbnf":
+        return compiled
+    tools = tuple(
+        excluding(tool, [json.loads(arguments) for name, arguments in request.excluded if name == tool.name])
+        for tool in tools
+    )
+    without = {finding.tool for finding in left_out(tools)}  # they have no other calls
+    tools = tuple(tool for tool in tools if tool.name not in without)
+    if not tools:
+        return compiled
+    found = _compile_request(request, target, tools)
+    if found.native != compiled.native or found.receipt.findings != compiled.receipt.findings:
+        return compiled
+    return replace(found, prompt=compiled.prompt)
+
+
+def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> Compiled:
     if target.dialect != "gbnf":
         return _compile_schema_only(request, target, tools)
     if not tools:
         return _compile_output(request, target)
     reasoning = target.reasons(request)
-    tools, constraint, stream, native = _compile_calls(request, target, tools, reasoning=reasoning)
+    compiled = _compile_calls(request, target, tools, "any", reasoning=reasoning)
+    if strict_problem(request.tools, compiled[1].report):  # many properties are exact in their order only
+        compiled = _compile_calls(request, target, tools, "declared", reasoning=reasoning)
+    tools, constraint, stream, native = compiled
     reasoning = reasoning and native is not None
     text = _output_grammar(request.output) if request.tool_choice.mode == "auto" else None
     if text is not None:
@@ -201,7 +229,7 @@ def _text(grammar: Grammar, native: ToolFormat | None) -> tuple[Grammar, Callabl
 
 
 def _compile_calls(
-    request: ChatRequest, target: Target, tools: tuple[Tool, ...], *, reasoning: bool
+    request: ChatRequest, target: Target, tools: tuple[Tool, ...], order: PropertyOrder, *, reasoning: bool
 ) -> tuple[tuple[Tool, ...], Grammar, Callable[[], DeltaStream], ToolFormat | None]:
     """Compile the grammar of calls, and of text if the choice is automatic.
 
@@ -214,7 +242,9 @@ def _compile_calls(
     parallel = request.parallel and not _is_named(request)
     native = target.tool_format
     if native is not None:
-        compiled = partial(native.grammar, tool_choice=mode, parallel=parallel, reasoning=reasoning)
+        compiled = partial(
+            native.grammar, tool_choice=mode, parallel=parallel, reasoning=reasoning, property_order=order
+        )
         try:
             grammar = compiled(tools)
             if any(finding.kind == "left_out" for finding in grammar.report):
@@ -224,7 +254,9 @@ def _compile_calls(
         except (GrammarError, PoolError, SchemaError):
             pass  # the format cannot express these tools: ours can
     answers = target.prompt_style == "minimal"
-    grammar = json_grammar(tools, tool_choice=mode, parallel=parallel, final_answer=answers)
+    grammar = json_grammar(
+        tools, tool_choice=mode, parallel=parallel, final_answer=answers, property_order=order
+    )
     return tools, grammar, partial(JsonCallStream, final_answer=answers), None
 
 
@@ -264,7 +296,8 @@ def _output_grammar(output: OutputFormat) -> Grammar | None:
             return compile_schema({"type": "object"})
         case JsonSchema(schema, strict, param):
             try:
-                grammar = compile_schema(schema, closed=True)
+                # OpenAI writes the properties in the schema's order, which prompts build on
+                grammar = compile_schema(schema, closed=True, property_order="declared")
             except SchemaError as error:
                 where = f"{param}{error.pointer}"
                 raise GatewayError(400, str(error), "invalid_schema", where) from None

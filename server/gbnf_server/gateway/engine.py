@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -28,6 +28,7 @@ from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiling import Compiled, Compiler, Target
 from gbnf_server.gateway.decoding import Decoding, generate
+from gbnf_server.gateway.failed_calls import call_key, failed_calls
 from gbnf_server.gateway.prompting import for_template, with_json_calls
 from gbnf_server.gateway.streams import GrammarIgnored
 
@@ -40,11 +41,12 @@ class Engine:
 
     `retries`: how often a backend that ignored the grammar, or that wrote invalid arguments where the grammar
     is not exact, is asked again, as long as nothing of the answer has left. `compile_s`: the time limit of
-    one request's grammars.
+    one request's grammars. `no_repeat`: after how many failures of a call with the same arguments it is
+    excluded, None for never.
     """
 
-    def __init__(self, *, retries: int = 0, compile_s: float = 30.0) -> None:
-        self._retries = retries
+    def __init__(self, *, retries: int = 0, compile_s: float = 30.0, no_repeat: int | None = None) -> None:
+        self._retries, self._no_repeat = retries, no_repeat
         self._compiler = Compiler(timeout_s=compile_s)
 
     def close(self) -> None:
@@ -59,6 +61,10 @@ class Engine:
         the generation. Raises GatewayError.
         """
         try:
+            if self._no_repeat is not None:
+                failed = failed_calls(request.messages)
+                excluded = tuple(sorted(key for key, count in failed.items() if count >= self._no_repeat))
+                request = replace(request, excluded=excluded)
             target, default_limit = await asyncio.to_thread(_facts, backend)
             compiled = await self._compiler.compiled(request, target)
             if not target.takes_images and any(message.get("images") for message in request.messages):
@@ -131,7 +137,9 @@ async def _attempt(
                 yield delta
     invalid = () if compiled.receipt.exact else await asyncio.to_thread(_invalid, compiled, decoding)
     usage = await _usage(asked, decoding, completion, backend)
-    yield _finished(compiled, decoding, completion, usage, invalid, attempt)
+    finished = _finished(compiled, decoding, completion, usage, invalid, attempt)
+    failed_before = _failed_before(request.messages, decoding)
+    yield replace(finished, receipt=replace(finished.receipt, failed_before=failed_before))
 
 
 def backend_request(
@@ -212,6 +220,18 @@ def _invalid(compiled: Compiled, decoding: Decoding) -> tuple[str, ...]:
     return tuple(problems)
 
 
+def _failed_before(messages: Sequence[Message], decoding: Decoding) -> tuple[str, ...]:
+    """Return the tools of the calls that have failed in the conversation with the same arguments."""
+    failed = failed_calls(messages) if decoding.calls else {}
+    names: list[str] = []
+    for call in decoding.calls if failed else ():
+        with suppress(InvalidJsonError):
+            arguments = parse_json("".join(call.pieces))
+            if isinstance(arguments, dict) and call_key(call.name, arguments) in failed:
+                names.append(call.name)
+    return tuple(names)
+
+
 def _finished(
     compiled: Compiled,
     decoding: Decoding,
@@ -229,6 +249,7 @@ def _finished(
         sampled_tokens=usage.completion_tokens - forced,
         retries=attempt,
         shortened_at=None if completion is None else completion.shortened_at,
+        repeated="" if completion is None else completion.repeated,
     )
     stop_string = decoding.stop_string or (None if completion is None else completion.stop_string)
     logprobs = () if completion is None else completion.logprobs
@@ -238,7 +259,7 @@ def _finished(
 def _reason(
     compiled: Compiled, decoding: Decoding, completion: Completion | None
 ) -> Literal["stop", "length", "tool_calls"]:
-    """Return why the answer ended; "length" for calls and texts that the token limit has shortened."""
+    """Return why the answer ended; "length" for calls and texts that were shortened."""
     truncated = completion is not None and completion.finish == "length" and not decoding.must_end
     shortened = completion is not None and completion.shortened_at is not None and compiled.schema is None
     if truncated or shortened or any(not call.ended for call in decoding.calls):

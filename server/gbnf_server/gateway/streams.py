@@ -8,9 +8,9 @@ from typing import Protocol
 
 from gbnf import Grammar
 from gbnf.calls import CallStream, ToolCall, ToolCalls
+from gbnf.compiler.rules import prefixed
 from gbnf.grammar.ir import Ref, Rules, alt
 from gbnf.grammar.match import MatchState
-from gbnf.grammar.passes import renamed
 from gbnf.prompts.messages import call_text
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
@@ -159,13 +159,9 @@ class EitherStream:
 
 
 def union(first: Grammar, second: Grammar) -> Grammar:
-    """Return the grammar of the texts in either language. The first does not refer to its own root."""
-    one, other = first.rules.productions, second.rules.productions
-    names = {name: Ref(f"second-{name}") for name in other}
-    rules = {
-        "root": alt(Ref("first-root"), names["root"]),
-        "first-root": one["root"],
-        **{name: expr for name, expr in one.items() if name != "root"},
-        **{names[name].name: renamed(expr, names) for name, expr in other.items()},
-    }
-    return Grammar(Rules(rules), (*first.report, *second.report))
+    """Return the grammar of the texts in either language."""
+    one, other = prefixed("first", first.rules, ()), prefixed("second", second.rules, ())
+    root = alt(Ref(one.root), Ref(other.root))
+    return Grammar(
+        Rules({"root": root, **one.productions, **other.productions}), (*first.report, *second.report)
+    )

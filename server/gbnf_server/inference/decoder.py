@@ -16,6 +16,7 @@ from gbnf_server.inference.drafts import Draft, Drafter, following_tokens
 from gbnf_server.inference.kv_cache import CachedSequence, KVCache, Logits
 from gbnf_server.inference.logprobs import TokenLogprob, token_logprob
 from gbnf_server.inference.native import NativeModel
+from gbnf_server.inference.repetition_guard import RepetitionGuard
 from gbnf_server.inference.sampler import Sampler
 from gbnf_server.inference.stop_strings import StopStrings
 from gbnf_server.inference.token_budget import TokenBudget
@@ -31,8 +32,9 @@ class Generation:
     """The answer so far. `forced_tokens`: how many of `tokens` took no step; `first_token_at`: time in s.
 
     `stop_string`: what ended it, and is no part of `text`. `logprobs`: one per token, if they are wanted.
-    `shortened_at`: the index in `text` from which on a token was refused so that the answer can end. `trace`:
-    one entry for each token, and one for the end of the generation, if it was asked for.
+    `shortened_at`: the index in `text` from which on a token was refused so that the answer can end;
+    `repeated`: what was repeated there, "" if the token limit refused it. `trace`: one entry for each token,
+    and one for the end of the generation, if it was asked for.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -44,6 +46,7 @@ class Generation:
     accepted_tokens: int = 0
     stop_string: str | None = None
     shortened_at: int | None = None
+    repeated: str = ""
     logprobs: list[TokenLogprob] = field(default_factory=list)
     trace: list[TracedToken] = field(default_factory=list)
 
@@ -86,6 +89,7 @@ class Decoder:
         # be cached beyond the answer; `cached_tokens` agrees with prompt and answer in their common length.
         self._logits: dict[int, Logits] = {}
         self._budget: TokenBudget | None = None
+        self._guard = RepetitionGuard(model, constraint)
         self._spaced = True  # whether the model last wrote an optional space
         self._space_at: int | None = None  # where the text may have the next one
         self._drafter: Drafter | None = None
@@ -107,6 +111,9 @@ class Decoder:
             forced = self._forced_continuation()
             if forced is not None and forced.ends and self._append_end(forced.text, len(prompt)):
                 answer.finish = "stop"
+                break
+            if self._guard.ends_answer:
+                self._shorten(self._guard.repeated)
                 break
             if len(answer.tokens) >= max_tokens:
                 break
@@ -147,7 +154,7 @@ class Decoder:
         state = None if self._constraint is None else self._constraint.state()
         if state is None or not state.can_end or self._stop_strings.found is not None:
             return False
-        return state.must_end or self._answer.shortened_at is not None
+        return state.must_end or (self._budget is not None and self._budget.refused)
 
     def _was_spaced(self) -> bool:
         """Return whether the last optional space was written: then the next one probably is, too."""
@@ -218,19 +225,29 @@ class Decoder:
     def _sample(self, logits: Logits, left: int) -> tuple[int, TracedToken | None]:
         """Return the next token, and what the trace says of it."""
         budget = self._budget if self._budget is not None and self._budget.is_active else None
+        guard = self._guard if self._guard.is_active else None
         if budget is not None:
             budget.start_step(left)
-        looked = None if self._trace is None else self._trace.look(logits, budget)
+        if guard is not None:
+            guard.start_step()
+        looked = None if self._trace is None else self._trace.look(logits, budget, guard)
+        filters = [each.fits for each in (budget, guard) if each is not None]
+        fits = (lambda token: all(fits(token) for fits in filters)) if filters else None
         try:
-            token = self._sampler.sample(logits, self._constraint, None if budget is None else budget.fits)
+            token = self._sampler.sample(logits, self._constraint, fits)
+            if token is None and guard is not None:
+                guard.give_up()
+                token = self._sampler.sample(logits, self._constraint, fits)
         except ValueError as error:
             raise BackendError(f"the model computes invalid logits: {error}. Is its file complete?") from None
         if token is None:
             raise BackendError(
                 "the grammar allows no token of this model's vocabulary: it has a dead end here."
             )
-        if budget is not None and budget.refused and self._answer.shortened_at is None:
-            self._answer.shortened_at = len(self._answer.text)
+        if budget is not None and budget.refused:
+            self._shorten()
+        if guard is not None and guard.refused:
+            self._shorten(guard.repeated)
         if self._constraint is not None and token not in self._model.end_tokens:
             if budget is not None:
                 budget.accept(token)
@@ -239,8 +256,14 @@ class Decoder:
             self._answer.logprobs.append(token_logprob(self._model, logits, token, self._logprob_count))
         return token, looked
 
+    def _shorten(self, repeated: str = "") -> None:
+        """Note from where on the answer is not the model's own, if this is the first time."""
+        if self._answer.shortened_at is None:
+            self._answer.shortened_at, self._answer.repeated = len(self._answer.text), repeated
+
     def _emit(self, text: str) -> None:
         self._answer.text += text
+        self._guard.accept(text, self._answer.text)
         self._pass_on(self._stop_strings.feed(text))
 
     def _end_text(self) -> None:

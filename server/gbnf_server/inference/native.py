@@ -91,6 +91,11 @@ class NativeModel:
         """The model's own name, or the file's if it has none."""
         return self.metadata.get("general.name") or self.path.stem
 
+    @property
+    def parameters(self) -> int:
+        """The number of weights."""
+        return int(llama_cpp.llama_model_n_params(self.handle))
+
     @cached_property
     def training_context_length(self) -> int:
         """The context length of the model's training, in tokens; 0 if unknown."""

@@ -67,7 +67,7 @@ class TokenBudget:
         state = self._constraint.state()
         if state is None:
             return True
-        text, rest = _decode(self._constraint.incomplete_bytes + self._model.piece(token))
+        text, rest = decode_prefix(self._constraint.incomplete_bytes + self._model.piece(token))
         following = state.advance(text)
         if following is None or self._ends_within(following, rest, self._left - 1):
             return True
@@ -124,7 +124,7 @@ class TokenBudget:
 _FIRST = {2: 0x80, 3: 0x800, 4: 0x10000}  # the first code point by the length of its UTF-8
 
 
-def _decode(raw: bytes) -> tuple[str, bytes]:
+def decode_prefix(raw: bytes) -> tuple[str, bytes]:
     """Return the characters, and the bytes of an incomplete one at the end."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     return decoder.decode(raw), decoder.getstate()[0]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from gbnf_server.inference.constraint import Constraint
 from gbnf_server.inference.native import NativeModel
+from gbnf_server.inference.repetition_guard import RepetitionGuard
 from gbnf_server.inference.token_budget import TokenBudget
 
 TokenKind: TypeAlias = Literal["sampled", "drafted", "forced", "end"]
@@ -31,7 +32,7 @@ class Candidate:
 
     token: bytes
     probability: float
-    refused_by: Literal["grammar", "limit"] | None = None
+    refused_by: Literal["grammar", "limit", "repetition"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,9 @@ class TraceRecorder:
         self._started = time.perf_counter()
         self._everything = np.arange(model.size)
 
-    def look(self, logits: npt.NDArray[np.float32], budget: TokenBudget | None) -> TracedToken:
+    def look(
+        self, logits: npt.NDArray[np.float32], budget: TokenBudget | None, guard: RepetitionGuard | None
+    ) -> TracedToken:
         """Return what is known before a token is sampled; `sampled` completes it."""
         values = np.exp(logits.astype(np.float64) - float(logits.max()))
         probabilities = values / values.sum()
@@ -77,9 +80,11 @@ class TraceRecorder:
                 float(probabilities[token]),
                 "grammar"
                 if not allowed[token]
-                else None
-                if budget is None or budget.would_fit(int(token))
-                else "limit",
+                else "limit"
+                if budget is not None and not budget.would_fit(int(token))
+                else "repetition"
+                if guard is not None and not guard.would_fit(int(token))
+                else None,
             )
             for token in likeliest
         )

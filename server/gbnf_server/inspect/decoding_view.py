@@ -104,9 +104,10 @@ def _facts(decoding: RecordedCall) -> list[str]:
             if decoding.temperature
             else "greedy"
         )
-    facts += ["truncated by the token limit"] if decoding.finish == "length" else []
-    if decoding.shortened_at is not None:
-        facts.append(f"shortened by the token limit from character {decoding.shortened_at} on")
+    reason = f"the repetition of {decoding.repeated!r}" if decoding.repeated else "the token limit"
+    facts += [f"truncated by {reason}"] if decoding.finish == "length" else []
+    if decoding.finish != "length" and decoding.shortened_at is not None:
+        facts.append(f"shortened by {reason} from character {decoding.shortened_at} on")
     return facts
 
 

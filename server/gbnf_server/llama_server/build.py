@@ -14,13 +14,16 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +31,7 @@ from typing import Literal, TypeAlias
 
 from gbnf_server.errors import SetupError
 from gbnf_server.llama_server.process import LlamaServerProcess, check_port, start_binary
+from gbnf_server.system.cpu_cores import usable_cores
 from gbnf_server.system.folders import cache_folder
 from gbnf_server.system.processes import describe_exit, kill_group
 
@@ -60,6 +64,7 @@ _GPU_COMPILERS: dict[Gpu, tuple[str, str]] = {
 """The program that each build needs, and how to get it."""
 _CUDA_FOLDER = "/usr/local/cuda/bin"  # of NVIDIA's installers, which put it on no path
 _SHOWN_LINES = 15  # of a log, in an error
+_GRACE_PERIOD = 0.4  # seconds for the compilers to end
 _KEPT = ("models/templates", "tests/test-chat.cpp")
 """What is kept of llama.cpp's source."""
 
@@ -146,8 +151,8 @@ def start(
     """Run llama-server on loopback with a GGUF file, and wait until it is ready.
 
     `port` 0 picks a free one. `context_length` is in tokens for each of the `slots` (concurrent calls), by
-    default that of the model's training, up to 8192. `threads`: by default llama-server's own choice, or one
-    for a small model. `api_key`: by default $LLAMA_API_KEY, otherwise a random one, which the HTTP backends
+    default that of the model's training, up to 8192. `threads`: by default `usable_cores`, or one for a small
+    model. `api_key`: by default $LLAMA_API_KEY, otherwise a random one, which the HTTP backends
     of this user find by the address. `timeout`: seconds for loading the model. `extra`: more arguments for
     llama-server. Raises SetupError with the end of the log if it does not start, ModelLoadError if the file
     is not a model.
@@ -166,8 +171,7 @@ def start(
     arguments = ["--model", str(model), "--alias", vocabulary.name]
     arguments += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
     arguments += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
-    if threads or vocabulary.is_small:
-        arguments += ["--threads", str(threads or 1)]
+    arguments += ["--threads", str(threads or (1 if vocabulary.is_small else usable_cores().count))]
     return start_binary([str(binary), *arguments], extra, api_key, timeout)
 
 
@@ -367,19 +371,19 @@ class _Build:
                 start_new_session=True,
                 env={**os.environ, "PATH": _path()},
             )
-            try:
-                assert process.stdout is not None
-                with process.stdout:
+            assert process.stdout is not None
+            with process.stdout:
+                try:
                     for line in process.stdout:
                         log.write(line)
                         tail.append(line.rstrip())
                         step = _step(line) if stage == "build" else None
                         if step is not None:
                             self._progress(step)
-                status = process.wait()
-            except BaseException:
-                kill_group(process)
-                raise
+                    status = process.wait()
+                except BaseException:
+                    _end(process)
+                    raise
         if status:
             shown = "\n".join(f"    {line}" for line in tail)
             raise SetupError(
@@ -387,6 +391,22 @@ class _Build:
                 f"The log is {self._log}; its end:\n{shown}\n"
                 "Fix the error and install again: finished steps are not repeated."
             )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a program and its children within half a second.
+
+    The compilers get time to delete the files that they are writing, which an install that continues would
+    take for complete: cmake, which leads their group, ends before them. A process that ends closes the pipe.
+    """
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    assert process.stdout is not None
+    pipe, end = process.stdout.fileno(), time.monotonic() + _GRACE_PERIOD
+    while (left := end - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
+        if not os.read(pipe, 1 << 16):
+            break
+    kill_group(process, grace_period=0.0)
 
 
 def _step(line: str) -> InstallProgress | None:

@@ -131,7 +131,7 @@ class McpFunction:
         log = self._connection.log
         before = log.count
         try:
-            caller = Caller(ask, context.workspace.root)
+            caller = Caller(ask, context.turn, context.workspace.root)
             result = await self._loop.await_here(self._connection.call(self._name, arguments, caller))
             value = result_object(context.tool or self._name, result, self._output_schema, context)
         except ExecutorError as error:

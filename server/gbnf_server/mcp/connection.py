@@ -71,9 +71,10 @@ class McpServerError(SetupError):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls a tool: `ask` passes a server's question on to the person, `root` is their workspace."""
+    """Who calls a tool, in which run: `ask` passes a server's question on, `root` is their workspace."""
 
     ask: Callable[[ElicitRequestParams], Awaitable[ElicitResult]]
+    run: str
     root: Path
 
 
@@ -282,21 +283,30 @@ class Connection:
 
         return report
 
-    def _current_caller(self) -> Caller | None:
-        """Return who made the call that a server's request belongs to: up to 2025-11-25, the last one."""
-        return _caller.get() or (self._callers[-1] if self._callers else None)
+    def _current_caller(self, what: str, same: Callable[[Caller], object]) -> Caller | None:
+        """Return who made the call that a server's request belongs to; None if that is unknown.
+
+        Up to 2025-11-25, requests over stdio and SSE, and for roots, name no call. Then it is unknown if
+        calls are in progress that differ in `same`.
+        """
+        if (caller := _caller.get()) is not None or not self._callers:
+            return caller
+        if len({same(each) for each in self._callers}) == 1:
+            return self._callers[-1]
+        self.log.add("", f"{what} refused: the request names none of the calls in progress")
+        return None
 
     async def _elicit(
         self,
         context: ClientRequestContext,  # noqa: ARG002 - the SDK's names
         params: ElicitRequestParams,
     ) -> ElicitResult | ErrorData:
-        caller = self._current_caller()
+        caller = self._current_caller("a question is", lambda each: each.run)
         return ElicitResult(action="cancel") if caller is None else await caller.ask(params)
 
     async def _roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:  # noqa: ARG002 - as above
         """Return the workspace of the call; none outside of one, so that a server keeps its own folders."""
-        caller = self._current_caller()
+        caller = self._current_caller("the roots are", lambda each: each.root)
         roots = [] if caller is None else [Root(uri=caller.root.as_uri(), name=caller.root.name)]  # type: ignore[arg-type]  # pydantic parses it
         return ListRootsResult(roots=roots)
 

@@ -222,7 +222,8 @@ def _model_entry(event: ModelCalled, decoding: int | None) -> EntryView:
     if event.grammar_s is not None:
         facts.append(f"grammar {seconds(event.grammar_s)}")
     facts += ["truncated"] if event.finish == "length" else []
-    facts += ["shortened by the token limit"] if event.shortened_at is not None else []
+    reason = f"the repetition of {event.repeated!r}" if event.repeated else "the token limit"
+    facts += [f"shortened by {reason}"] if event.shortened_at is not None else []
     return EntryView(
         "model",
         f"Model: {_PURPOSES[event.purpose]}",

@@ -2,8 +2,8 @@
 
 They run in this order, and the first that fails gives the `Refusal`:
 
-    cut             the token limit ended the text, so that the call is incomplete; or it shortened the call
-                    of a tool with effect "write": half a path is another path
+    cut             the token limit, or a repetition without an end, ended the text, so that the call is
+                    incomplete; or it shortened the call of a tool with effect "write": half a path is another
     ungrammatical   it is not in the language of the grammar: the backend ignored the grammar
     unparsed        it is not JSON, or has duplicate keys, lone surrogates or infinite numbers; or the
                     server's response had no valid text (`MalformedText`)
@@ -16,6 +16,7 @@ Invariants: only a call that passes all of them is executed. With the call forma
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.prerequisites import named
 from gbnf_server.planner.reasoning import pop_reasoning
 from gbnf_server.planner.run_state import RunState
 
@@ -104,7 +106,7 @@ def _checked(
         reasoning, call = pop_reasoning(call)
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
-        raise CallRefused("invalid", _too_early(call, offer, options) or "; ".join(verdict.errors))
+        raise CallRefused("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
     if state.call_counts[calls.canonical(call)] >= calls.MAX_REPEATS:
         raise CallRefused(
             "repeated",
@@ -122,26 +124,32 @@ def _checked(
 
 
 def _check_length(tool: Tool, completion: Completion) -> None:
-    """Raise `CallRefused` if the token limit has shortened a call that changes something."""
-    if completion.shortened_at is not None and tool.run.effect == "write":
+    """Raise `CallRefused` if a call that changes something is shortened; `_read` judges truncated texts."""
+    is_shortened = completion.shortened_at is not None and completion.finish == "stop"
+    if is_shortened and tool.run.effect == "write":
         raise CallRefused(
             "cut",
-            f"the call was shortened to end within {completion.completion_tokens} tokens, and not executed; "
-            "write a shorter one",
+            _repeats(completion)
+            or f"the call was shortened to end within {completion.completion_tokens} tokens, and not "
+            "executed; write a shorter one",
         )
 
 
-def _too_early(call: Any, offer: OfferedTools, options: ResolvedOptions) -> str:
+def _repeats(completion: Completion) -> str:
+    """Return what is wrong if the text repeats without an end, "" if it does not."""
+    repeated = json.dumps(completion.repeated, ensure_ascii=False)
+    return completion.repeated and (
+        f"the text repeats {repeated} again and again, so it was ended, and not executed; write it once"
+    )
+
+
+def _too_early(call: Any, offer: OfferedTools) -> str:
     """Return why a tool may not be called in this step but in a later one, "" if that is not the fault."""
     name = call.get("name") if isinstance(call, dict) else None
-    if not isinstance(name, str) or any(tool.name == name for tool in offer.callable):
+    if not isinstance(name, str) or name not in offer.waiting:
         return ""
-    if name in offer.waiting:
-        missing = offer.waiting[name]
-        return f"{name} is possible only after {' and '.join(missing)}; call {missing[0]} first"
-    if name == FINAL_ANSWER.name and any(tool.name == name for tool in offer.described):
-        return f"final_answer is possible from step {options.final_answer_from} on; call a tool first"
-    return ""
+    missing = named(offer.waiting[name])
+    return f"{name} is possible only after {' and '.join(missing)}; call {missing[0]} first"
 
 
 def _read(
@@ -167,12 +175,14 @@ def _read(
                 reasoning=options.reasoning == "field",
             )
         except ValueError as error:
-            raise CallRefused("cut" if truncated else "unparsed", str(error)) from None
+            wrong = (truncated and _repeats(completion)) or str(error)
+            raise CallRefused("cut" if truncated else "unparsed", wrong) from None
         return call, "", repairs
     if truncated:
         raise CallRefused(
             "cut",
-            f"the call was cut after {completion.completion_tokens} tokens and not executed; "
+            _repeats(completion)
+            or f"the call was cut after {completion.completion_tokens} tokens and not executed; "
             "write a shorter one",
         )
     if completion.grammar_violation is not None:

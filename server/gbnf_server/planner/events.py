@@ -209,7 +209,8 @@ class ModelCalled(_Event):
     """The model generated `text`, for a `purpose`. `duration_s`: the whole call; other times: the backend's.
 
     `grammar_s`: seconds of grammar sampling, None without a grammar or if the backend does not report them.
-    `shortened_at`: the index in the text from which on the token limit determined it (see `Completion`).
+    `shortened_at`: the index in the text from which on the token limit determined it, or `repeated` what the
+    model repeated without an end (see `Completion`).
     """
 
     at: datetime
@@ -226,6 +227,7 @@ class ModelCalled(_Event):
     grammar_s: float | None = None
     purpose: Purpose = "call"
     shortened_at: int | None = None
+    repeated: str = ""
 
 
 @dataclass(frozen=True, slots=True)

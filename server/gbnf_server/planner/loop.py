@@ -60,7 +60,7 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.history import call_message, outcome_message, refused_messages
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.prerequisites import OrderedTools, answer_of, order_tools, succeeded
+from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
 from gbnf_server.planner.reasoning import call_messages, reasoning_messages, reasoning_text
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import declared_tools, find_tools, offer_tools, select, system_message
@@ -193,7 +193,9 @@ class _Loop:
         """Return the required tools that have not succeeded, for an error message; "" if there is none."""
         missing = set(self.options.required) - succeeded(self.state.steps)
         return (
-            f", and these required tools have not succeeded: {', '.join(sorted(missing))}" if missing else ""
+            f", and these required tools have not succeeded: {', '.join(named(sorted(missing)))}"
+            if missing
+            else ""
         )
 
     def _decode(self, offer: OfferedTools) -> _Part[tuple[Completion, float, str]]:
@@ -307,6 +309,7 @@ class _Loop:
                 completion.grammar_s,
                 purpose,
                 completion.shortened_at,
+                completion.repeated,
             )
         )
         return completion, seconds

@@ -29,6 +29,12 @@ MAX_TOOLS = 16
 among 32 for 97 % (`bench/ranking.py`). The prompt grows in proportion: 16 tools take some 2,500 tokens, for
 which a context of 4,096 has space, and 32 take 5,000."""
 
+SMALL_MODEL = 1_000_000_000
+"""A model with fewer parameters confuses many tools more often than the ranking misses the right one."""
+
+SMALL_MODEL_TOOLS, SMALL_MODEL_MARGIN = 8, 0.3
+"""The default of `max_tools` for small models, and the margin (see `filter_pool`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannerOptions:
@@ -37,9 +43,9 @@ class PlannerOptions:
     Arguments:
         max_steps: steps of a run, including the one with the final answer.
         max_blocked: rejected calls in a row that end a run.
-        final_answer_from: first step in which the model may answer.
         ask_user: offer the tool `ask_user`.
-        required: names of tools that must have succeeded before the run can end with an answer.
+        required: names of tools that must have succeeded before the run can end with an answer; "*" for
+            whichever tool.
         terminal: names of tools that end the run: the result of a successful call is the answer. Beside the
             tools whose manifests say so (`[offer] terminal`), and `final_answer`; if one of these tools is
             required, the run ends with it only.
@@ -56,7 +62,9 @@ class PlannerOptions:
         seed: seed of the sampler, for a temperature above 0.
         language: language of the instructions and of the tool descriptions.
         max_tools: of the tools that the pool filter's rules allow, offer the so many that fit the request
-            best, and `find_tools` for the others; None offers all. Beside those that the rules ask for.
+            best, and `find_tools` for the others; None offers all. Beside those that the rules ask for. By
+            default ("auto") at most `MAX_TOOLS`; for a model known to have fewer than `SMALL_MODEL`
+            parameters at most `SMALL_MODEL_TOOLS`, and only those that fit nearly as well as the best.
         ranker: says which tools fit best. It is called in the thread of the run; if it raises an error, the
             tools are ranked by BM25.
         filter: if off, every step offers all tools, whatever the request.
@@ -65,7 +73,6 @@ class PlannerOptions:
 
     max_steps: int = 12
     max_blocked: int = 3
-    final_answer_from: int = 2
     ask_user: bool = False
     required: tuple[str, ...] = ()
     terminal: tuple[str, ...] = ()
@@ -78,15 +85,15 @@ class PlannerOptions:
     temperature: float = 0.0
     seed: int = 0
     language: str = "en"
-    max_tools: int | None = MAX_TOOLS
+    max_tools: int | Literal["auto"] | None = "auto"
     ranker: Ranker = BM25
     filter: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "max_blocked", "final_answer_from", "max_tokens", "reasoning_budget"):
+        for name in ("max_steps", "max_blocked", "max_tokens", "reasoning_budget"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.max_tools is not None and self.max_tools < 1:
+        if isinstance(self.max_tools, int) and self.max_tools < 1:
             raise ValueError(f"max_tools is {self.max_tools}; it must be at least 1, or None for all tools")
         if self.reasoning == "field" and self.call_format == "native":
             raise ValueError("reasoning is 'field', which a native call has no place for; use 'free'")
@@ -103,10 +110,12 @@ class ResolvedOptions(PlannerOptions):
     `union` is off in comparisons only: then the grammar allows any arguments with any tool name.
     `constrained`: whether there is a grammar for the call format "json". `reasoning_tags` are None unless the
     backend renders the prompt itself and `reasoning` is "free". `tool_format` is that of the call format
-    "native".
+    "native". `margin`: that of the pool filter.
     """
 
     call_format: CallFormat = "json"
+    max_tools: int | None = MAX_TOOLS
+    margin: float = 0.0
     dialect: Dialect = "gbnf"
     reasoning_tags: ReasoningTags | None = None
     prompt_style: PromptStyle = "full"
@@ -155,8 +164,10 @@ class ResolvedOptions(PlannerOptions):
                 "Its chat template has no tools, or is unknown. Use the call format json.",
             )
         given = {each.name: getattr(options, each.name) for each in fields(PlannerOptions)}
+        max_tools, margin = _tool_limit(options, backend)
         return cls(
-            **{**given, "call_format": call_format},
+            **{**given, "call_format": call_format, "max_tools": max_tools},
+            margin=margin,
             dialect=backend.dialect,
             reasoning_tags=backend.capabilities.reasoning_tags if options.reasoning == "free" else None,
             prompt_style=backend.prompt_style,
@@ -165,6 +176,19 @@ class ResolvedOptions(PlannerOptions):
             union=union,
             constrained=constrained,
         )
+
+
+def _tool_limit(options: PlannerOptions, backend: Backend) -> tuple[int | None, float]:
+    """Return the limit and the margin of the pool filter."""
+    if options.max_tools != "auto":
+        return options.max_tools, 0.0
+    # a model that is trained with the style "minimal" knows its tools, and pools of any size
+    if backend.prompt_style != "minimal":
+        with suppress(BackendError):  # the run will report it
+            parameters = backend.capabilities.parameters
+            if parameters is not None and parameters < SMALL_MODEL:
+                return SMALL_MODEL_TOOLS, SMALL_MODEL_MARGIN
+    return MAX_TOOLS, 0.0
 
 
 def _default_format(options: PlannerOptions, backend: Backend, *, constrained: bool) -> CallFormat:

@@ -8,14 +8,14 @@ of order, and checks before the first model call that some ending is possible.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
 from gbnf.errors import PoolError
-from gbnf.tools import ASK_USER, FINAL_ANSWER, OfferPolicy, Tool
-from gbnf.tools.prerequisites import unreachable_tools, with_prerequisites
+from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, OfferPolicy, Tool
+from gbnf.tools.prerequisites import ANY_TOOL, unreachable_tools, with_prerequisites
 from gbnf_server.planner.events import Step
 from gbnf_server.planner.options import PlannerOptions
 
@@ -40,7 +40,7 @@ def order_tools(pool: Sequence[Tool], options: PlannerOptions) -> OrderedTools:
     can end, for lack of an ending or of steps.
     """
     asking = (ASK_USER,) if options.ask_user else ()
-    _check_names("required", options.required, [tool.name for tool in (*pool, *asking)])
+    _check_names("required", options.required, [tool.name for tool in (*pool, *asking)] + [ANY_TOOL])
     _check_names("terminal", options.terminal, [tool.name for tool in pool])
     ordered = [_with_options(tool, options) for tool in pool]
     final_answer = replace(FINAL_ANSWER, offer=OfferPolicy(after=options.required, terminal=True))
@@ -66,8 +66,14 @@ def order_tools(pool: Sequence[Tool], options: PlannerOptions) -> OrderedTools:
 
 
 def succeeded(steps: Sequence[Step]) -> frozenset[str]:
-    """Return the names of the tools that have returned a result."""
-    return frozenset(step.name for step in steps if step.name is not None and step.result is not None)
+    """Return the names of the tools that have returned a result; with `ANY_TOOL` if one of the pool has."""
+    names = frozenset(step.name for step in steps if step.name is not None and step.result is not None)
+    return names | {ANY_TOOL} if names - {ASK_USER.name, FIND_TOOLS.name} else names
+
+
+def named(names: Iterable[str]) -> list[str]:
+    """Return required names for a message."""
+    return ["another tool" if name == ANY_TOOL else name for name in names]
 
 
 def answer_of(result: Mapping[str, Any]) -> str:
@@ -84,7 +90,7 @@ def answer_of(result: Mapping[str, Any]) -> str:
 def _with_options(tool: Tool, options: PlannerOptions) -> Tool:
     """Return the tool with its part in the options; a tool that they name is offered for every request."""
     terminal = tool.offer.terminal or tool.name in options.terminal
-    required = [name for name in options.required if name != tool.name] if terminal else []
+    required = [name for name in options.required if name not in {tool.name, ANY_TOOL}] if terminal else []
     offer = replace(
         tool.offer,
         always=tool.offer.always or tool.name in (*options.required, *options.terminal),

@@ -87,6 +87,7 @@ class RecordedCall:
     completion_s: float = 0.0
     grammar_s: float | None = None
     shortened_at: int | None = None
+    repeated: str = ""
     step: int = 0
     purpose: Purpose = "call"
     trace: tuple[Annotated[TracedToken, BeforeValidator(_from_row)], ...] = ()

@@ -12,11 +12,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gbnf.errors import GrammarError, PoolError, SchemaError
-from gbnf.tool_formats import ElementArguments, Placeholder
+from gbnf.tool_formats import Placeholder
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.oracle import engine
 from support.random_texts import generate
-from support.tool_formats import BARE, FAMILIES, HARMONY, IDS, KEY_VALUE, KIMI, MISTRAL, TAGS, Family
+from support.tool_formats import BARE, FAMILIES, HARMONY, IDS, KIMI, MISTRAL, TAGS, Family
 
 WEATHER: dict[str, Any] = {
     "type": "object",
@@ -79,12 +79,12 @@ ARGUMENTS = {
 }
 
 
-def _in_declared_order(name: str, arguments: Any) -> Any:
-    return {key: arguments[key] for key in SCHEMAS[name]["properties"] if key in arguments}
+def _in_any_order(arguments: Any) -> st.SearchStrategy[Any]:
+    return st.permutations(list(arguments.items())).map(dict)
 
 
 calls = st.sampled_from(NAMES).flatmap(
-    lambda name: ARGUMENTS[name].map(lambda arguments: (name, _in_declared_order(name, arguments)))
+    lambda name: st.tuples(st.just(name), ARGUMENTS[name].flatmap(_in_any_order))
 )
 families = st.sampled_from(FAMILIES)
 SEEDS = st.integers(0, 2**32)
@@ -301,15 +301,6 @@ def test_other_heads_are_read() -> None:
     assert not complete(HARMONY.form.grammar(TOOLS, tool_choice="get_weather"), text)
     after = "<|channel|>final<|message|>Hi<|end|><|start|>assistant" + text
     assert complete(HARMONY.form.grammar(TOOLS), after)
-
-
-def test_elements_are_sorted_where_the_template_sorts_them() -> None:
-    arguments = KEY_VALUE.form.arguments
-    assert isinstance(arguments, ElementArguments)
-    grammar = replace(KEY_VALUE.form, arguments=replace(arguments, sorted_keys=True)).grammar(TOOLS)
-    meta, tags, text = ("meta", {"done": True}), ("tags", ["a"]), ("text", "x")
-    assert complete(grammar, KEY_VALUE.write([("note", dict([meta, tags, text]))]))
-    assert not complete(grammar, KEY_VALUE.write([("note", dict([text, tags, meta]))]))
 
 
 def test_names_that_cannot_be_read_back_are_left_out() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from chat_templates import chat_templates
 from gbnf.calls.parsing.results import ToolCall, ToolCalls
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats import ToolFormat, detect
+from gbnf.tool_formats.rendering import adapt_conversation
 from gbnf.tools import Tool
 
 SCHEMA = {
@@ -52,6 +57,9 @@ def formats() -> dict[str, ToolFormat]:
     return found
 
 
+IDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=70) | st.sampled_from(
+    ["call_1", "a1b2c3d4e"]
+)
 NAMES = [pytest.param(name, id=name) for name in formats()]
 
 
@@ -91,3 +99,39 @@ def test_a_rendered_answer_parses_to_its_calls(name: str) -> None:
     parsed = form.parse(form.render([CALL]), POOL)
     assert isinstance(parsed, ToolCalls), parsed
     assert [(call.name, dict(call.arguments)) for call in parsed.calls] == [(CALL.name, dict(CALL.arguments))]
+
+
+def tool_call(name: str) -> dict[str, Any]:
+    return {**OPENAI_CALL, "id": name}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=10)
+@given(first=IDS, second=IDS)
+def test_any_id_is_rendered_in_calls_and_results(name: str, first: str, second: str) -> None:
+    form = formats()[name]
+    parsed = form.parse(form.render([replace(CALL, id=first)]), POOL)
+    assert isinstance(parsed, ToolCalls), parsed
+    answered = {"role": "tool", "tool_call_id": first, "content": "Sunny"}
+    asked = {"role": "assistant", "content": "", "tool_calls": [tool_call(first)]}
+    for conversation in (
+        [QUESTION, asked, answered],
+        [QUESTION, asked, {**answered, "tool_call_id": second}],
+    ):
+        assert "Sunny" in form.prompt(conversation, TOOLS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_have_the_ids_of_their_calls(name: str) -> None:
+    form = formats()[name]
+    messages: list[dict[str, Any]] = [QUESTION]
+    for number in range(12):
+        messages.append({"role": "assistant", "content": "", "tool_calls": [tool_call(f"call {number}")]})
+        messages.append({"role": "tool", "tool_call_id": f"call {number}", "content": "Sunny"})
+    adapted = adapt_conversation(form, messages)
+    results = [message["tool_call_id"] for message in adapted[2::2]]
+    assert len(set(results)) == 12
+    assert all(re.fullmatch(form.id_pattern, result) for result in results)
+    calls = [call["id"] for message in adapted for call in message.get("tool_calls", ())]
+    assert calls in (results, [])  # none where they are written into the content
+    form.prompt(messages, TOOLS)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gbnf.errors import InvalidArgumentError
 from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool, load_manifests
 from gbnf.tools.phrases import plain_text
-from gbnf.tools.pool_filter import Selection, best_first, filter_pool
+from gbnf.tools.pool_filter import BEST, Selection, best_first, filter_pool
 from gbnf.tools.ranking import BM25, common_words
 from gbnf_server.bundled import manifests_path
 
@@ -85,6 +85,43 @@ def test_the_kept_tools_score_best(pool: list[Tool], query: str, limit: int) -> 
 def test_ranking_twice_changes_nothing(pool: list[Tool], query: str, limit: int) -> None:
     kept = filter_pool(pool, query, limit=limit).kept
     assert filter_pool(kept, query, limit=limit) == Selection(kept)
+
+
+@given(pools, wanted, queries, limits, st.floats(0.01, 1))
+def test_a_margin_drops_only_what_scores_far_below_the_first(
+    pool: list[Tool], extra: Tool, query: str, limit: int, margin: float
+) -> None:
+    given = [*pool, extra]
+    without, selection = (filter_pool(given, query, limit=limit, margin=each) for each in (0.0, margin))
+    assert set(selection.kept) <= set(without.kept)
+    assert (extra in selection.kept) == (extra in without.kept)
+    scores = dict(zip(pool, BM25.rank(query, pool), strict=True))
+    best = max(scores.values())
+    kept = [tool for tool in selection.kept if tool != extra]
+    assert len(kept) >= min(BEST, limit, len(pool))
+    for tool in set(without.kept) - set(selection.kept):
+        assert scores[tool] < margin * best
+        assert scores[tool] <= min(scores[each] for each in kept)
+        assert "far below the first" in selection.dropped[tool]
+    if best == 0:
+        assert selection == without
+
+
+def test_a_margin_leaves_what_fits_nearly_as_well() -> None:
+    names = ("get_weather", "get_time", "get_price", "play_song", "roll_dice", "send_mail")
+    pool = [make_tool(name) for name in names]
+
+    def kept(query: str) -> list[str]:
+        return [tool.name for tool in filter_pool(pool, query, limit=8, margin=0.3).kept]
+
+    assert kept("the weather, please") == ["get_weather", "get_time", "get_price"]
+    assert kept("the time, the price, the song and a mail") == [
+        "get_time",
+        "get_price",
+        "play_song",
+        "send_mail",
+    ]
+    assert kept("che ore sono?") == list(names)
 
 
 @st.composite

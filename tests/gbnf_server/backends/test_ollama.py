@@ -29,7 +29,7 @@ from gbnf_server.errors import (
     GrammarRefused,
     ServerResponseError,
 )
-from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.planner import Planner
 from support.executors import world
 from support.server import Reply, scripted
 from support.wires import odd
@@ -380,9 +380,7 @@ TOOL = Tool("look", args={"type": "object", "properties": {"at": {"type": "strin
 
 def test_the_planner_sends_a_schema_of_the_step(tmp_path: Path) -> None:
     with served(chat()) as server, client(server.url) as backend:
-        run = Planner([TOOL], backend, PlannerOptions(final_answer_from=1), context=world(tmp_path)).run(
-            "look"
-        )
+        run = Planner([TOOL], backend, context=world(tmp_path)).run("look")
         assert (run.outcome, run.answer) == ("answered", "hi")
         assert server.asked[0][1]["format"] == call_schema([TOOL], final_answer=True)
 
@@ -390,9 +388,7 @@ def test_the_planner_sends_a_schema_of_the_step(tmp_path: Path) -> None:
 def test_the_planner_reads_text_calls_where_no_schema_is_wanted(tmp_path: Path) -> None:
     with served(chat("CALL final_answer(message='hi')")) as server:
         backend = client(server.url, constrained=False)
-        run = Planner([TOOL], backend, PlannerOptions(final_answer_from=1), context=world(tmp_path)).run(
-            "look"
-        )
+        run = Planner([TOOL], backend, context=world(tmp_path)).run("look")
         assert (run.outcome, run.answer) == ("answered", "hi")
         assert "format" not in server.asked[0][1]
         backend.close()

@@ -34,7 +34,7 @@ from gbnf_server.errors import (
 )
 from gbnf_server.llama_server import build
 from gbnf_server.llama_server.process import LlamaServerProcess
-from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.planner import Planner
 from gbnf_server.planner.events import RunFinished, TextWritten, ToolCalled
 from support.executors import bundled_tools, world
 from support.server import Reply, require_llama_server, scripted
@@ -390,7 +390,7 @@ def test_half_a_surrogate_pair_is_refused_and_ends_no_run(
 ) -> None:
     broken = '{"name": "look", "arguments": {"at": "a\ud83d"}}'
     with served(chat(broken), chat("\ude00 hm"), chat()) as script, client(script.url, server) as backend:
-        planner = Planner([TOOL], backend, PlannerOptions(final_answer_from=1), context=world(tmp_path))
+        planner = Planner([TOOL], backend, context=world(tmp_path))
         events = list(planner.events("look", text=streams))
         said = [message["content"] for _, body in script.asked if body for message in body["messages"]]
     finished = events[-1]
@@ -406,9 +406,7 @@ def test_half_a_surrogate_pair_is_refused_and_ends_no_run(
 @pytest.mark.parametrize("server", SERVERS)
 def test_the_planner_gives_each_its_dialect(server: ServerKind, tmp_path: Path) -> None:
     with served(chat()) as script, client(script.url, server) as backend:
-        run = Planner([TOOL], backend, PlannerOptions(final_answer_from=1), context=world(tmp_path)).run(
-            "look"
-        )
+        run = Planner([TOOL], backend, context=world(tmp_path)).run("look")
         assert (run.outcome, run.answer, run.warnings) == ("answered", "hi", ())
         Draft202012Validator(request_schema(server)).validate(script.asked[-1][1])
         assert script.asked[-1][1].keys() & _OWN[server].keys() or server == "plain"

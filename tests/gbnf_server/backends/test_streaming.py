@@ -485,3 +485,30 @@ def test_a_real_server_continues_reasoning_that_was_begun(tmp_path: Any) -> None
             [*ASK, reasoning_message("")], grammar=reasoning_grammar("</think>"), max_tokens=9
         )
         assert thought.completion_tokens <= 9
+
+
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+def test_text_that_repeats_without_an_end_is_truncated(
+    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
+) -> None:
+    """The rest of the answer is not read."""
+    begin = '{"name": "final_answer", "arguments": {"message": "'
+    text = begin + "github." * 20_000
+    with at(path, events(*cut(text, [7]))) as script, make(script) as backend:
+        answer, pieces = ask(backend, grammar=grammar, max_tokens=100_000)
+    assert "".join(pieces) == answer.text
+    assert text.startswith(answer.text)
+    assert 512 < len(answer.text) < len(text) / 2
+    assert (answer.finish, answer.grammar_violation) == ("length", None)
+    assert (answer.shortened_at, len(answer.repeated)) == (len(answer.text), len("github."))
+    assert answer.completion_tokens > 0 or make is vllm  # the usage comes with the end
+
+
+@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
+def test_text_that_ends_may_repeat(
+    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
+) -> None:
+    text = "github." * 100
+    with at(path, events(text[:600], text[600:])) as script, make(script) as backend:
+        answer, _ = ask(backend, grammar=None)
+    assert (answer.text, answer.finish, answer.repeated) == (text, "stop", "")

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from support.command_line import gbnf
+from support.smollm2 import no_smollm2
 
-__all__ = ["gbnf"]
+__all__ = ["gbnf", "no_smollm2"]
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from typer.main import get_command
 from gbnf.tools import BUILT_IN_TOOLS, OfferPolicy, RunPolicy
 from gbnf_server.cli.app import app
 from gbnf_server.demo_model import model_path
+from support.smollm2 import requires_smollm2
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("server/**/*.md")])
@@ -71,6 +72,7 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
     assert "left out" in done.stderr
 
 
+@requires_smollm2
 @pytest.mark.skipif(not model_path().is_file(), reason="there is no demonstration model yet")
 def test_the_commands_of_the_tutorial_work_in_their_order(tmp_path: Path) -> None:
     """Save each named block, run each `sh` block, and compare each `text` block with what was printed."""

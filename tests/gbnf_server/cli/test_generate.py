@@ -58,7 +58,9 @@ def test_a_truncated_answer_is_a_failure(gbnf: Gbnf, model: Path, person: Path) 
     assert "truncated after 3 tokens. Allow more: --max-tokens 6" in result.err
 
 
-def test_an_answer_of_the_demonstration_model_is_no_success(gbnf: Gbnf, person: Path) -> None:
+def test_an_answer_of_the_demonstration_model_is_no_success(
+    gbnf: Gbnf, no_smollm2: None, person: Path
+) -> None:
     result = gbnf("generate", "Ada Lovelace", "--schema", person)
     assert result.code == ExitCode.FAILURE
     assert "--model FILE.gguf" in result.err

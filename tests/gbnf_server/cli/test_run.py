@@ -19,16 +19,19 @@ from gbnf import load_manifests
 from gbnf.tools import RunPolicy
 from gbnf_server.bundled import manifests_path
 from gbnf_server.cli import main
-from gbnf_server.cli.demo_model_warning import restrict_demo_model
+from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import ModelSource
+from gbnf_server.cli.person import asks_person
 from gbnf_server.cli.run import _copy_image
 from gbnf_server.cli.run_progress import PausingPerson, RunProgress
 from gbnf_server.executors import AbsentPerson, Workspace
 from gbnf_server.executors.journal import Journal
-from gbnf_server.planner import ToolCalled, ToolDone
+from gbnf_server.planner import StepStarted, TextWritten, ToolCalled, ToolDone
+from gbnf_server.system.smollm2 import has_smollm2
 from support.command_line import Gbnf
 from support.models import make_model
+from support.smollm2 import requires_smollm2
 from support.toys import make_tool
 
 
@@ -58,6 +61,7 @@ def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     assert result.code == ExitCode.FAILURE
     assert value["outcome"] == "exhausted"
     assert value["steps"][0]["result"] == {"entries": ["pong"]}
+    assert any("--terminal ping" in hint for hint in value["hints"])
     kinds = [event["event"] for event in value["events"]]
     assert kinds == ["run_started", "step_started", "model_called", "tool_called", "tool_done"]
 
@@ -244,7 +248,7 @@ def test_a_result_that_cannot_be_written_is_one_line(
 
 @pytest.mark.parametrize("own", [False, True])
 def test_the_demonstration_model_warns_of_tools_that_it_is_not_trained_on(
-    gbnf: Gbnf, tmp_path: Path, own: bool
+    gbnf: Gbnf, no_smollm2: None, tmp_path: Path, own: bool
 ) -> None:
     make_tool(tmp_path / "tools", "get_weather", 'return {"entries": ["sunny"]}')
     more = ["--manifests", tmp_path / "tools"] if own else []
@@ -254,21 +258,63 @@ def test_the_demonstration_model_warns_of_tools_that_it_is_not_trained_on(
         result = gbnf(*command, "--workspace", tmp_path / "work", *more)
         assert ("warning: the demonstration model" in result.err) == own, result.err
         assert ("get_weather" in result.err) == own
+        assert ("install 'gbnf-toolkit[smollm2]'" in result.err) == own
         assert result.code == (ExitCode.FAILURE if own else ExitCode.SUCCESS)
         assert f"workspace: {tmp_path / 'work'}" in result.err
 
 
 def test_the_demonstration_model_changes_nothing_unasked_with_tools_that_it_is_not_trained_on(
-    tmp_path: Path,
+    tmp_path: Path, no_smollm2: None
 ) -> None:
     own = make_tool(tmp_path / "tools", "get_weather")
     tools = (*load_manifests(manifests_path()), own, replace(own, name="buy", run=RunPolicy("write")))
-    assert restrict_demo_model(ModelSource("model.gguf"), tools) == (tools, False)
-    assert restrict_demo_model(ModelSource(), tools[:-2]) == (tools[:-2], False)
-    restricted, is_untrained = restrict_demo_model(ModelSource(), tools)
-    assert is_untrained
+    named, unnamed = ModelSource("model.gguf"), ModelSource()
+    assert choose_model(named, tools) == (named, tools, False)
+    assert choose_model(unnamed, tools[:-2]) == (unnamed, tools[:-2], False)
+    source, restricted, is_untrained = choose_model(unnamed, tools)
+    assert (source, is_untrained) == (unnamed, True)
     assert restricted[:-1] == tools[:-1]
     assert restricted[-1].run == RunPolicy("write", confirm=True)
+
+
+@requires_smollm2
+def test_smollm2_is_the_default_for_other_tools_than_the_bundled_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundled = load_manifests(manifests_path())
+    tools = (*bundled, make_tool(tmp_path / "tools", "get_weather"))
+    assert choose_model(ModelSource(), bundled)[0].is_demo_model
+    assert "smollm2" not in capsys.readouterr().err
+    assert choose_model(ModelSource(threads=1), tools) == (ModelSource("smollm2", threads=1), tools, False)
+    assert "model: smollm2" in capsys.readouterr().err
+    for named in (ModelSource("model.gguf"), ModelSource(server="http://127.0.0.1:1"), ModelSource(hf="a/b")):
+        assert choose_model(named, tools) == (named, tools, False)
+
+
+@requires_smollm2
+def test_smollm2_calls_a_tool_of_ones_own(gbnf: Gbnf, tmp_path: Path) -> None:
+    make_tool(tmp_path / "tools", "get_weather", 'return {"entries": ["sunny"]}')
+    result = gbnf(
+        *("run", "what is the weather?", "--model", "smollm2", "--threads", "1", "--json"),
+        *("--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--terminal", "get_weather"),
+    )
+    run = json.loads(result.out)
+    assert run["events"][0]["backend"] == "smollm2"
+    assert (result.code, run["steps"][0]["call"]["name"]) == (ExitCode.SUCCESS, "get_weather")
+
+
+def test_a_file_of_that_name_is_not_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("smollm2").write_bytes(b"GGUF")
+    assert ModelSource("./smollm2").path() == Path("smollm2")
+    if has_smollm2():
+        assert ModelSource("smollm2").path().suffix == ".gguf"
+
+
+def test_a_model_that_is_not_installed_is_one_line_with_the_command(gbnf: Gbnf, no_smollm2: None) -> None:
+    result = gbnf("run", "hello", "--model", "smollm2")
+    assert result.code == ExitCode.ENVIRONMENT
+    assert result.err.splitlines()[-1].endswith("install 'gbnf-toolkit[smollm2]'")
 
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -319,6 +365,36 @@ def test_a_person_is_not_asked_under_a_spinner() -> None:
         assert progress._status is None
 
 
+def test_the_spinner_tells_the_seconds_and_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("gbnf_server.cli.run_progress.time.monotonic", lambda: clock[0])
+    console = Console(file=io.StringIO(), force_terminal=True)
+
+    def shown() -> str:
+        return str(progress._waiting.__rich__())
+
+    with RunProgress(console, counts_text=True) as progress:
+        progress.show(StepStarted(AT, 1, ("mail",), (), 0.0))
+        clock[0] = 2.4
+        assert shown() == "step 1: generating, 2 s, reading the prompt"
+        for piece in ("{", '"name": "mail", "arguments": {'):  # the second is what the grammar forces
+            progress.show(TextWritten(AT, 1, "call", piece))
+        clock[0] = 12.0
+        assert shown() == "step 1: generating, 12 s, about 7 tokens"
+        progress.show(ToolCalled(AT, 1, "mail", {}, "write", asks=False))
+        clock[0] = 15.0
+        assert shown() == "mail: running, 3 s"
+    assert "generating, 12 s, about 7 tokens" in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+
+
+def test_what_the_spinner_counts_is_in_no_output(gbnf: Gbnf, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Console, "is_terminal", True)
+    command = ["run", "what time is it?", "--workspace", tmp_path / "work"]
+    run = json.loads(gbnf(*command, "--json").out)
+    assert "text_written" not in {event["event"] for event in run["events"]}
+    assert gbnf(*command).out.count("\n") == 1
+
+
 def test_output_of_tools_is_shown_with_verbose_and_recorded(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'print("pinging\\x1b[31m")\nraise ValueError("lost")')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
@@ -350,3 +426,10 @@ def test_a_run_that_fails_is_recorded(gbnf: Gbnf, tmp_path: Path) -> None:
     assert gbnf("run", "ping", *options, *server).code == ExitCode.ENVIRONMENT
     value = json.loads((tmp_path / "run.json").read_text("utf-8"))
     assert value["outcome"] in ("failed", "interrupted")
+
+
+@pytest.mark.parametrize("is_present", [True, False])
+def test_a_person_at_a_terminal_may_be_asked(monkeypatch: pytest.MonkeyPatch, is_present: bool) -> None:
+    monkeypatch.setattr("gbnf_server.cli.person.is_person_present", lambda _: is_present)
+    assert asks_person(ModelSource("model.gguf")) is is_present
+    assert not asks_person(ModelSource())  # the demonstration model is not trained to ask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,21 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool
 from gbnf_server.backends.base import Completion
+from gbnf_server.backends.in_process import InProcess
 from gbnf_server.cli import main
 from gbnf_server.evaluation.bfcl.ast_checker import call_fault, fault, right_calls
 from gbnf_server.evaluation.bfcl.files import LeaderboardEntry, read_folder
 from gbnf_server.evaluation.bfcl.functions import tools_of
 from gbnf_server.evaluation.bfcl.grammar_checks import compile_all
-from gbnf_server.evaluation.bfcl.results import table
+from gbnf_server.evaluation.bfcl.results import gain_table, table
 from gbnf_server.evaluation.bfcl.runner import GradedAnswer, LeaderboardRun, answer_of
-from gbnf_server.evaluation.configurations import CONFIGURATIONS, named
+from gbnf_server.evaluation.configurations import STRATEGIES, Configuration, named
 from gbnf_server.evaluation.errors import ResultsFileError
 from gbnf_server.evaluation.run_log import RunLog
 from gbnf_server.evaluation.runner import RunOptions
 from support.backends import FakeBackend
 from support.oracle import engine
+from support.smollm2 import model_file, requires_smollm2
 
 WEATHER = {
     "name": "weather.get",
@@ -307,24 +310,33 @@ def test_a_question_without_functions_has_a_grammar_too() -> None:
     assert (result.counts["compiled"], result.faults) == (1, [])
 
 
-def test_a_table_has_a_line_for_each_category(folder: Path) -> None:
+def test_the_tables_have_a_line_for_each_category(folder: Path) -> None:
     told: Any = Told()
     leaderboard_run = LeaderboardRun(
-        read_folder(folder), named(["union", "filter"]), told, model="m", options=RunOptions()
+        read_folder(folder), named(["none", "grammar"], STRATEGIES), told, model="m", options=RunOptions()
     )
-    cells = table(
-        {
-            each: GradedAnswer((), None if each.entry.category == "parallel" else "wrong")
-            for each in leaderboard_run.questions
-        }
-    )
-    assert cells.heads == ("category", "union", "filter")
+    answers = {}
+    for question in leaderboard_run.questions:
+        right = question.configuration.name == "grammar" and question.entry.category == "parallel"
+        calls = (CALL_PARIS, CALL_ROME) if right else (CALL_ROME,)
+        answers[question] = GradedAnswer(calls, None if right else "wrong", right, not right, 10, 0.5)
+    cells = table(answers)
+    assert cells.heads == (
+        "category", "configuration", "calls", "valid", "right names", "right [95 %]", "truncated", "tokens",
+        "s",
+    )  # fmt: skip
+    none, one = "0 = 0% [0%–66%]", "0 = 0% [0%–79%]"
     assert cells.rows == (
-        ("simple_python (2)", "0.0%", "0.0%"),
-        ("parallel (1)", "100.0%", "100.0%"),
-        ("irrelevance (1)", "0.0%", "0.0%"),
-        ("all (4)", "25.0%", "25.0%"),
+        ("simple_python (2)", "free text", "2", "0", "–", none, "2", "10", "0.5"),
+        ("simple_python (2)", "grammar", "2", "0", "–", none, "2", "10", "0.5"),
+        ("parallel (1)", "free text", "1", "0", "0", one, "1", "10", "0.5"),
+        ("parallel (1)", "grammar", "1", "1", "1", "1 = 100% [21%–100%]", "0", "10", "0.5"),
+        ("irrelevance (1)", "free text", "1", "0", "–", one, "1", "10", "0.5"),
+        ("irrelevance (1)", "grammar", "1", "0", "–", one, "1", "10", "0.5"),
     )
+    assert gain_table(answers).rows == (
+        ("simple_python (2)", "0"), ("parallel (1)", "+100"), ("irrelevance (1)", "0"),
+    )  # fmt: skip
 
 
 def test_an_expected_call_that_its_schema_forbids_is_counted_as_invalid() -> None:
@@ -342,8 +354,10 @@ class Told(FakeBackend):
 
     def __init__(self, *texts: str) -> None:
         self.texts = texts
+        self.requests: Counter[str] = Counter()
 
     def complete(self, messages: Sequence[Any], **_limits: Any) -> Completion:
+        self.requests[messages[1]["content"]] += 1
         said = sum(message["role"] == "assistant" for message in messages)
         return Completion(self.texts[min(said, len(self.texts) - 1)], "stop", 9, 9, 0, 0.01, 0.01)
 
@@ -366,6 +380,7 @@ DONE = _text("final_answer", message="done")
         (("no call at all",), {"irrelevance_0"}),
         ((_text("triangle_area", base=3, height=4, marks=[{"at": 1}]), DONE), {"simple_python_1"}),
         ((_text("triangle_area", base="3"), DONE), set()),
+        ((_text("triangle_area", base=3, height=4, deep=1), DONE), set()),
     ],
 )  # fmt: skip
 def test_answers_of_a_model_are_scored(
@@ -373,7 +388,7 @@ def test_answers_of_a_model_are_scored(
 ) -> None:
     backend: Any = Told(*texts)
     leaderboard_run = LeaderboardRun(
-        read_folder(folder), named(["baseline"]), backend, model="m", options=RunOptions()
+        read_folder(folder), named(["none"], STRATEGIES), backend, model="m", options=RunOptions()
     )
     with RunLog(tmp_path / "a.jsonl") as log:
         assert len(list(leaderboard_run.ask_all(log))) == 4
@@ -390,18 +405,77 @@ def test_answers_of_a_model_are_scored(
     assert {name for name, answer in answers.items() if answer.fault is None} == right
 
 
-def test_every_configuration_runs(folder: Path, tmp_path: Path) -> None:
-    backend: Any = Told("```json\n" + _text("weather.get", city="Rome") + "\n```")
+def _graded(
+    folder: Path,
+    log: Path,
+    configurations: Sequence[Configuration],
+    backend: Any,
+    *,
+    categories: Sequence[str] = (),
+    **options: Any,
+) -> dict[tuple[str, str], GradedAnswer]:
+    leaderboard = read_folder(folder, categories=categories, limit=1)
     leaderboard_run = LeaderboardRun(
-        read_folder(folder, limit=1), CONFIGURATIONS, backend, model="m", options=RunOptions()
+        leaderboard, configurations, backend, model="m", options=RunOptions(**options)
     )
-    with RunLog(tmp_path / "a.jsonl") as log:
-        done = {
-            question.key[1:3]: answer_of(question.entry, record).fault
-            for question, record in leaderboard_run.ask_all(log)
+    with RunLog(log) as opened:
+        return {
+            (question.entry.category, question.configuration.name): answer_of(question.entry, record)
+            for question, record in leaderboard_run.ask_all(opened)
         }
-    assert done["simple_python_0", "text"] is None
-    assert done["simple_python_0", "baseline"] is not None
+
+
+def test_every_strategy_runs_and_equal_requests_are_sent_once(folder: Path, tmp_path: Path) -> None:
+    backend: Any = Told("```json\n" + _text("weather.get", city="Rome") + "\n```")
+    table = named(["none", "text", "grammar"], STRATEGIES)
+    done = _graded(folder, tmp_path / "a.jsonl", table, backend)
+    free, text = done["simple_python", "none"], done["simple_python", "text"]
+    assert (free.calls, free.valid, free.fault) == ((), False, "0 calls, expected 1")
+    assert (text.calls, text.valid, text.fault) == ((CALL_ROME,), True, None)
+    assert free.tokens == text.tokens == 9
+    # a request each for free text and the grammar; the parsed calls of "parallel" lead to further ones
+    assert backend.requests["How is Rome?"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "valid"),
+    [({"city": "Rome"}, True), ({"city": 1}, False), ({"days": 1}, False), ({"city": "Rome", "a": 1}, False)],
+)
+def test_valid_is_what_jsonschema_accepts(
+    folder: Path, tmp_path: Path, arguments: dict[str, Any], valid: bool
+) -> None:
+    backend: Any = Told(json.dumps({"name": "weather.get", "arguments": arguments}))
+    done = _graded(folder, tmp_path / "a.jsonl", named(["none"], STRATEGIES), backend)
+    answer = done["simple_python", "none"]
+    assert (answer.calls, answer.valid) == ((("weather.get", arguments),), valid)
+
+
+def test_a_run_ends_with_the_first_call_of_a_function(folder: Path, tmp_path: Path) -> None:
+    backend: Any = Told(_text("weather.get", city="rome"), _text("weather.get", city="Paris"), DONE)
+    done = _graded(folder, tmp_path / "a.jsonl", named(["none"], STRATEGIES), backend)
+    assert {category: len(answer.calls) for (category, _), answer in done.items()} == {
+        "simple_python": 1, "parallel": 2, "irrelevance": 1,
+    }  # fmt: skip
+
+
+def test_a_search_for_tools_is_no_call_of_a_function(tmp_path: Path) -> None:
+    functions = [{**WEATHER, "name": f"weather{number}"} for number in range(20)]
+    _write(tmp_path, "multiple", [("How is Rome?", functions, [{"weather19": {"city": ["Rome"]}}])])
+    backend: Any = Told(_text("find_tools", query="weather19"), _text("weather19", city="Rome"))
+    done = _graded(tmp_path, tmp_path / "a.jsonl", named(["none"], STRATEGIES), backend)
+    answer = done["multiple", "none"]
+    assert (answer.calls, answer.fault) == ((("weather19", {"city": "Rome"}),), None)
+
+
+@requires_smollm2
+def test_every_call_of_a_real_model_is_valid_with_the_grammar(folder: Path, tmp_path: Path) -> None:
+    [grammar] = named(["grammar"], STRATEGIES)
+    asked: Any = {"categories": ["simple_python", "irrelevance"], "max_tokens": 40}
+    with InProcess(str(model_file()), threads=1, context_length=1024) as backend:
+        done = _graded(folder, tmp_path / "a.jsonl", [grammar], backend, **asked)
+    called = done["simple_python", "grammar"]
+    assert called.calls, "the grammar of a category that expects a call has no final_answer"
+    assert all(answer.valid or not answer.calls for answer in done.values())
 
 
 def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -414,12 +488,14 @@ def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
         "--bfcl",
         str(folder),
         "--configuration",
-        "union",
+        "grammar",
         "--out",
         str(tmp_path / "out"),
         "-q",
         "--limit",
         "1",
+        "--max-tokens",
+        "40",
     ]
     with pytest.raises(SystemExit) as exited:
         main(command)

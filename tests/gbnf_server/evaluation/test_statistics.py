@@ -71,10 +71,21 @@ def test_there_is_no_interval_where_the_draws_cannot_tell() -> None:
             assert difference(metric, same[:least], mixed[:least]).low is not None
         assert estimate(metric, same).low is None
         assert difference(metric, same, same).low is None
-    assert share([True] * 9).low is None
-    assert share([True] * 9 + [False]).low is not None
     assert share_difference([True] * 9, [True] * 9).low is None
     assert share_difference([False] * 9, [True] * 9).low == 1
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=500))
+def test_the_ends_of_a_share_are_1_96_standard_errors_away(hits: list[bool]) -> None:
+    found = share(hits)
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert 0 <= found.low <= found.value <= found.high <= 1
+    for end in (found.low, found.high):
+        if 0 < end < 1:  # the standard error is that of the end, not of the share
+            error = (end * (1 - end) / len(hits)) ** 0.5
+            assert abs(end - found.value) == pytest.approx(1.96 * error, abs=1e-9)
 
 
 @given(GROUPS)

@@ -58,7 +58,6 @@ UNMEETABLE: list[tuple[dict[str, Any], str, str]] = [
     ({"after": {"gone": ["a/"], "files": {"a/b": ""}}}, "after.gone[1]", "a/b is expected to exist"),
     ({"max_steps": 1}, "max_steps", "take 2 steps"),
     ({"calls": [READ, READ], "max_steps": 2}, "max_steps", "take 3 steps"),
-    ({"final_answer_from": 4, "max_steps": 3}, "final_answer_from", "ended after 3 steps"),
     (
         {"before": {"calls": [READ, {"name": "write_files", "arguments": {"nope": 1}}]}},
         "before.calls[2].arguments",
@@ -254,10 +253,10 @@ def test_paths_are_those_of_a_snapshot() -> None:
 
 
 def test_whole_numbers_may_have_a_point() -> None:
-    keys = {"steps": 2.0, "max_steps": 5.0, "final_answer_from": 1.0, "person": {"choose": 2.0}}
+    keys = {"steps": 2.0, "max_steps": 5.0, "person": {"choose": 2.0}}
     [one] = read_suite({"cases": [{"query": "q", "calls": [READ], **keys}]}, "x.toml").cases
-    numbers = [one.least_steps, one.most_steps, one.max_steps, one.final_answer_from, one.script.choose]
-    assert numbers == [2, 4, 5, 1, 2]
+    numbers = [one.least_steps, one.most_steps, one.max_steps, one.script.choose]
+    assert numbers == [2, 4, 5, 2]
     assert all(type(each) is int for each in numbers)
 
 

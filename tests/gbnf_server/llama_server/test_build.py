@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,10 @@ from gbnf_server.llama_server.build import (
     kept_source,
     start,
 )
+from support.command_line import Gbnf, gbnf
 from support.processes import commands, wait_until
+
+__all__ = ["gbnf"]
 
 VERSION = importlib.metadata.version("llama-cpp-python")
 CMAKE = """
@@ -311,6 +315,37 @@ def test_an_interrupted_build_leaves_no_process_and_no_server(
         install(progress=interrupt)
     assert find_llama_server() is None
     wait_until(lambda: not is_sleeping())
+
+
+def test_an_interrupted_compiler_can_delete_what_it_was_writing(
+    cache: Path, source: Callable[..., Path], tmp_path: Path
+) -> None:
+    partial, compiler = tmp_path / "partial.o", tmp_path / "compiler"
+    compiler.write_text(
+        f"#!/bin/sh\ntrap 'sleep 0.1; rm {partial}; exit 1' TERM\ntouch {partial}\n"
+        "while :; do sleep 0.02; done\n"
+    )
+    compiler.chmod(0o755)
+    slow = f'add_custom_target(slow COMMAND {compiler} COMMENT "compiling")\n'
+    source(**{"CMakeLists.txt": f"{CMAKE}{slow}add_dependencies(llama-server slow)\n"})
+
+    def interrupt(progress: InstallProgress) -> None:
+        if progress.stage == "build":
+            wait_until(partial.exists)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        install(progress=interrupt)
+    assert not partial.exists()
+
+
+def test_the_progress_is_told_without_a_terminal_too(gbnf: Gbnf, source: Callable[..., Path]) -> None:
+    source()
+    result = gbnf("server", "install")
+    stages = [line.partition(":")[0] for line in result.err.splitlines()]
+    assert list(dict.fromkeys(stages)) == ["unpack", "configure", "build", "done"]
+    assert re.search(r"^build: 100 %, \d+ s, ", result.err, re.MULTILINE)
+    assert Path(result.out.strip()) == find_llama_server()
 
 
 def test_a_second_install_waits_for_the_first(cache: Path, source: Callable[..., Path]) -> None:

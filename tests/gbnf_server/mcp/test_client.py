@@ -194,6 +194,25 @@ def test_the_root_is_the_workspace_of_the_call(session: Session, there: Context)
     assert session.call("roots", {}, there) == {"text": there.workspace.root.as_uri()}
 
 
+@pytest.mark.parametrize("same", [True, False], ids=["one run", "two runs"])
+def test_nobody_is_asked_for_the_call_of_another(session: Session, tmp_path: Path, same: bool) -> None:
+    people = [ScriptedPerson({"colour": "red", "number": number}) for number in (1, 2)]
+    contexts = [context(tmp_path / str(number), person) for number, person in enumerate(people)]
+    if same:
+        contexts[1] = contexts[0]
+
+    async def both() -> list[str]:
+        calls = [asyncio.to_thread(session.call, "meet", {}, each) for each in contexts]
+        return [result["text"] for result in await asyncio.gather(*calls)]
+
+    refused = session.transport in ("stdio --legacy", "sse --legacy") and not same  # they name no call
+    for there, number, result in zip(contexts, (1, 1 if same else 2), asyncio.run(both()), strict=True):
+        assert ("cancel None" if refused else f"'number': {number}") in result
+        assert ("file://" in result) == (same and not session.is_modern)
+        assert "file://" not in result or there.workspace.root.as_uri() in result
+    assert [len(person.asked) for person in people] == ([0, 0] if refused else [2, 0] if same else [1, 1])
+
+
 def test_limits_of_results(session: Session, there: Context) -> None:
     with pytest.raises(ExecutorError, match="nested deeper than 64"):
         session.call("deep", {}, there)
@@ -242,7 +261,7 @@ def test_a_planner_uses_the_tools_of_the_moment(session: Session, tmp_path: Path
             "shrink": ['{"name": "shrink", "arguments": {"name": "later"}}', _final("gone")],
         }
     )
-    options = PlannerOptions(final_answer_from=1, max_tools=None)
+    options = PlannerOptions(max_tools=None)
     there = context(tmp_path, ScriptedPerson())
     planner = Planner(lambda: session.mcp.tools, script, options, context=there)
     assert planner.run("grow").answer == "grown"

@@ -66,6 +66,13 @@ def test_a_second_run_takes_the_first_one_back(tmp_path: Path, backend: Backend)
     assert not (context.workspace.root / "trips").exists()
 
 
+@needs_model
+@pytest.mark.parametrize("query", ["hello", "ciao", "thank you!", "who are you?"])
+def test_small_talk_is_answered_without_a_tool(tmp_path: Path, backend: Backend, query: str) -> None:
+    run = Planner(POOL, backend, context=world(tmp_path)).run(query)
+    assert (run.outcome, [step.name for step in run.steps]) == ("answered", ["final_answer"])
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_the_planner_sends_what_the_model_was_trained_on(seed: int) -> None:
     """The conversation of a training trace, and the one that the loop has when it goes the same way."""
@@ -80,7 +87,7 @@ def test_the_planner_sends_what_the_model_was_trained_on(seed: int) -> None:
         replies=[
             ExecutorError(step.error or "") if step.result is None else step.result for step in learnt.steps
         ],
-        options=resolved(prompt_style="minimal", final_answer_from=1),
+        options=resolved(prompt_style="minimal"),
     )
     last = driven.of(CallModel)[-1].messages
     sent = [(message["role"], message["content"]) for message in last]

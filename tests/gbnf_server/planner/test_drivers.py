@@ -41,7 +41,7 @@ from gbnf_server.planner.planner import steady_clock
 from support.by_hand import ticking
 from support.executors import SATURDAY, world
 from support.models import make_model
-from support.toys import make_tool
+from support.toys import NEVER, make_tool
 
 Driver = Callable[[Planner, str], Run]
 
@@ -70,13 +70,13 @@ def planner(
     **options: Any,
 ) -> Planner:
     """A planner that never offers the final answer, so that the random model can only call the tools."""
-    defaults = {"final_answer_from": 99, "max_steps": 2, "max_tokens": 64, "salvage": False}
+    defaults = {"required": (NEVER.name,), "max_steps": 2, "max_tokens": 64, "salvage": False}
     chosen = PlannerOptions(**{**defaults, **options})
-    return Planner(tools, backend, chosen, context=context, hooks=hooks, clock=clock)
+    return Planner([*tools, NEVER], backend, chosen, context=context, hooks=hooks, clock=clock)
 
 
 def test_a_run_of_real_parts(tmp_path: Path, backend: InProcess, driver: Driver) -> None:
-    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    ping = make_tool(tmp_path / "tools", "ping", 'return {"said": "pong"}')
     seen: list[Event] = []
     run = driver(
         planner([ping], backend, world(tmp_path / "work"), max_steps=9, hooks=(seen.append,)), "ping"
@@ -84,7 +84,7 @@ def test_a_run_of_real_parts(tmp_path: Path, backend: InProcess, driver: Driver)
     assert [step.name for step in run.steps] == ["ping", "ping", None, None, None]
     assert [step.refusal for step in run.steps][2:] == ["repeated"] * 3
     assert run.outcome == "blocked"
-    assert [event.result for event in seen if isinstance(event, ToolDone)] == [{"entries": ["pong"]}] * 2
+    assert [event.result for event in seen if isinstance(event, ToolDone)] == [{"said": "pong"}] * 2
     assert seen[-1] == RunFinished(seen[-1].at, run)
     assert run.duration_s > 0
     assert sum(event.duration_s for event in seen if isinstance(event, ModelCalled)) > 0
@@ -112,12 +112,12 @@ def test_events_come_as_they_happen_and_closing_stops(tmp_path: Path, backend: I
 
 
 def test_each_run_is_a_turn_of_its_own(tmp_path: Path, backend: InProcess) -> None:
-    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": [context.turn]}')
+    ping = make_tool(tmp_path / "tools", "ping", 'return {"turn": context.turn}')
     twice = planner([ping], backend, world(tmp_path / "work"), max_steps=1)
     runs = [twice.run("ping") for _ in range(2)]
     turns = [run.turn for run in runs]
     assert len(set(turns)) == 2
-    assert [run.steps[0].result for run in runs] == [{"entries": [turn]} for turn in turns]
+    assert [run.steps[0].result for run in runs] == [{"turn": turn} for turn in turns]
 
 
 def test_a_hook_that_raises_makes_a_warning(tmp_path: Path, backend: InProcess, driver: Driver) -> None:
@@ -191,7 +191,7 @@ def test_a_context_that_is_too_short_is_an_error_with_a_hint(tmp_path: Path, dri
 
 def test_an_empty_pool_is_refused(tmp_path: Path, backend: InProcess) -> None:
     with pytest.raises(PoolError, match="empty"):
-        planner([], backend, world(tmp_path))
+        Planner([], backend, context=world(tmp_path))
 
 
 HALF_DONE = """
@@ -234,7 +234,7 @@ def test_an_error_of_the_runtime_rolls_back_the_change(
         raise OSError(28, "No space left on device")
 
     one = RunEnvironment(None, context, execute=full)  # type: ignore[arg-type]  # no model is asked
-    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    ping = make_tool(tmp_path / "tools", "ping", 'return {"said": "pong"}')
     planning = iter_effects(ExecuteTool(ping, {}))
     go = (lambda: asyncio.run(adrive(planning, one))) if is_async else (lambda: list(drive(planning, one)))
     with pytest.raises(OSError, match="No space left"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf import Grammar
+from gbnf.prompts.messages import PromptStyle
 from gbnf.tools import FIND_TOOLS, Tool
 from gbnf.tools.ranking import BM25
+from gbnf_server.backends.base import Capabilities
 from gbnf_server.backends.embeddings import EmbeddingRanker, ServerEmbeddings
+from gbnf_server.backends.in_process import InProcess
 from gbnf_server.errors import BackendUnreachable
-from gbnf_server.planner import PlannerOptions
+from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.effects import CallModel, ExecuteTool
 from gbnf_server.planner.events import RunStarted, StepStarted, ToolDone, WarningRaised
 from gbnf_server.planner.fingerprints import digest, options_identity
-from gbnf_server.planner.options import MAX_TOOLS
+from gbnf_server.planner.options import MAX_TOOLS, SMALL_MODEL_MARGIN, SMALL_MODEL_TOOLS, ResolvedOptions
 from gbnf_server.planner.tool_offer import FOUND_AT_ONCE
+from support.backends import FakeBackend
 from support.by_hand import ANSWER, POOL, Driven, call, completion, drive_by_hand, resolved
+from support.executors import world
+from support.smollm2 import model_file, requires_smollm2
 
 ANIMALS = [
     "ant", "bear", "cat", "dog", "eel", "fox", "goat", "hen", "ibex", "jay", "kiwi", "lion", "mole", "newt",
@@ -60,20 +67,47 @@ def test_the_best_tools_are_offered_in_the_order_of_the_pool() -> None:
     [started] = driven.of(RunStarted)
     assert started.tools == ("feed_ant", "feed_bear", "feed_cat", "feed_wolf")
     assert started.dropped["feed_dog"] == "ranked 5th of 24 for this request, and the limit is 4"
-    assert offered(driven)[0] == (*started.tools, "find_tools")
+    assert offered(driven)[0] == (*started.tools, "find_tools", "final_answer")
     assert driven.run.outcome == "answered"
     system = prompts(driven)[0][0]["content"]
     assert "find_tools(query: string)" in system
     assert "feed_dog" not in system
 
 
+@pytest.mark.parametrize(
+    ("query", "options", "suggested"),
+    [
+        ("feed the wolf", {"margin": 0.3}, True),
+        ("feed the wolf", {}, False),
+        ("feed the wolf", {"margin": 0.3, "filter": False}, False),
+        ("feed the wolf and the toad", {"margin": 0.3}, False),
+        ("sing", {"margin": 0.3}, False),
+    ],
+)
+def test_the_best_tool_is_suggested_to_a_small_model(
+    query: str, options: dict[str, Any], suggested: bool
+) -> None:
+    driven = drive(call("feed_wolf"), ANSWER, query=query, options=resolved(max_tools=4, **options))
+    assert [prompt[1]["content"] for prompt in prompts(driven)] == [
+        f"{query}\n\nThe tool that fits best: feed_wolf" if suggested else query
+    ] * 2
+
+
+def test_a_call_is_required_before_the_answer_and_a_search_is_none() -> None:
+    options = resolved(max_tools=4, max_steps=8, required=("*",))
+    driven = drive(call("find_tools", query="food"), call("feed_wolf"), ANSWER, options=options)
+    assert ["final_answer" in tools for tools in offered(driven)] == [False, False, True]
+    assert "only after" not in prompts(driven)[0][0]["content"]
+    assert driven.run.outcome == "answered"
+
+
 def test_found_tools_are_described_once_and_can_be_called() -> None:
     driven = drive(call("find_tools", query="food for a lion"), call("feed_lion"), ANSWER)
     [first, second, third] = offered(driven)
     assert "feed_lion" not in first
-    assert second[: len(first) - 1] == first[:-1]
+    assert second[: len(first) - 2] == first[:-2]
     assert "feed_lion" in second
-    assert set(third) == {*second, "final_answer"}
+    assert third == second
     found = driven.run.steps[0].result
     assert found is not None
     assert found["tools"][0] == "feed_lion"
@@ -181,7 +215,7 @@ def test_a_pool_within_the_limit_is_offered_as_it_was() -> None:
 
 
 def test_the_filter_off_offers_everything() -> None:
-    [first, *_] = offered(drive(ANSWER, options=resolved(max_tools=4, filter=False, final_answer_from=1)))
+    [first, *_] = offered(drive(ANSWER, options=resolved(max_tools=4, filter=False)))
     assert first == (*(tool.name for tool in ZOO), "final_answer")
 
 
@@ -211,3 +245,49 @@ def test_a_ranker_with_a_connection_does_not_hinder_a_fingerprint() -> None:
     ]
     embeddings.close()
     assert identities[0] != identities[1] == identities[2]
+
+
+class Sized(FakeBackend):
+    """A backend whose model has so many parameters."""
+
+    def __init__(self, parameters: int | None, style: PromptStyle) -> None:
+        self.capabilities = Capabilities(parameters=parameters)
+        self.prompt_style = style
+
+
+@pytest.mark.parametrize(
+    ("parameters", "style", "given", "limit"),
+    [
+        (135_000_000, "full", "auto", (SMALL_MODEL_TOOLS, SMALL_MODEL_MARGIN)),
+        (8_000_000_000, "full", "auto", (MAX_TOOLS, 0)),
+        (None, "full", "auto", (MAX_TOOLS, 0)),  # a server does not say
+        (4_000_000, "minimal", "auto", (MAX_TOOLS, 0)),  # trained on its pools
+        (135_000_000, "full", 3, (3, 0)),
+        (135_000_000, "full", None, (None, 0)),
+    ],
+)
+def test_a_small_model_is_offered_fewer_tools(
+    parameters: int | None, style: PromptStyle, given: Any, limit: tuple[int | None, float]
+) -> None:
+    chosen = ResolvedOptions.resolve(PlannerOptions(max_tools=given), Sized(parameters, style))
+    assert (chosen.max_tools, chosen.margin) == limit
+
+
+def test_a_margin_leaves_the_other_tools_to_find_tools() -> None:
+    small = resolved(max_tools=SMALL_MODEL_TOOLS, margin=SMALL_MODEL_MARGIN)
+    driven = drive(call("find_tools", query="lion"), call("feed_lion"), ANSWER, options=small)
+    first, second, _ = offered(driven)
+    assert "feed_wolf" in first
+    assert len(first) <= SMALL_MODEL_TOOLS + 2
+    assert "feed_lion" in second
+    assert driven.run.outcome == "answered"
+
+
+@requires_smollm2
+def test_a_small_model_tells_its_size(tmp_path: Path) -> None:
+    path = model_file()
+    assert path is not None
+    with InProcess(path, context_length=256, threads=1) as model:
+        assert model.capabilities.parameters == 134_515_008
+        planner = Planner(ZOO, model, PlannerOptions(), context=world(tmp_path))
+    assert planner.options.margin == SMALL_MODEL_MARGIN

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gbnf_server.backends.http_client import RetryPolicy
-from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.planner import Planner
 from support.executors import world
 from support.hostile_modes import MODES
 from support.hostile_server import TOOL, WAYS, WIRES, Attacked, Way, attack, hostile
@@ -74,9 +74,7 @@ def test_many_runs_end(mode: str, wire: str, tmp_path: Path) -> None:
         hostile(MODES[mode], WIRES[wire]) as server,
         WIRES[wire].client(server.url, retry_policy) as backend,
     ):
-        runs = Planner(
-            [TOOL], backend, PlannerOptions(final_answer_from=1), context=world(tmp_path)
-        ).run_many(["look"] * 3)
+        runs = Planner([TOOL], backend, context=world(tmp_path)).run_many(["look"] * 3)
     assert all(run.outcome in OUTCOMES for run in runs)
 
 

@@ -62,7 +62,6 @@ def test_a_plan_to_its_answer() -> None:
         ("I will look it up.", "stop", None, "unparsed", "not one JSON call"),
         (call("create_dirs"), "stop", None, "invalid", "paths"),
         (call("find_file", base_path=".", pattern="*"), "stop", None, "invalid", "find_files"),
-        (ANSWER, "stop", None, "invalid", "from step 2 on"),
         (call("read_files", from_step=1), "stop", None, "invalid", "from_step"),
         ("null", "stop", None, "invalid", ""),
     ],
@@ -204,7 +203,7 @@ def test_without_grammar_none_is_sent() -> None:
     assert without.run.outcome == "answered"
 
 
-def test_the_grammar_offers_the_final_answer_and_the_steps_in_time() -> None:
+def test_the_grammar_offers_the_answer_in_every_step_and_the_steps_in_time() -> None:
     driven = drive_by_hand(
         POOL,
         [completion(NOW), completion(ANSWER)],
@@ -214,13 +213,11 @@ def test_the_grammar_offers_the_final_answer_and_the_steps_in_time() -> None:
     first, second = (effect.grammar for effect in driven.of(CallModel))
     reading = [call("read_files", from_step=step) for step in (1, 2)]
     texts = [NOW, ANSWER, *reading]
-    assert [first.match(text).complete for text in texts] == [True, False, False, False]
+    assert [first.match(text).complete for text in texts] == [True, True, False, False]
     assert [second.match(text).complete for text in texts] == [True, True, True, False]
 
 
-@pytest.mark.parametrize(
-    "name", ["max_steps", "max_blocked", "final_answer_from", "max_tokens", "reasoning_budget"]
-)
+@pytest.mark.parametrize("name", ["max_steps", "max_blocked", "max_tokens", "reasoning_budget"])
 def test_limits_below_one_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         resolved(**{name: 0})
@@ -254,15 +251,34 @@ def test_a_text_call_is_the_call_in_every_shape(shape: CallSyntaxName) -> None:
 @pytest.mark.parametrize(
     ("text", "executed"), [(NOW, ["get_now"]), (call("create_dirs", paths=["tri"]), []), (ANSWER, [])]
 )
-def test_a_shortened_call_is_executed_unless_it_writes(text: str, executed: list[str]) -> None:
-    shortened = replace(completion(text), shortened_at=30)
-    driven = drive_by_hand(
-        POOL, [shortened, completion(ANSWER)], options=resolved(max_blocked=1, final_answer_from=1)
-    )
+@pytest.mark.parametrize(("repeated", "told"), [("", "write a shorter one"), ("trip", '"trip" again')])
+def test_a_shortened_call_is_executed_unless_it_writes(
+    text: str, executed: list[str], repeated: str, told: str
+) -> None:
+    shortened = replace(completion(text), shortened_at=30, repeated=repeated)
+    driven = drive_by_hand(POOL, [shortened, completion(ANSWER)], options=resolved(max_blocked=1))
     assert [called.name for called in driven.of(ToolCalled)] == executed
-    blocked = [(event.refusal, "shorter" in event.error) for event in driven.of(CallBlocked)]
+    blocked = [(event.refusal, told in event.error) for event in driven.of(CallBlocked)]
     assert blocked == ([("cut", True)] if "create_dirs" in text else [])
-    assert driven.of(ModelCalled)[0].shortened_at == 30
+    assert (driven.of(ModelCalled)[0].shortened_at, driven.of(ModelCalled)[0].repeated) == (30, repeated)
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_text_that_repeats_is_no_answer(form: str) -> None:
+    text = ANSWER[:-3] + "github." * 80
+    runaway = replace(completion(text, finish="length"), shortened_at=len(text), repeated="github.")
+    options = resolved() if form == "json" else TEXT
+    driven = drive_by_hand(POOL, [runaway, completion(ANSWER)], options=options)
+    (blocked,) = driven.of(CallBlocked)
+    assert (blocked.refusal, '"github." again and again' in blocked.error) == ("cut", True)
+    assert driven.run.outcome == "answered"
+
+
+def test_a_call_before_text_that_repeats_is_whole() -> None:
+    text = call("create_dirs", paths=["tri"]) + "\n" * 600
+    runaway = replace(completion(text, finish="length"), shortened_at=len(text), repeated="\n")
+    driven = drive_by_hand(POOL, [runaway, completion(ANSWER)], options=TEXT)
+    assert [called.name for called in driven.of(ToolCalled)] == ["create_dirs"]
 
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
@@ -316,7 +332,7 @@ def test_a_text_call_inside_truncated_prose_may_be_reasoning_and_is_not_executed
 
 @pytest.mark.parametrize("text", ["", "Hello there."])
 def test_prose_is_no_text_call_where_there_can_be_no_answer_yet(text: str) -> None:
-    driven = drive_by_hand(POOL, [completion(text)], options=TEXT)
+    driven = drive_by_hand(POOL, [completion(text)], options=replace(TEXT, required=("get_now",)))
     assert driven.of(ToolCalled) == []
     assert driven.run.steps[0].refusal == ("invalid" if text else "unparsed")
 
@@ -401,7 +417,7 @@ def test_a_result_that_is_as_deep_as_allowed_is_kept() -> None:
 def test_a_call_that_is_too_deep_is_refused(depth: int, call_format: str) -> None:
     anything = Tool.from_mapping({"name": "any", "description": "x", "args": {"properties": {"x": {}}}})
     text = '{"name": "any", "arguments": {"x": ' + "[" * depth + "]" * depth + "}}"
-    options = resolved(call_format=call_format, final_answer_from=1)
+    options = resolved(call_format=call_format)
     driven = drive_by_hand([anything], [completion(text), completion(ANSWER)], options=options)
     json.dumps(driven.run.to_json())
     assert driven.run.outcome == "answered"

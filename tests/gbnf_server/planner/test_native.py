@@ -32,6 +32,7 @@ from support.by_hand import Driven, completion, drive_by_hand, resolved
 from support.executors import world
 from support.models import make_model
 from support.server import require_llama_server
+from support.toys import NEVER
 
 HERMES = (
     "{% if tools %}<|system|>Tools:{% for tool in tools %}\n{{ tool | tojson }}{% endfor %}<|end|>{% endif %}"
@@ -63,7 +64,8 @@ def called(name: str, arguments: str = "{}") -> str:
 
 def planned(backend: Backend, folder: Path, query: str = "how late is it?", **options: Any) -> Run:
     chosen = PlannerOptions(**{"max_steps": 3, "max_tokens": 90, "salvage": False, **options})
-    return Planner([PING], backend, chosen, context=world(folder)).run(query)
+    tools = [PING, NEVER] if chosen.required else [PING]
+    return Planner(tools, backend, chosen, context=world(folder)).run(query)
 
 
 # Real models.
@@ -116,7 +118,7 @@ def test_the_demonstration_model_calls_the_same_natively(demo: InProcess, query:
 def test_a_random_model_makes_valid_calls_in_its_own_format(template: str, seed: int, tmp_path: Path) -> None:
     path = make_model(tmp_path / "m.gguf", template=TEMPLATES[template], context=4096)
     with InProcess(path, threads=1) as model:
-        run = planned(model, tmp_path / "work", temperature=2.0, seed=seed, final_answer_from=3)
+        run = planned(model, tmp_path / "work", temperature=2.0, seed=seed)
         assert model.capabilities.tool_format is not None
     assert run.steps
     for step in run.steps:
@@ -135,7 +137,7 @@ def test_a_server_answers_as_the_model_in_this_process(template: str, tmp_path: 
         there = stack.enter_context(LlamaServer(server.url))
         assert there.capabilities.tool_format == here.capabilities.tool_format
         runs = [
-            planned(model, tmp_path / name, final_answer_from=9)
+            planned(model, tmp_path / name, required=(NEVER.name,))
             for name, model in (("here", here), ("there", there))
         ]
     texts = [[step.text for step in run.steps] for run in runs]
@@ -176,7 +178,7 @@ def test_the_grammar_allows_a_text_only_where_the_run_may_end() -> None:
         [PING],
         [completion(called("get_now")), completion("done")],
         replies=[{}],
-        options=resolved(**NATIVE),
+        options=resolved(**NATIVE, required=("get_now",)),
     )
     first, second = (call.grammar for call in asked(driven))
     assert isinstance(first, Grammar)

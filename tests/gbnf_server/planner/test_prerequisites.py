@@ -55,7 +55,6 @@ def orders(draw: st.DrawFn) -> tuple[tuple[Tool, ...], ResolvedOptions]:
         required=tuple(draw(some)),
         terminal=tuple(draw(st.just([]) | some)),
         max_steps=draw(st.integers(1, 7)),
-        final_answer_from=draw(st.integers(1, 2)),
         call_format=draw(st.sampled_from(["json", "text"])),
         constrained=draw(st.booleans()),
         ask_user=draw(st.booleans()),
@@ -222,6 +221,23 @@ def test_a_prerequisite_that_failed_has_not_succeeded() -> None:
     pool = (tool("read"), tool("edit", "read"))
     driven = run(pool, call("read"), call("edit"), ANSWER, replies=[ExecutorError("no such file")])
     assert [event.refusal for event in driven.of(CallBlocked)] == ["invalid"]
+
+
+def test_an_answer_may_require_whichever_tool() -> None:
+    pool = (tool("read"), tool("edit"))
+    driven = run(pool, ANSWER, call("edit"), ANSWER, required=("*",), ask_user=True)
+    assert [event.error for event in driven.of(CallBlocked)] == [
+        "final_answer is possible only after another tool; call another tool first"
+    ]
+    assert [FINAL_ANSWER.name in event.tools for event in driven.of(StepStarted)] == [False, False, True]
+    assert driven.run.outcome == "answered"
+
+
+def test_a_question_is_no_tool_that_an_answer_requires() -> None:
+    driven = run(
+        (tool("read"),), call("ask_user", question="What?"), required=("*",), ask_user=True, max_steps=1
+    )
+    assert "these required tools have not succeeded: another tool" in str(driven.run.error)
 
 
 def test_no_answer_before_the_required_tools_not_even_in_the_last_step() -> None:

@@ -161,7 +161,7 @@ def test_prompts_only_grow_while_the_grammar_narrows(reasoning: Any) -> None:
     )
     assert driven.run.outcome == "answered"
     effects = [effect for effect in driven.of(CallModel) if effect.purpose == "call"]
-    assert len({effect.grammar for effect in effects}) == 3
+    assert len({effect.grammar for effect in effects}) == 2
     for before, after in pairwise(effects):
         kept = before.messages if reasoning != "free" else before.messages[:-3]
         assert after.messages[: len(kept)] == kept

@@ -17,7 +17,7 @@ from gbnf_server.llama_server.process import LlamaServerProcess
 from gbnf_server.planner import Event, Hook, ModelCalled, Planner, PlannerOptions, Run, ToolDone
 from support.executors import world
 from support.server import Reply, completion, require_llama_server, scripted
-from support.toys import make_tool
+from support.toys import NEVER, make_tool
 
 PING = '{"name": "ping", "arguments": {}}'
 ANSWER = '{"name": "final_answer", "arguments": {"message": "done"}}'
@@ -34,9 +34,9 @@ def driver(request: pytest.FixtureRequest) -> Driver:
 def planner(
     tmp_path: Path, backend: LlamaServer | InProcess, hooks: Sequence[Hook] = (), **options: Any
 ) -> Planner:
-    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    ping = make_tool(tmp_path / "tools", "ping", 'return {"said": "pong"}')
     chosen = PlannerOptions(**{"max_tokens": 64, "salvage": False, **options})
-    return Planner([ping], backend, chosen, context=world(tmp_path / "work"), hooks=hooks)
+    return Planner([ping, NEVER], backend, chosen, context=world(tmp_path / "work"), hooks=hooks)
 
 
 def error(status: int, message: str) -> Reply:
@@ -46,7 +46,7 @@ def error(status: int, message: str) -> Reply:
 def test_a_real_server_plans_as_the_model_in_this_process(
     tmp_path: Path, llama_server: LlamaServerProcess, tiny_model: Path, driver: Driver
 ) -> None:
-    options: dict[str, Any] = {"final_answer_from": 99, "max_steps": 4}
+    options: dict[str, Any] = {"required": (NEVER.name,), "max_steps": 4}
     with LlamaServer(llama_server.url, prompt_style="minimal") as server:
         there = driver(planner(tmp_path / "there", server, **options), "ping")
     with InProcess(tiny_model, prompt_style="minimal") as model:
@@ -64,7 +64,7 @@ def test_a_real_server_reads_the_tools_once(tmp_path: Path, llama_server: LlamaS
     """The grammar narrows, the prompt only grows: what the server has read stays in its cache."""
     seen: list[Event] = []
     with LlamaServer(llama_server.url, prompt_style="minimal") as server:
-        planner(tmp_path, server, hooks=(seen.append,), final_answer_from=99, max_steps=3).run("ping")
+        planner(tmp_path, server, hooks=(seen.append,), required=(NEVER.name,), max_steps=3).run("ping")
     first, *later = [event for event in seen if isinstance(event, ModelCalled)]
     assert len(later) == 2
     for event in later:
@@ -81,7 +81,7 @@ def test_a_server_that_dies_mid_run_fails_it(tmp_path: Path, tiny_model: Path, d
                 running.stop()
 
         with LlamaServer(running.url, prompt_style="minimal", retries=1, backoff=0.01) as server:
-            run = driver(planner(tmp_path, server, hooks=(end,), final_answer_from=99), "ping")
+            run = driver(planner(tmp_path, server, hooks=(end,), required=(NEVER.name,)), "ping")
     assert run.outcome == "failed"
     assert running.url in str(run.error)
     assert [step.name for step in run.steps] == ["ping"]
@@ -105,7 +105,7 @@ def test_a_server_that_fails_mid_run_fails_it(tmp_path: Path, driver: Driver, se
         run = driver(planner(tmp_path, server), "ping")
     assert run.outcome == "failed"
     assert said in str(run.error)
-    assert [step.result for step in run.steps] == [{"entries": ["pong"]}]
+    assert [step.result for step in run.steps] == [{"said": "pong"}]
 
 
 def test_a_call_that_the_server_truncated_is_not_executed(tmp_path: Path, driver: Driver) -> None:
@@ -115,7 +115,7 @@ def test_a_call_that_the_server_truncated_is_not_executed(tmp_path: Path, driver
     ):
         run = driver(planner(tmp_path, server), "ping")
     assert [step.refusal for step in run.steps] == ["cut", None, None]
-    assert [step.result for step in run.steps] == [None, {"entries": ["pong"]}, None]
+    assert [step.result for step in run.steps] == [None, {"said": "pong"}, None]
     assert (run.outcome, run.answer) == ("answered", "done")
 
 

@@ -34,7 +34,7 @@ from support.executors import world
 from support.models import make_model
 from support.server import Reply, scripted
 from support.server import completion as served
-from support.toys import make_tool
+from support.toys import NEVER, make_tool
 
 Stream = Callable[..., list[Event]]
 
@@ -59,10 +59,10 @@ def stream(request: pytest.FixtureRequest) -> Stream:
 
 
 def planner(tmp_path: Path, backend: Any, *, hooks: Sequence[Hook] = (), **options: Any) -> Planner:
-    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
-    defaults = {"final_answer_from": 99, "max_steps": 2, "max_tokens": 64, "salvage": False}
+    ping = make_tool(tmp_path / "tools", "ping", 'return {"said": "pong"}')
+    defaults = {"required": (NEVER.name,), "max_steps": 2, "max_tokens": 64, "salvage": False}
     chosen = PlannerOptions(**{**defaults, **options})
-    return Planner([ping], backend, chosen, context=world(tmp_path / "work"), hooks=hooks)
+    return Planner([ping, NEVER], backend, chosen, context=world(tmp_path / "work"), hooks=hooks)
 
 
 def lines(*pieces: str) -> Reply:
@@ -123,7 +123,7 @@ def test_each_piece_is_an_event_before_the_whole(tmp_path: Path, stream: Stream)
         scripted(completion=[lines(ping[:9], ping[9:]), lines(*answer)]) as script,
         LlamaServer(script.url) as server,
     ):
-        events = stream(planner(tmp_path, server, final_answer_from=1, hooks=[seen.append]), "ping")
+        events = stream(planner(tmp_path, server, required=(), hooks=[seen.append]), "ping")
     assert seen == events
     written = [event for event in events if isinstance(event, TextWritten)]
     assert [event.text for event in written] == [ping[:9], ping[9:], *answer]
@@ -192,7 +192,8 @@ def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None
     body = '(context.workspace.root / "ran").touch()\nreturn {}'
     ping = make_tool(tmp_path / "tools", "ping", body)
     work = world(tmp_path / "work")
-    running = Planner([ping], backend, PlannerOptions(final_answer_from=99, max_tokens=64), context=work)
+    options = PlannerOptions(required=(NEVER.name,), max_tokens=64)
+    running = Planner([ping, NEVER], backend, options, context=work)
 
     async def first() -> TextWritten:
         async with aclosing(running.stream("ping")) as events:

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -40,6 +41,11 @@ def fault(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
             if len(calls) != len(entry.expected):
                 return f"{len(calls)} calls, expected {len(entry.expected)}"
             return _unmatched(entry, calls)
+
+
+def has_right_names(entry: LeaderboardEntry, calls: Sequence[Call]) -> bool:
+    """Return whether the calls are of the expected functions, each as often as expected."""
+    return Counter(name for name, _ in calls) == Counter(name for each in entry.expected for name in each)
 
 
 def _unmatched(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:

@@ -6,15 +6,29 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Self
 
+from gbnf_server.evaluation.bfcl.ast_checker import has_right_names
+from gbnf_server.evaluation.bfcl.files import CATEGORIES
 from gbnf_server.evaluation.bfcl.runner import GradedAnswer, Question
 from gbnf_server.evaluation.metrics import BY_KEY, format_value
 from gbnf_server.evaluation.result_files import load_stored, replace_file
-from gbnf_server.evaluation.statistics import share, share_difference
+from gbnf_server.evaluation.statistics import Estimate, share, share_difference
 from gbnf_server.evaluation.tables import TextTable, distinct_labels, gain, verdict
 
 FORMAT = "bfcl 1"
+_HEADS = (
+    "category",
+    "configuration",
+    "calls",
+    "valid",
+    "right names",
+    "right [95 %]",
+    "truncated",
+    "tokens",
+    "s",
+)
 _SHARE = BY_KEY["converged"]
 """Correct answers are formatted like this metric: a share, more is better."""
 
@@ -55,6 +69,10 @@ def write(about: Mapping[str, Any], answers: Mapping[Question, GradedAnswer], pa
                 "configuration": each.configuration.name,
                 "right": answer.fault is None,
                 "fault": answer.fault,
+                "valid": answer.valid,
+                "truncated": answer.truncated,
+                "tokens": answer.tokens,
+                "seconds": answer.seconds,
                 "calls": [{"name": name, "arguments": arguments} for name, arguments in answer.calls],
             }
             for each, answer in answers.items()
@@ -64,24 +82,66 @@ def write(about: Mapping[str, Any], answers: Mapping[Question, GradedAnswer], pa
 
 
 def table(answers: Mapping[Question, GradedAnswer]) -> TextTable:
-    """Return the correct answers: a row for each category, a column for each configuration."""
-    names = list(dict.fromkeys(each.configuration.name for each in answers))
+    """Return a row for each category and configuration. Counts are of questions, tokens and s are means."""
     rows = []
-    for category in [*dict.fromkeys(each.entry.category for each in answers), None]:
-        cells = []
-        count = 0
-        for name in names:
-            hits = [
-                answer.fault is None
-                for each, answer in answers.items()
-                if each.configuration.name == name and category in {None, each.entry.category}
-            ]
-            found = share(hits)
-            interval = "" if found.low is None else f" [{found.low:.0%}–{found.high:.0%}]"
-            cells.append(f"{found.value:.1%}{interval}" if found.value is not None else "–")
-            count = len(hits)
-        rows.append((f"{category or 'all'} ({count})", *cells))
-    return TextTable("right by the AST rules", ("category", *names), tuple(rows))
+    for (category, name), group in _groups(answers).items():
+        graded = [answer for _, answer in group]
+        right = share([each.fault is None for each in graded])
+        named = [
+            has_right_names(question.entry, answer.calls)
+            for question, answer in group
+            if len(question.entry.functions) > 1
+        ]
+        rows.append(
+            (
+                f"{category} ({len(group)})",
+                _label(name),
+                str(sum(bool(each.calls) for each in graded)),
+                str(sum(each.valid for each in graded)),
+                str(sum(named)) if named and group[0][0].entry.expected else "–",
+                f"{sum(each.fault is None for each in graded)} = {_with_interval(right)}",
+                str(sum(each.truncated for each in graded)),
+                f"{fmean(each.tokens for each in graded):.0f}",
+                f"{fmean(each.seconds for each in graded):.1f}",
+            )
+        )
+    return TextTable("the calls of each configuration", _HEADS, tuple(rows))
+
+
+def gain_table(answers: Mapping[Question, GradedAnswer]) -> TextTable:
+    """Return the differences in right answers from the first configuration, paired by question."""
+    first, *others = dict.fromkeys(each.configuration.name for each in answers)
+    hits = {key: [each.fault is None for _, each in group] for key, group in _groups(answers).items()}
+    rows = [
+        (
+            f"{category} ({len(before)})",
+            *(gain(_SHARE, share_difference(before, hits[category, name])) for name in others),
+        )
+        for (category, name), before in hits.items()
+        if name == first
+    ]
+    title = f"right: difference from {_label(first)} [95 %], paired by question"
+    return TextTable(title, ("category", *map(_label, others)), tuple(rows))
+
+
+def _groups(
+    answers: Mapping[Question, GradedAnswer],
+) -> dict[tuple[str, str], list[tuple[Question, GradedAnswer]]]:
+    """Return the answers by category and configuration."""
+    groups: dict[tuple[str, str], list[tuple[Question, GradedAnswer]]] = {}
+    for question, answer in answers.items():
+        key = question.entry.category, question.configuration.name
+        groups.setdefault(key, []).append((question, answer))
+    return dict(sorted(groups.items(), key=lambda item: CATEGORIES.index(item[0][0])))
+
+
+def _label(configuration: str) -> str:
+    return "free text" if configuration == "none" else configuration
+
+
+def _with_interval(found: Estimate) -> str:
+    interval = "" if found.low is None else f" [{found.low:.0%}–{found.high:.0%}]"
+    return "–" if found.value is None else f"{found.value:.0%}{interval}"
 
 
 def compare(first: Grades, second: Grades) -> tuple[TextTable, ...]:

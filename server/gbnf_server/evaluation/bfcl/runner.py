@@ -1,9 +1,11 @@
-"""The leaderboard with a model: a planner answers each question with the entry's functions as tools.
+"""The leaderboard with a model: the planner answers each question with the entry's functions as tools.
 
-A run continues until the model answers. Each call is reported as done, and nothing is executed. If the
-category expects one call, the run ends with the first. These are the differences from the leaderboard's own
-prompts: no second call is requested then, and each call is a step. A refused text is not a call; a call that
-its schema refuses is one, and wrong. There are no retries.
+Prompt, ranking, grammar and decoding are those of a run. The first call of a function ends it, except where
+several are expected: there each call is reported as done, and the model answers when it has made them all.
+Nothing is executed. Where calls are expected, no answer is possible before the first. These are the
+differences from the leaderboard's own prompts: no second call is requested where one is expected, and each
+call is a step. A refused text is not a call; a call that its schema refuses is one, and wrong. There are no
+retries.
 """
 
 from __future__ import annotations
@@ -14,10 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
 from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.errors import GbnfError
+from gbnf.schema.closing import close_arguments
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import Backend
+from gbnf.tools.prerequisites import ANY_TOOL
+from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.evaluation.bfcl.ast_checker import Call, fault
 from gbnf_server.evaluation.bfcl.files import Leaderboard, LeaderboardEntry
 from gbnf_server.evaluation.bfcl.functions import tools_of
@@ -26,13 +32,14 @@ from gbnf_server.evaluation.run_log import Key, RunLog, RunRecord
 from gbnf_server.evaluation.runner import RunOptions, run_events
 from gbnf_server.evaluation.snapshots import Snapshot
 from gbnf_server.executors import Context, Workspace
+from gbnf_server.planner.events import ToolCalled
 from gbnf_server.planner.fingerprints import digest, options_identity, versions
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.planner import steady_clock
 
 SPARE_STEPS = 4
-"""Maximum steps beyond the expected calls, for a run that should make several."""
+"""Maximum steps beyond the expected calls."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,10 +58,18 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class GradedAnswer:
-    """The result of a question: the calls by the functions' names, and why they are wrong, if they are."""
+    """The result of a question: the calls by the functions' names, and why they are wrong, if they are.
+
+    `valid`: there are calls, and jsonschema accepts the arguments of each. `truncated`: the token limit ended
+    or shortened a text. `tokens` and `seconds` are those of the model's texts, prompts not counted as tokens.
+    """
 
     calls: tuple[Call, ...]
     fault: str | None
+    valid: bool = False
+    truncated: bool = False
+    tokens: int = 0
+    seconds: float = 0.0
 
 
 class LeaderboardRun:
@@ -70,6 +85,7 @@ class LeaderboardRun:
         options: RunOptions,
     ) -> None:
         self._backend, self._options, self._versions = backend, options, versions()
+        self._completer = _LastCompletion(backend)
         self.questions = tuple(
             Question(entry, configuration, self._fingerprint(entry, configuration, model))
             for entries in leaderboard.entries.values()
@@ -109,18 +125,26 @@ class LeaderboardRun:
         with tempfile.TemporaryDirectory(prefix="gbnf-bfcl-") as folder:
             # no function is executed: each call is reported as done
             context = Context(Workspace(folder))
-            return run_events(planning, self._backend, context, lambda *_: {"done": True})
+            names = {tool.name for tool in tools}
+            return run_events(
+                planning,
+                self._completer,
+                context,
+                lambda *_: {"done": True},
+                ends=lambda event: (
+                    question.entry.kind != "several" and isinstance(event, ToolCalled) and event.name in names
+                ),
+            )
 
     def _options_of(self, entry: LeaderboardEntry, configuration: Configuration) -> ResolvedOptions:
         options = PlannerOptions(
-            max_steps=len(entry.expected) + SPARE_STEPS if entry.kind == "several" else 1,
+            max_steps=len(entry.expected) + SPARE_STEPS,
             max_blocked=1,
-            final_answer_from=1,
+            required=() if entry.kind in {"none", "some"} else (ANY_TOOL,),
             max_tokens=self._options.max_tokens,
             temperature=self._options.temperature,
             seed=self._options.seed,
             salvage=False,
-            max_tools=None,  # as in the leaderboard, the model sees all functions of the entry
             **configuration.settings,
         )
         return configuration.resolve(options, self._backend)
@@ -138,6 +162,27 @@ class LeaderboardRun:
         )
 
 
+class _LastCompletion:
+    """Answers a request without a grammar as the one before it, if they are equal.
+
+    Configurations that differ only in how a text is parsed need it once.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._last: tuple[Request, Completion] | None = None
+
+    def generate(self, request: Request) -> Completion:
+        if request.grammar is not None:
+            return self._backend.generate(request)
+        if self._last is None or self._last[0] != request:
+            self._last = request, self._backend.generate(request)
+        return self._last[1]
+
+    async def agenerate(self, request: Request) -> Completion:
+        return await self._backend.agenerate(request)
+
+
 def answer_of(entry: LeaderboardEntry, record: RunRecord) -> GradedAnswer:
     """Return a record's grade.
 
@@ -148,18 +193,32 @@ def answer_of(entry: LeaderboardEntry, record: RunRecord) -> GradedAnswer:
     except GbnfError as error:
         return GradedAnswer((), f"its functions are no tools: {error}")
     names = {tool.name: function for function, tool in tools.items()}
-    calls = [
+    calls = tuple(
         (names.get(name, name), arguments)
         for name, arguments in _called(record.events, tuple(tools.values()))
-    ]
+    )
     failed = next((event["run"]["error"] for event in record.events if _has_failed(event)), None)
-    return GradedAnswer(tuple(calls), failed or fault(entry, calls))
+    texts = [event for event in record.events if event["event"] == "model_called"]
+    return GradedAnswer(
+        calls,
+        failed or fault(entry, calls),
+        bool(calls) and all(_is_valid(call, tools) for call in calls),
+        any(text["finish"] == "length" or text["shortened_at"] is not None for text in texts),
+        sum(text["completion_tokens"] for text in texts),
+        sum(text["duration_s"] for text in texts),
+    )
+
+
+def _is_valid(call: Call, tools: Mapping[str, Tool]) -> bool:
+    name, arguments = call
+    return name in tools and Draft202012Validator(close_arguments(tools[name].args)).is_valid(arguments)
 
 
 def _called(events: Sequence[Mapping[str, Any]], tools: tuple[Tool, ...]) -> Iterator[Call]:
     """Return the accepted calls, and the call that was refused for its name or its arguments."""
+    names = {tool.name for tool in tools}
     for event in events:
-        if event["event"] == "tool_called":
+        if event["event"] == "tool_called" and event["name"] in names:  # not find_tools
             yield event["name"], event["arguments"]
         elif event["event"] == "call_blocked" and event["refusal"] == "invalid":
             step = parse_tool_calls(event["text"], (*tools, FINAL_ANSWER))

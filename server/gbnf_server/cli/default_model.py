@@ -1,0 +1,78 @@
+"""The model of a command line that names none: the demonstration model, or smollm2 for other tools."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gbnf.tools import Tool
+    from gbnf_server.cli.model_options import ModelSource
+
+
+def choose_model(source: ModelSource, tools: tuple[Tool, ...]) -> tuple[ModelSource, tuple[Tool, ...], bool]:
+    """Return the model for the tools, the tools, and whether it is not trained on them and so not reliable.
+
+    The last is the case of the demonstration model with other tools than the bundled ones, if smollm2 is not
+    installed: print a warning, and require approval for each such tool that changes something.
+    """
+    foreign = foreign_tools(tools) if source.is_demo_model else []
+    if not foreign:
+        return source, tools, False
+    chosen = model_for_other_tools(source)
+    if not chosen.is_demo_model:
+        return chosen, tools, False
+    from rich.text import Text
+
+    from gbnf_server.cli.output import escape_line, stderr_console
+
+    named = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
+    message = (
+        "the demonstration model is trained on the bundled tools only, not on "
+        f"{escape_line(named)} as described here, so its answer is not reliable. {other_model_hint()}"
+    )
+    stderr_console().print(Text.assemble(("warning: ", "yellow"), message), soft_wrap=True)
+    restricted = tuple(
+        replace(tool, run=replace(tool.run, confirm=True))
+        if tool.name in foreign and tool.run.effect == "write"
+        else tool
+        for tool in tools
+    )
+    return source, restricted, True
+
+
+def model_for_other_tools(source: ModelSource) -> ModelSource:
+    """Return smollm2 instead of the demonstration model, if it is installed; say so."""
+    from gbnf_server.cli.output import stderr_console
+    from gbnf_server.system.smollm2 import SMOLLM2, has_smollm2
+
+    if not (source.is_demo_model and has_smollm2()):
+        return source
+    stderr_console().print(
+        f"model: {SMOLLM2}, which is small and weak; --model FILE.gguf or --server URL names another",
+        style="dim",
+        soft_wrap=True,
+    )
+    return replace(source, model=SMOLLM2)
+
+
+def other_model_hint() -> str:
+    """Return how to use another model than the demonstration model."""
+    from gbnf_server.system.smollm2 import install_command
+
+    return (
+        f"Install a small real one, the default for such tools: {install_command()}. "
+        "Or give your own: --model FILE.gguf, or --server URL."
+    )
+
+
+def foreign_tools(tools: Sequence[Tool]) -> list[str]:
+    """Return the names of the tools that the demonstration model is not trained on as they are described."""
+    from gbnf import load_manifests
+    from gbnf_server.bundled import describe_frame_manifest, manifests_path
+
+    trained = {tool.name: tool.args for tool in load_manifests([manifests_path(), describe_frame_manifest()])}
+    return [tool.name for tool in tools if trained.get(tool.name) != tool.args]

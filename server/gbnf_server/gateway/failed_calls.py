@@ -1,0 +1,67 @@
+"""The calls of a conversation that failed, which a model may repeat without an end.
+
+The client executes calls, so only the messages say what came of them. Most APIs have no mark for a failure; a
+result counts as one if it begins like an error message, or is a JSON object that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from gbnf.prompts.messages import Message
+from gbnf.strict_json import InvalidJsonError, parse_json
+
+CallKey: TypeAlias = tuple[str, str]
+"""The name of a tool, and its arguments as JSON with sorted keys."""
+
+_ERROR = re.compile(
+    r"\s*(?:error|exception|failed|failure|traceback|\w+(?:Error|Exception))\b", re.IGNORECASE
+)
+
+
+def call_key(name: str, arguments: Mapping[str, Any]) -> CallKey:
+    """Return what equal calls have in common."""
+    return name, json.dumps(arguments, sort_keys=True)
+
+
+def failed_calls(messages: Sequence[Message]) -> Counter[CallKey]:
+    """Return how often each call has failed since another one succeeded for the first time."""
+    made: dict[str, CallKey] = {}
+    failed: Counter[CallKey] = Counter()
+    succeeded: set[CallKey] = set()
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            made[call["id"]] = call_key(function["name"], function["arguments"])
+        key = made.get(message.get("tool_call_id", ""))
+        if key is None:
+            continue
+        if _is_error(message["content"]):
+            failed[key] += 1
+        elif key not in succeeded:  # it may have changed what the others depend on
+            succeeded.add(key)
+            failed.clear()
+    return failed
+
+
+def _is_error(result: str) -> bool:
+    if _ERROR.match(result):
+        return True
+    try:
+        value = parse_json(result)
+    except InvalidJsonError:
+        return False
+    if not isinstance(value, dict):
+        return False
+    return (
+        bool(value.get("error"))
+        or value.get("isError") is True
+        or value.get("is_error") is True
+        or value.get("ok") is False
+        or value.get("success") is False
+        or value.get("status") in {"error", "failed"}
+    )

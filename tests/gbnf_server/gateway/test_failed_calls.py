@@ -1,0 +1,130 @@
+"""Calls that failed before: found in a request's messages, reported in the answer, excluded if asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.gateway.chat import ChatRequest, Sampling, ToolChoice
+from gbnf_server.gateway.compiling import Target, compile_request
+from gbnf_server.gateway.engine import Engine
+from gbnf_server.gateway.failed_calls import call_key, failed_calls
+from support.gateway_answers import USER, answer, calls, end, function
+from support.oracle import engine
+from support.tool_formats import FAMILIES, Family
+
+ON = call_key("light", {"on": True})
+LIGHT = function("light", ["on"], on={"type": "boolean"})
+STOP = function("stop")
+
+
+def turn(name: str, arguments: dict[str, Any], result: str, call_id: str = "a") -> list[Any]:
+    """A call and its result."""
+    call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": result, "tool_call_id": call_id, "name": name},
+    ]
+
+
+@pytest.fixture(scope="module")
+def backend(tiny_model: Path) -> Iterator[InProcess]:
+    with InProcess(tiny_model, threads=1) as loaded:
+        yield loaded
+
+
+FAILURES = [
+    "Error: offline",
+    "error",
+    "Traceback (most recent call last):\n  …",
+    "ValueError: no such lamp",
+    '{"error": {"code": 5}}',
+    '{"isError": true, "content": []}',
+    '{"success": false}',
+    '{"status": "failed"}',
+]
+SUCCESSES = [
+    "",
+    "done",
+    "no errors found",
+    "[]",
+    '{"error": null, "state": "on"}',
+    '{"errors": []}',
+    "terrors",
+]
+
+
+@pytest.mark.parametrize("result", FAILURES)
+def test_failures_are_recognized(result: str) -> None:
+    messages = [USER, *turn("light", {"on": True}, result), *turn("light", {"on": True}, result, "b")]
+    assert failed_calls(messages) == {ON: 2}
+
+
+@pytest.mark.parametrize("result", SUCCESSES)
+def test_successes_are_none(result: str) -> None:
+    assert not failed_calls([USER, *turn("light", {"on": True}, result)])
+
+
+def test_after_a_success_a_call_may_be_tried_again() -> None:
+    failed = turn("light", {"on": True}, "Error: offline")
+    assert not failed_calls([USER, *failed, *turn("stop", {}, "done", "b")])
+    repeated = [*turn("stop", {}, "done", "b"), *failed]  # what succeeded before changes nothing more
+    assert failed_calls([USER, *repeated, *repeated, *repeated]) == {ON: 3}
+
+
+def test_arguments_are_equal_in_any_order() -> None:
+    first, second = turn("move", {"x": 1, "y": 2}, "Error"), turn("move", {"y": 2, "x": 1}, "Error", "b")
+    assert list(failed_calls([USER, *first, *second]).values()) == [2]
+
+
+@pytest.mark.parametrize("no_repeat", [None, 1, 2])
+def test_a_call_that_failed_before_is_reported_or_excluded(backend: InProcess, no_repeat: int | None) -> None:
+    messages = (USER, *turn("light", {"on": True}, "Error: offline"))
+    made = set()
+    used = Engine(no_repeat=no_repeat)
+    for seed in range(12):
+        request = ChatRequest(
+            "m",
+            messages,
+            (LIGHT,),
+            ToolChoice("required"),
+            parallel=False,
+            sampling=Sampling(temperature=2.0, seed=seed),
+        )
+        events = answer(request, backend, used)
+        ((name, arguments),) = calls(events)
+        key = call_key(name, json.loads(arguments))
+        made.add(key)
+        receipt = end(events).receipt
+        assert receipt.failed_before == (("light",) if key == ON else ())
+        assert receipt.as_json()["failed_before"] == list(receipt.failed_before)
+    used.close()
+    assert (ON in made) == (no_repeat != 1)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_no_format_has_the_excluded_call(family: Family) -> None:
+    request = ChatRequest("m", (USER,), (LIGHT, STOP), ToolChoice("required"), parallel=False, excluded=(ON,))
+    compiled = compile_request(request, Target("gbnf", "full", family.form, takes_images=False))
+    assert compiled.native is family.form
+    assert compiled.grammar is not None
+
+    def allows(arguments: dict[str, Any]) -> bool:
+        return engine().match(compiled.grammar, family.write([("light", arguments)])).complete
+
+    assert (allows({"on": True}), allows({"on": False})) == (False, True)
+
+
+def test_a_tool_without_other_calls_is_left_out() -> None:
+    request = ChatRequest(
+        "m", (USER,), (LIGHT, STOP), ToolChoice("required"), excluded=(call_key("stop", {}),)
+    )
+    compiled = compile_request(request, Target("gbnf", "full", None, takes_images=False))
+    assert [tool.name for tool in compiled.tools] == ["light"]
+    only = ChatRequest("m", (USER,), (STOP,), ToolChoice("required"), excluded=(call_key("stop", {}),))
+    assert compile_request(only, Target("gbnf", "full", None, takes_images=False)).tools

@@ -1,0 +1,83 @@
+"""The names of rules are camelCase, whatever compiles the grammar, and whatever tools and keys are called."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gbnf import Grammar, compile_pool, compile_schema
+from gbnf.contracts import Contract, choice, lines, number
+from gbnf.errors import SchemaError
+from gbnf.tools import Tool
+from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar
+from gbnf_server.gateway.json_format import json_grammar
+from gbnf_server.gateway.streams import union
+from gbnf_server.planner.reasoning import with_reasoning_grammar
+from support.schemas import SCHEMAS
+from support.tool_formats import FAMILIES
+
+NAMES = st.sampled_from(
+    ["one_call", "first-root", "call 2", "given_text", "Größe", "日本", "9", "ws", "root"]
+)
+PROPERTIES = st.dictionaries(
+    NAMES | st.text(max_size=4),
+    st.sampled_from([{"type": "string", "pattern": "^[a-c]+-[0-9_]+$"}, {"type": "integer"}, {}]),
+    max_size=3,
+)
+TOOLS = st.dictionaries(NAMES, PROPERTIES, min_size=1, max_size=3).map(
+    lambda tools: [Tool(name, args={"type": "object", "properties": args}) for name, args in tools.items()]
+)
+
+
+def assert_camel_case(grammar: Grammar) -> None:
+    names = re.findall(r"^(\S+) ::=", str(grammar), re.MULTILINE)
+    assert names[0] == "root"
+    assert [name for name in names if not re.fullmatch("[a-z][a-zA-Z0-9]*", name)] == []
+
+
+@given(schema=SCHEMAS)
+def test_of_schemas(schema: Any) -> None:
+    try:
+        assert_camel_case(compile_schema(schema))
+    except SchemaError:
+        return
+
+
+@given(tools=TOOLS, steps=st.sampled_from([(), (1, 2)]))
+def test_of_pools_with_and_without_reasoning(tools: Any, steps: Any) -> None:
+    pool = compile_pool(tools, final_answer=True, steps=steps)
+    assert_camel_case(pool)
+    assert_camel_case(with_reasoning_grammar(pool))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@settings(max_examples=10)
+@given(tools=TOOLS, wanted=st.sampled_from(["auto", "required", "none", "a tool"]), flag=st.booleans())
+def test_of_formats(family: Any, tools: Any, wanted: str, flag: bool) -> None:
+    wanted = tools[0].name if wanted == "a tool" else wanted
+    answers = family.form.grammar(tools, tool_choice=wanted, parallel=flag, reasoning=not flag)
+    assert_camel_case(answers)
+    assert_camel_case(family.form.text_grammar(compile_pool(tools)))
+    assert_camel_case(union(answers, compile_pool(tools)))
+
+
+@given(tools=TOOLS, required=st.booleans(), parallel=st.booleans())
+def test_of_the_projects_own_format(tools: Any, required: bool, parallel: bool) -> None:
+    wanted: Any = "required" if required else "auto"
+    calls = json_grammar(tools, tool_choice=wanted, parallel=parallel, final_answer=True)
+    assert_camel_case(calls)
+    assert_camel_case(union(calls, calls))
+
+
+@pytest.mark.parametrize("tags", KNOWN_REASONING_TAGS, ids=lambda tags: tags.begin)
+def test_of_reasoning(tags: Any) -> None:
+    assert_camel_case(reasoning_grammar(tags.end))
+
+
+def test_of_contracts() -> None:
+    fields = {"first-root": lines(2), "how_many": number(1, 30), "one call": choice(["a-b", "c_d"])}
+    assert_camel_case(Contract(**fields).grammar)
