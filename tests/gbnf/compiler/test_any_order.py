@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.compiler import any_order
-
 from gbnf.compiler.schema import compile_schema
 from support.oracle import engine
 from support.random_texts import generate

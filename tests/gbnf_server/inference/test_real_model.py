@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_pool, compile_schema
+from gbnf.calls import ToolCalls
 from gbnf.calls.validation import validate_call
 from gbnf.errors import SchemaError
 from gbnf.prompts.declarations import declare_tool
@@ -230,6 +231,7 @@ def test_a_call_in_the_native_format_reads_back(
     found = model.generate(request)
     assert found.finish == "stop"
     result = form.parse(found.text, TOOLS)
+    assert isinstance(result, ToolCalls)
     assert not result.invalid
     for call in result.calls:
         assert validate_call({"name": call.name, "arguments": call.arguments}, TOOLS).ok
