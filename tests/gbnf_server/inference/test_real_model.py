@@ -209,8 +209,8 @@ def test_the_gateway_answers_as_the_backend_does(model: InProcess) -> None:
 
     answer = asyncio.run(served())["choices"][0]["message"]["content"]
     whole = [
-        model.generate(Request([question], compile_schema(schema, **options), max_tokens=30)).text
-        for options in ({}, {"closed": True})
+        model.generate(Request([question], compile_schema(schema, closed=closed), max_tokens=30)).text
+        for closed in (False, True)
     ]
     assert json.loads(answer) in [json.loads(text) for text in whole]
 
