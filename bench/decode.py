@@ -13,7 +13,7 @@ within one run. `--folder` keeps the model for the next run.
     llama-cpp-python  `Llama` without a grammar
     full mask         `Llama` with a `LlamaGrammar`, which masks the whole vocabulary
     token by token    our loop, every token sampled
-    jump-forward      our loop, forced tokens are appended without sampling
+    jump-forward      our loop, forced tokens are evaluated in batches
     llguidance        the same with llguidance as engine
     server            llama-server with our grammar (`/completion`)
     server's tools    llama-server with its own (`/v1/chat/completions`, `tool_choice: required`)

@@ -137,7 +137,7 @@ class Completion:
     truncated text: is a prefix of its language), or without a grammar. `reasoning`: the model's reasoning
     before the text, if the backend can separate the two. `grammar_s`: the time for parsing the grammar and
     computing token masks, None if unknown or without a grammar. `forced_tokens`: how many of the
-    `completion_tokens` the grammar forced, without a step of the model. `drafted_tokens`: how many guessed
+    `completion_tokens` the grammar forced, without a step of their own. `drafted_tokens`: how many guessed
     tokens the model evaluated along with another step; `accepted_tokens`: how many of them it chose.
     `reclaimed`: the server returned the text as reasoning, but it fits the grammar. `context_length`: that of
     the backend, as far as it is known. `stop_string`: that of the request which ended the text; with a

@@ -1,7 +1,7 @@
 """A model in this process: llama-cpp-python's low-level API, with a decoding loop of our own.
 
 The parts are in `gbnf_server.inference`: allowed tokens (`constraint`), the choice of a token (`sampler`),
-forced text (`jump_forward`), drafts (`drafts`), the KV cache (`kv_cache`), and the loop (`decoder`).
+forced text and drafts (`drafts`), the KV cache (`kv_cache`), and the loop (`decoder`).
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class InProcess(RequestBackend):
         `usable_cores`, or one for a small model. `name`: by default the file's own for the model.
         `gpu_layers`: how many layers to compute on the GPU, by default all, if llama.cpp was built for one.
         `prompt_style`: by default "minimal" for the bundled model, otherwise "full". `engine`: what enforces
-        grammars, "llama.cpp" or "llguidance". `jump_forward`: append text that the grammar forces instead of
-        sampling it, and draft copied text. `parallel`: how many calls may run at once, each in a sequence of
-        `context_length`. `top_k`, `top_p`, `min_p`: truncation of the distribution at temperatures above 0;
-        the defaults truncate nothing.
+        grammars, "llama.cpp" or "llguidance". `jump_forward`: draft text that the grammar forces, and copied
+        text; the answer is the same without. `parallel`: how many calls may run at once, each in a sequence
+        of `context_length`. `top_k`, `top_p`, `min_p`: truncation of the distribution at temperatures above
+        0; the defaults truncate nothing.
         """
         if parallel < 1:
             raise ValueError(f"parallel is {parallel}; it must be at least 1")

@@ -1,19 +1,21 @@
-"""Drafts by prompt lookup: tokens that probably come next, because their text occurred before.
+"""Drafts: tokens that probably come next, because the grammar forces their text or it occurred before.
 
     prompt           … write passport and tickets to trips/rome/packing.txt
     answer so far    {"name": "write_files", "arguments": {"files": [{"path": "tr
     drafts           ips/rome/packing.txt", "content": "
 
-Arguments are often copied from the request or from earlier results. The decoder evaluates the drafts with the
-last token, and samples each step from the logits of that step; a draft that it does not sample is rolled
-back. So drafts change the time that an answer takes, not its distribution. Invariants:
+The decoder evaluates the drafts with the last token, and samples each step from the logits of that step; a
+draft that it does not sample is rolled back. So drafts change the time that an answer takes, and nothing
+else. Invariants:
 
-- Texts are compared, not tokens: a value has other tokens after a quote than after a space.
+- No token of the answer is replaced, and its bytes need not be text: drafts follow the last token.
 - A guess ends where the grammar refuses it. Text that the grammar forces after a guess is drafted as well.
+- Guesses compare texts, not tokens: a value has other tokens after a quote than after a space.
 - On a CPU that computes all the time, a draft costs nearly as much as a step. So a guess is one word, and
-  more only after guesses that were right.
+  more only after guesses that were right, and fewer tokens are drafted after refused ones.
 
-The method is prompt lookup decoding (Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding).
+Arguments are often copied from the request or from earlier results. The method for these is prompt lookup
+decoding (Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding).
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from gbnf.grammar.forced_continuation import ForcedContinuation
 from gbnf_server.inference.constraint import Constraint
 from gbnf_server.inference.native import NativeModel
 
-_MOST_DRAFTS = 12  # evaluated at once: on a CPU, more save nothing, and all after a refused one are lost
+_MOST_DRAFTS = 16  # evaluated at once: on a CPU, more save nothing, and all after a refused one are lost
+_FEWEST_DRAFTS = 4  # after several refused ones
 _CONTEXT = 8  # tokens before a text that may affect how it is split
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 _LONGEST_KEY = 64  # characters of the answer that are looked up
@@ -123,7 +126,10 @@ class Drafter:
         self._lookup = None if model.is_small else PromptLookup(model, prompt)
         self._words = 1  # of the next guess
         self._before = (0, 0)  # `drafted` and `accepted` at the last guess
-        self._evaluated: dict[int, Draft] = {}  # by position, those of the last evaluation
+        self._evaluated: dict[
+            int, Draft
+        ] = {}  # by position, those of the last evaluation until one is refused
+        self._most = _MOST_DRAFTS // 2  # of the next drafts
         self.drafted = self.accepted = 0
 
     def propose(
@@ -141,7 +147,7 @@ class Drafter:
                 end += len(self._model.piece(token))
                 drafts.append(Draft(token, end > started, whole))
                 whole = token  # noqa: PLW2901  # the parts after the first stand for themselves
-        return drafts[:_MOST_DRAFTS]
+        return drafts[: self._most]
 
     def _ahead(self, text: str, forced: ForcedContinuation | None, *, spaced: bool) -> tuple[str, int]:
         """Return the text that probably follows, and the number of its bytes before the first guess."""
@@ -167,6 +173,8 @@ class Drafter:
 
     def evaluated(self, drafts: Sequence[Draft], position: int) -> None:
         """Count drafts that were evaluated, the first of them at this position of prompt and answer."""
+        if self._evaluated:  # none of the last drafts was refused
+            self._most = min(2 * self._most, _MOST_DRAFTS)
         self._evaluated = dict(enumerate(drafts, position))
         self.drafted += sum(draft.is_guessed for draft in drafts)
 
@@ -178,7 +186,7 @@ class Drafter:
         if draft.token == token:
             self.accepted += draft.is_guessed
             return draft.is_guessed
-        self._evaluated = {}
+        self._evaluated, self._most = {}, max(self._most // 2, _FEWEST_DRAFTS)
         whole, piece = self._model.piece(draft.whole), self._model.piece(token)
         if token == draft.whole:
             self._model.splits.pop(token, None)

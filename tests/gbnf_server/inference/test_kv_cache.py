@@ -238,7 +238,12 @@ def test_an_interrupt_ends_the_evaluation(kv_cache: KVCache, monkeypatch: pytest
     statuses, decode, main = list[int](), llama_cpp.llama_decode, threading.main_thread().ident
     aborted = threading.Event()
     set_flag = kv_cache._abort.set
-    monkeypatch.setattr(kv_cache._abort, "set", lambda: (set_flag(), aborted.set()))
+
+    def set_and_tell() -> None:
+        set_flag()
+        aborted.set()
+
+    monkeypatch.setattr(kv_cache._abort, "set", set_and_tell)
 
     def interrupted(*arguments: Any) -> int:
         assert main is not None
