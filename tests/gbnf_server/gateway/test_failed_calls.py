@@ -112,10 +112,11 @@ def test_no_format_has_the_excluded_call(family: Family) -> None:
     request = ChatRequest("m", (USER,), (LIGHT, STOP), ToolChoice("required"), parallel=False, excluded=(ON,))
     compiled = compile_request(request, Target("gbnf", "full", family.form, takes_images=False))
     assert compiled.native is family.form
-    assert compiled.grammar is not None
+    grammar = compiled.grammar
+    assert grammar is not None
 
     def allows(arguments: dict[str, Any]) -> bool:
-        return engine().match(compiled.grammar, family.write([("light", arguments)])).complete
+        return engine().match(grammar, family.write([("light", arguments)])).complete
 
     assert (allows({"on": True}), allows({"on": False})) == (False, True)
 

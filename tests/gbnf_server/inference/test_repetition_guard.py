@@ -251,9 +251,12 @@ def test_whatever_the_grammar_nothing_else_changes(
 
 @requires_smollm2
 def test_a_real_model_that_repeats() -> None:
-    schema = closed({"starts": STRINGS, "note": {"type": "string"}}, ["starts", "note"])
-    ask: list[Message] = [{"role": "user", "content": "Plan today and tomorrow, again and again, for ever."}]
+    schema = closed({"days": STRINGS}, ["days"])
+    text = "Write today, tomorrow, today, tomorrow, and go on without an end."
     with InProcess(model_file() or "", threads=1) as model:
-        found = model.complete(ask, grammar=compile_schema(schema), max_tokens=500)
-    assert found.finish == "stop"
+        found = model.complete(
+            [{"role": "user", "content": text}], grammar=compile_schema(schema), max_tokens=400
+        )
+    assert (found.finish, "today" in found.repeated * 2) == ("stop", True)
+    assert found.completion_tokens < 400
     jsonschema.validate(json.loads(found.text), schema)
