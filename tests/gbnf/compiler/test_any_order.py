@@ -231,7 +231,7 @@ def test_several_shapes_take_every_order_and_are_accepted_exactly_if_they_are_va
 
 
 def test_the_shapes_of_a_recursive_object_are_one_automaton() -> None:
-    """Of 32 shapes, each a stack of the engine, nested ones would multiply: 32, 1024, …"""
+    """32 shapes, each a stack of the engine, would multiply where objects nest; they count properties."""
     names = [f"p{number}" for number in range(10)]
     schema = {
         "type": "object",
@@ -248,5 +248,4 @@ def test_the_shapes_of_a_recursive_object_are_one_automaton() -> None:
     assert accepts(grammar, json.dumps(value))
     value["p8"]["p8"].pop("p5")
     assert not accepts(grammar, json.dumps(value))
-    opening = [rule for rule, text in grammar.rules.productions.items() if "{" in str(text)]
-    assert len(opening) < 10
+    assert {one.keyword for one in grammar.report if one.kind == "unenforced"} == {"properties"}
