@@ -191,7 +191,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _contender(name: str, model: NativeModel, property_order: str) -> Contender:
-    if name != "gbnf" or property_order == "declared":
+    if name != "gbnf":
         return CONTENDERS[name](model)
     try:
         return Gbnf(model, property_order=property_order)
@@ -205,9 +205,7 @@ def main(
     engine: Annotated[
         list[str] | None, typer.Option(help=f"Compiler, repeatable: {', '.join(CONTENDERS)}.")
     ] = None,
-    property_order: Annotated[
-        str, typer.Option(help="Property order, declared or any; gbnf only.")
-    ] = "declared",
+    property_order: Annotated[str, typer.Option(help="Property order, declared or any; gbnf only.")] = "any",
     every: Annotated[int, typer.Option(min=1, help="Run every Nth case.")] = 1,
     json_out: Annotated[
         Path | None, typer.Option("--json", help="Write the outcome of each case to this file.")

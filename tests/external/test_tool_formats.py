@@ -36,6 +36,7 @@ NAMES = ("get_note", "get_notes")
 ESCAPING = {"Reka-Edge"}
 UNKNOWN = ("get_not", "get_notes_", "put")
 THOUGHT = "Which tool?\nThe first <one>."
+ORDERED = {"text": "string", "days": "integer", "ratio": "number", "done": "boolean"}
 
 
 @cache
@@ -165,6 +166,36 @@ def test_what_the_template_writes_is_accepted_and_read(template: str) -> None:
                 assert complete(compiled(form, case, tool_choice=choice, parallel=True), text)
                 assert not complete(compiled(form, case, tool_choice=choice), text)
             assert same(form.parse(text, case.tools), calls), (text, calls, case.schemas)
+
+    law()
+
+
+@templates
+def test_arguments_come_in_any_order(template: str) -> None:
+    form = formats()[template]
+    schema = {
+        "type": "object",
+        "properties": {key: {"type": kind} for key, kind in ORDERED.items()}
+        | {
+            "place": {"type": "object", "properties": {"floor": {"type": "integer"}, "wing": {"enum": ["B"]}}}
+        },
+        "required": ["text", "days"],
+        "additionalProperties": False,
+    }
+    values = {"text": "x y", "days": -3, "ratio": 0.5, "done": True, "place": {"floor": 2, "wing": "B"}}
+    tool = Tool(NAMES[0], args=schema)
+    grammar = form.grammar([tool], tool_choice="required")
+
+    @settings(max_examples=3 * _examples())
+    @given(st.permutations(list(values.items())), st.booleans())
+    def law(items: list[tuple[str, Any]], backwards: bool) -> None:
+        arguments = dict(items)
+        if backwards:
+            arguments |= {"place": {"wing": "B", "floor": 2}}
+        call = ToolCall("abcdefgh0", NAMES[0], arguments)
+        text = form.render([call])
+        assert complete(grammar, text), text
+        assert same(form.parse(text, [tool]), [call]), text
 
     law()
 

@@ -22,7 +22,7 @@ class GrammarChoice:
     """How tools, or a schema, are compiled; see `gbnf.compile_schema`.
 
     `tool_format`: that of a model's chat template, in which calls are written; None: as JSON. It has a
-    whitespace of its own, and properties in the declared order.
+    whitespace of its own, and properties in any order.
     """
 
     whitespace: Whitespace = "default"

@@ -200,3 +200,52 @@ def test_what_orders_cost_is_shared_by_all_objects() -> None:
     findings = [finding.pointer for finding in grammar.report if finding.kind == "unenforced"]
     assert 0 < len(findings) < 20
     assert accepts(grammar, json.dumps([{"p5": 1, "p0": 1}] * 20))
+
+
+@st.composite
+def _choices(draw: st.DrawFn) -> dict[str, Any]:
+    """Objects of several shapes: each condition that a property is present requires or forbids another."""
+    names = NAMES[:7]
+    conditions = []
+    for _ in range(draw(st.integers(2, 4))):
+        one, other = draw(st.permutations(names))[:2]
+        then = draw(st.sampled_from([{"required": [other]}, {"properties": {other: {"const": 1}}}]))
+        conditions.append({"if": {"required": [one]}, "then": then})
+    properties = {name: {"type": "integer"} for name in names}
+    is_closed = draw(st.booleans())
+    return {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": not is_closed,
+        "allOf": conditions,
+    }
+
+
+@given(_choices(), st.lists(st.sampled_from([*NAMES[:7], "zz"]), unique=True, max_size=6), st.integers(0, 2))
+def test_several_shapes_take_every_order_and_are_accepted_exactly_if_they_are_valid(
+    schema: Any, names: list[str], number: int
+) -> None:
+    value = {name: number if name == names[0] else 1 for name in names}
+    grammar = compile_schema(schema, property_order="any")
+    assert accepts(grammar, json.dumps(value, ensure_ascii=False)) == is_valid(schema, value)
+
+
+def test_the_shapes_of_a_recursive_object_are_one_automaton() -> None:
+    """32 shapes, each a stack of the engine, would multiply where objects nest; they count properties."""
+    names = [f"p{number}" for number in range(10)]
+    schema = {
+        "type": "object",
+        "properties": {name: {"$ref": "#"} for name in names},
+        "allOf": [
+            {"if": {"required": [one]}, "then": {"required": [other]}}
+            for one, other in zip(names[:5], names[5:], strict=True)
+        ],
+    }
+    grammar = compile_schema(schema)
+    value: Any = {}
+    for _ in range(4):
+        value = {"p5": {}, "p8": value, "p3": {}, "p0": {}}
+    assert accepts(grammar, json.dumps(value))
+    value["p8"]["p8"].pop("p5")
+    assert not accepts(grammar, json.dumps(value))
+    assert {one.keyword for one in grammar.report if one.kind == "unenforced"} == {"properties"}

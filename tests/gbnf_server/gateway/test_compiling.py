@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -63,3 +64,17 @@ def test_clearing_empties_the_caches_that_depend_on_schemas() -> None:
     compile_all([request(1)])
     clear_process_caches()
     assert pool._link_pool.cache_info().currsize == 0
+
+
+def test_strict_tools_of_many_properties_keep_the_order_in_which_they_are_exact() -> None:
+    names = [f"p{number}" for number in range(12)]
+    properties = {name: {"type": "integer"} for name in names}
+    schema = {"type": "object", "properties": properties, "required": names}
+    backwards = dict.fromkeys(reversed(names), 1)
+    for strict in (False, True):
+        asked = ChatRequest("m", (USER,), tools=(FunctionTool("go", "", schema, strict=strict),))
+        (compiled,) = compile_all([asked])
+        assert compiled.grammar is not None
+        assert compiled.receipt.exact == strict
+        call = {"name": "go", "arguments": backwards}
+        assert compiled.grammar.match(json.dumps(call)).complete == (not strict)
