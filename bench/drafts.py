@@ -42,6 +42,7 @@ from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.bundled import manifests_path
 from gbnf_server.evaluation.suite_files import load_suite
+from gbnf_server.inference.cancellation import Cancellation
 from gbnf_server.inference.drafts import PromptLookup
 from gbnf_server.inference.kv_cache import CachedSequence, Logits
 from scripted import Shape, write_model
@@ -197,11 +198,10 @@ def summary(results: Sequence[Result], title: str) -> Table:
 
 def step_costs(backend: InProcess, messages: list[Message]) -> str:
     """Return how long batches take, in steps: the reason why drafts pay, or do not."""
-    import threading  # noqa: PLC0415  # for this alone
 
     from gbnf_server.inference.kv_cache import Slot  # noqa: PLC0415  # likewise
 
-    cache, slot, stop = backend._kv_cache, Slot(), threading.Event()  # noqa: SLF001  # timed directly
+    cache, slot, stop = backend._kv_cache, Slot(), Cancellation()  # noqa: SLF001  # timed directly
     cache.register(slot)
     try:
         tokens = backend._model.tokenize(messages[0]["content"], special=False)[:300]  # noqa: SLF001

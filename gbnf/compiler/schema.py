@@ -29,7 +29,7 @@ def compile_schema(
     whitespace: Whitespace = "default",
     max_depth: int | None = None,
     closed: bool = False,
-    property_order: PropertyOrder = "declared",
+    property_order: PropertyOrder = "any",
     bounded_digits: bool = True,
 ) -> Grammar:
     """Compile the grammar of the JSON texts that satisfy a JSON Schema, or that a pydantic model accepts.

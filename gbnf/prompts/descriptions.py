@@ -62,6 +62,7 @@ _BOUNDS = (
     ("maxItems", "≤ {} items"), ("format", "{}"), ("pattern", "/{}/"),
 )  # fmt: skip
 _LONGEST_TYPE = 250  # characters
+_LONGEST_FACT = 60  # characters: a pattern that no model reads
 
 
 def describe_tool(tool: Tool, style: PromptStyle, language: str) -> str:
@@ -150,7 +151,11 @@ def _verbose(tool: Tool, language: str) -> Iterator[str]:
             type_text(schema, args),
             words["required" if name in args.get("required", ()) else "optional"],
         ]
-        facts += [text.format(known[keyword]) for keyword, text in _BOUNDS if keyword in known]
+        facts += [
+            text.format(known[keyword])
+            for keyword, text in _BOUNDS
+            if keyword in known and len(str(known[keyword])) <= _LONGEST_FACT
+        ]
         facts += (
             [words["default"].format(json.dumps(known["default"], ensure_ascii=False))]
             if "default" in known

@@ -138,6 +138,11 @@ def describe_added_tools(tools: Iterable[Tool], *, style: PromptStyle = "full", 
     )
 
 
+def suggest_tool(tool: Tool, *, language: str = "en") -> str:
+    """Return the text that names the tool which fits a request best."""
+    return localized_text(_SUGGESTION, language).format(tool.name)
+
+
 def call_text(call: Mapping[str, Any]) -> str:
     """Return a call as JSON: `{"name": "create_dirs", "arguments": {"paths": ["trips"]}}`.
 
@@ -209,6 +214,7 @@ _LINE_PROTOCOL = {
 }
 """Texts of the instructions, and their replacements for the line protocol."""
 
+_SUGGESTION = {"en": "The tool that fits best: {}", "it": "Lo strumento più adatto: {}"}
 _MORE = {"en": "More tools:", "it": "Altri strumenti:"}
 
 
@@ -300,5 +306,6 @@ __all__ = [
     "native_system_prompt",
     "result_text",
     "shorten",
+    "suggest_tool",
     "system_prompt",
 ]

@@ -14,7 +14,8 @@ gbnf's own matcher, or by `accepts`, a function from a text to whether the gramm
 `gbnf_server.inference.grammar_checker` has llama.cpp's engine, and `gbnf test` uses it.
 
 Invariants: validity is decided by jsonschema, and nothing here uses the compiler's interpretation of a
-schema, so that an error of the compiler cannot hide itself.
+schema, so that an error of the compiler cannot hide itself. One exception: patterns of tools are judged by
+`gbnf.schema.pattern_matching`, with the automata that the compiler uses; those of schemas by Python's `re`.
 """
 
 from gbnf.testing.derivations import derivations

@@ -103,7 +103,7 @@ def assert_complete(
     closed: bool | None = None,
     accepts: Accepts | None = None,
     whitespace: Whitespace = "default",
-    property_order: PropertyOrder = "declared",
+    property_order: PropertyOrder = "any",
     examples: int = 100,
     seed: int = 0,
 ) -> None:
@@ -162,7 +162,7 @@ def find_incomplete(
     *,
     accepts: Accepts | None = None,
     whitespace: Whitespace = "default",
-    property_order: PropertyOrder = "declared",
+    property_order: PropertyOrder = "any",
     examples: int = 100,
     seed: int = 0,
     progress: Progress | None = None,

@@ -13,7 +13,7 @@ from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.notations import JSON, Notation
-from gbnf.compiler.options import CompileOptions
+from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding, pool_tools
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.quoting import quoted
@@ -36,6 +36,7 @@ def answer_grammar(
     final_answer: bool = False,
     reasoning: bool = False,
     steps: Sequence[int] = (),
+    property_order: PropertyOrder = "any",
     strict: bool = False,
 ) -> Grammar:
     """Compile the grammar of an answer; see `ToolFormat.grammar`."""
@@ -51,7 +52,7 @@ def answer_grammar(
         if not tools:
             raise PoolError(f"tool_choice={tool_choice!r} is none of the tools: {names}")
         parallel = False
-    return _link(form, tools, content, parallel, reasoning, tuple(steps), strict)
+    return _link(form, tools, content, parallel, reasoning, tuple(steps), property_order, strict)
 
 
 @lru_cache(maxsize=256)
@@ -75,10 +76,11 @@ def _link(
     parallel: bool,
     reasoning: bool,
     steps: tuple[int, ...],
+    property_order: PropertyOrder,
     strict: bool,
 ) -> Grammar:
     whitespace, notation = _notation(form)
-    options = CompileOptions(whitespace, MAX_DEPTH, closed=True)
+    options = CompileOptions(whitespace, MAX_DEPTH, closed=True, property_order=property_order)
     answer, ids = answer_rules(form, content, reasoning), id_rules(form).part
     writable, left_out = _writable(form, tools, strict)
     taken = RESERVED | answer.names | ids.names | _CALL_NAMES

@@ -8,6 +8,7 @@ from typing import Any
 
 from gbnf.calls.parsing.results import ParseResult, ToolCall
 from gbnf.compiler.grammar import Grammar
+from gbnf.compiler.options import PropertyOrder
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.grammar import answer_grammar, text_grammar
 from gbnf.tool_formats.parsing import parse_answer
@@ -29,14 +30,15 @@ class ToolFormat(FormatFields):
         final_answer: bool = False,
         reasoning: bool = False,
         steps: Sequence[int] = (),
+        property_order: PropertyOrder = "any",
         strict: bool = False,
     ) -> Grammar:
         """Compile the grammar of an answer: text, calls of these tools, or text and then calls.
 
         `tool_choice`: "auto" for text, calls or both; "required" for calls only; "none" for text only; or the
         name of a tool, for one call of it. With `parallel`, several calls if the format has them. With
-        `reasoning`, the prompt asks for reasoning, which comes first. For `final_answer`, `steps` and
-        `strict` see `gbnf.compile_pool`, which also says which tools are left out.
+        `reasoning`, the prompt asks for reasoning, which comes first. For `final_answer`, `steps`,
+        `property_order` and `strict` see `gbnf.compile_pool`, which also says which tools are left out.
 
         Raises PoolError as `compile_pool` does, for a `tool_choice` that is no tool, and for one of the three
         words if a tool has that name; GrammarError for a
@@ -50,6 +52,7 @@ class ToolFormat(FormatFields):
             final_answer=final_answer,
             reasoning=reasoning,
             steps=steps,
+            property_order=property_order,
             strict=strict,
         )
 

@@ -21,8 +21,7 @@ DURATION_MINUTES = 60
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     """Add an event for each of `starts` to the calendar."""
     duration = timedelta(minutes=arguments.get("duration_minutes", DURATION_MINUTES))
-    title = _line("title", arguments["title"])
-    location = _line("location", arguments.get("location", ""))
+    title, location = _line(arguments["title"]), _line(arguments.get("location", ""))
     events = [_event(start, duration, context) for start in arguments["starts"]]
     journal = context.journal
     with journal.locked():  # from reading to writing, so that concurrent runs lose no event
@@ -34,10 +33,9 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     return {"entries": [_shown(start) for start, _ in events], "title": title}
 
 
-def _line(name: str, text: str) -> str:
-    if any(character < " " and character not in "\n\t" for character in text):
-        raise ExecutorError(f"'{name}' holds control characters")
-    return " ".join(text.split())
+def _line(text: str) -> str:
+    """Return a text without control characters and line breaks."""
+    return " ".join("".join(max(character, " ") for character in text).split())
 
 
 def _event(text: str, duration: timedelta, context: Context) -> tuple[Moment, Moment]:

@@ -38,7 +38,7 @@ _COLOURS = {
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     """Describe the image at `path`."""
-    path = arguments["path"].strip()
+    path = arguments["path"]
     image, kind = _opened(path, context.workspace.read(path, limit=LIMIT))
     width, height = image.size
     colours = _colours(image)

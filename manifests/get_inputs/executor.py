@@ -28,8 +28,9 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
 
 
 def _field(field: dict[str, Any], offered: list[str]) -> Field:
-    schema = field["schema"]
-    return Field(field["var"], field["prompt"], schema["kind"], tuple(schema.get("options") or offered))
+    """Return a field; what there is nothing to choose from is asked as a text."""
+    kind, options = field["schema"]["kind"], tuple(field["schema"].get("options") or offered)
+    return Field(field["var"], field["prompt"], kind if options or "choice" not in kind else "text", options)
 
 
 def _entries(value: Any) -> list[str]:

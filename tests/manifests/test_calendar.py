@@ -362,8 +362,10 @@ def test_a_title_cannot_add_lines(tmp_path: Path) -> None:
     (event,) = events(tmp_path)
     assert "ATTENDEE" not in event
     assert str(event["SUMMARY"]) == "A ATTENDEE:x"
-    with pytest.raises(ExecutorError, match="'title' holds control characters"):
-        create(tmp_path, "2026-11-24T09:00", title="A\rB")
+    create(tmp_path, "2026-11-24T09:00", title="A\r\nATTENDEE:\0x", location="B\x1b\rATTENDEE:x")
+    event = events(tmp_path)[1]
+    assert "ATTENDEE" not in event
+    assert (str(event["SUMMARY"]), str(event["LOCATION"])) == ("A ATTENDEE: x", "B ATTENDEE:x")
 
 
 def test_in_utc_there_is_no_zone_to_define(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import socket
 import ssl
 import threading
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from email import policy
@@ -69,27 +70,27 @@ def test_two_messages_of_one_second_are_two_files_and_undo_takes_them_out(tmp_pa
 
 
 @given(st.text(max_size=40), st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
-def test_any_subject_makes_one_message_or_is_refused(
+def test_any_subject_makes_one_message_unless_it_cannot_be_encoded(
     tmp_path_factory: pytest.TempPathFactory, subject: str, body: str
 ) -> None:
     root = tmp_path_factory.mktemp("space")
     try:
         result = send(world(root, settings=ME), "me", subject=subject, body=body)
     except ExecutorError:
+        assert any("\ud800" <= char <= "\udfff" for char in subject)
         assert snapshot(root) == {}
         return
     message = read(root, result["file"])
     headers = "From To Subject Date Message-ID MIME-Version Content-Type Content-Transfer-Encoding"
     assert set(message.keys()) <= set(headers.split())
     assert message["To"] == "anna@example.org"
-    assert message["Subject"].split() == subject.split()
+    plain = "".join(" " if unicodedata.category(char) == "Cc" else char for char in subject)
+    assert message["Subject"].split() == plain.split()
 
 
 @pytest.mark.parametrize(
     ("to", "subject", "reason"),
     [
-        ("me", "Hi\r\nBcc: x@example.org", "'subject' holds a line break"),
-        ("me", "Hi\nBcc: x@example.org", "'subject' holds a line break"),
         ("a@example.org\nBcc: x@example.org", "Hi", "no address: it holds a line break"),
         ("a@example.org, b@example.org", "Hi", "no email address"),
         ("Anna", "Hi", "no email address"),
@@ -424,16 +425,15 @@ def test_choices_come_from_an_earlier_step_where_the_field_has_none(tmp_path: Pa
     assert result["values"] == {"own": "mine", "step": "found"}
 
 
-@pytest.mark.parametrize(
-    ("dialog", "reason"),
-    [
-        (asked(["text", "text"]), "text is there twice"),
-        ([{"var": "x", "prompt": "?", "schema": {"kind": "choice"}}], "'x' has no options"),
-    ],
-)
-def test_forms_that_cannot_be_asked(tmp_path: Path, dialog: list[dict[str, Any]], reason: str) -> None:
-    with pytest.raises(ExecutorError, match=reason):
-        run_of("get_inputs")({"title": "T", "dialog": dialog}, world(tmp_path))
+def test_a_name_can_be_asked_for_once(tmp_path: Path) -> None:
+    with pytest.raises(ExecutorError, match="text is there twice"):
+        run_of("get_inputs")({"title": "T", "dialog": asked(["text", "text"])}, world(tmp_path))
+
+
+def test_where_there_is_nothing_to_choose_from_a_text_is_asked_for(tmp_path: Path) -> None:
+    dialog = [{"var": "x", "prompt": "?", "schema": {"kind": "multi_choice"}}]
+    context = world(tmp_path, person=ScriptedPerson({"x": "mine"}))
+    assert run_of("get_inputs")({"title": "T", "dialog": dialog}, context)["entries"] == ["mine"]
 
 
 def test_where_the_person_is(tmp_path: Path) -> None:

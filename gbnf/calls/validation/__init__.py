@@ -1,7 +1,8 @@
 """Validation of calls: whether a call may be executed, and otherwise what a model should correct.
 
 Validation uses jsonschema with all keywords and formats, never our grammar, so that it finds errors of the
-compiler. `argument_schemas` has the schemas, `messages` words the errors, `validator` validates a call, and
+compiler; only patterns are judged by the compiler's automata, by `gbnf.schema.pattern_matching`.
+`argument_schemas` has the schemas, `messages` words the errors, `validator` validates a call, and
 `filled_arguments` validates what the runtime inserts for a step reference.
 """
 

@@ -30,6 +30,7 @@ from gbnf import Grammar
 from gbnf.prompts.messages import Message, PromptStyle
 from gbnf.tool_formats import ToolFormat
 from gbnf_server.backends.reasoning import ReasoningTags
+from gbnf_server.inference.cancellation import Cancellation
 from gbnf_server.inference.logprobs import TokenLogprob
 from gbnf_server.inference.trace import TracedToken
 
@@ -74,7 +75,8 @@ class Request:
     backend. `stop`: strings that end the answer, and are no part of it. `reasoning`: ask the template for
     reasoning; a grammar then covers it. `logprobs`: return the log-probabilities of the answer's tokens, and
     of this many alternatives to each. `trace`: return what happened at each token, at the cost of a mask over
-    the vocabulary for each.
+    the vocabulary for each. `cancellation`: ends the call when it is set, in process also inside of an
+    evaluation; a server's call ends when `on_text` raises.
     """
 
     messages: Sequence[Message]
@@ -92,6 +94,7 @@ class Request:
     trace: bool = False
     on_text: Callable[[str], None] | None = None
     on_reasoning: Callable[[str], None] | None = None
+    cancellation: Cancellation | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:

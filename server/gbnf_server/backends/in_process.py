@@ -7,7 +7,6 @@ forced text (`jump_forward`), drafts (`drafts`), the KV cache (`kv_cache`), and 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 import weakref
 from dataclasses import replace
@@ -20,6 +19,7 @@ from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
 from gbnf_server.backends.request_backend import RequestBackend
 from gbnf_server.backends.streaming import ReasoningFilter
 from gbnf_server.errors import ContextOverflow, ModelLoadError
+from gbnf_server.inference.cancellation import Cancellation
 from gbnf_server.inference.constraint import Constraint
 from gbnf_server.inference.decoder import Decoder, OnText
 from gbnf_server.inference.grammar_checker import guard_grammar
@@ -116,17 +116,17 @@ class InProcess(RequestBackend):
 
     def generate(self, request: Request) -> Completion:
         """Answer a request; see `Completer`."""
-        return self._run(request, threading.Event())
+        return self._run(request, request.cancellation or Cancellation())
 
     async def agenerate(self, request: Request) -> Completion:
         """Answer a request in an event loop; see `Completer`."""
-        stop = threading.Event()
+        stop = request.cancellation or Cancellation()
         try:
             return await asyncio.to_thread(self._run, request, stop)
         finally:
-            stop.set()  # ends the thread at the next token
+            stop.set()  # ends the thread, also inside of an evaluation
 
-    def _run(self, request: Request, stop: threading.Event) -> Completion:
+    def _run(self, request: Request, stop: Cancellation) -> Completion:
         truncation = (
             Truncation(request.top_k, request.top_p, request.min_p) if request.truncates else self._truncation
         )
@@ -194,7 +194,7 @@ class InProcess(RequestBackend):
         constrained: Constraint | None,
         request: Request,
         sampler: Sampler,
-        stop: threading.Event,
+        stop: Cancellation,
         on_text: OnText | None,
         slot: Slot,
     ) -> Completion:

@@ -55,7 +55,7 @@ def inspect(
     property_order: Annotated[
         Literal["declared", "any"],
         typer.Option(help="Order of the properties in objects, as `property_order` of `compile_schema`."),
-    ] = "declared",
+    ] = "any",
     call_format: Annotated[
         Literal["json", "native"],
         typer.Option(help="How calls are written: as JSON, or as the chat template of --model does."),
@@ -143,7 +143,7 @@ def _choice(
 
     if call_format == "json":
         return GrammarChoice(whitespace, property_order)
-    if (whitespace, property_order) != ("default", "declared"):
+    if (whitespace, property_order) != ("default", "any"):
         raise typer.BadParameter(
             "--whitespace and --property-order do not apply to --call-format native: the chat "
             "template decides"

@@ -22,6 +22,7 @@ from gbnf import (
     Tool,
     compile_schema,
 )
+from gbnf.compiler.options import PropertyOrder
 from gbnf.compiler.pool import left_out
 from gbnf.dialects import call_schema
 from gbnf.prompts.descriptions import PromptStyle
@@ -202,7 +203,10 @@ def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ..
     if not tools:
         return _compile_output(request, target)
     reasoning = target.reasons(request)
-    tools, constraint, stream, native = _compile_calls(request, target, tools, reasoning=reasoning)
+    compiled = _compile_calls(request, target, tools, "any", reasoning=reasoning)
+    if strict_problem(request.tools, compiled[1].report):  # many properties are exact in their order only
+        compiled = _compile_calls(request, target, tools, "declared", reasoning=reasoning)
+    tools, constraint, stream, native = compiled
     reasoning = reasoning and native is not None
     text = _output_grammar(request.output) if request.tool_choice.mode == "auto" else None
     if text is not None:
@@ -225,7 +229,7 @@ def _text(grammar: Grammar, native: ToolFormat | None) -> tuple[Grammar, Callabl
 
 
 def _compile_calls(
-    request: ChatRequest, target: Target, tools: tuple[Tool, ...], *, reasoning: bool
+    request: ChatRequest, target: Target, tools: tuple[Tool, ...], order: PropertyOrder, *, reasoning: bool
 ) -> tuple[tuple[Tool, ...], Grammar, Callable[[], DeltaStream], ToolFormat | None]:
     """Compile the grammar of calls, and of text if the choice is automatic.
 
@@ -238,7 +242,9 @@ def _compile_calls(
     parallel = request.parallel and not _is_named(request)
     native = target.tool_format
     if native is not None:
-        compiled = partial(native.grammar, tool_choice=mode, parallel=parallel, reasoning=reasoning)
+        compiled = partial(
+            native.grammar, tool_choice=mode, parallel=parallel, reasoning=reasoning, property_order=order
+        )
         try:
             grammar = compiled(tools)
             if any(finding.kind == "left_out" for finding in grammar.report):
@@ -248,7 +254,9 @@ def _compile_calls(
         except (GrammarError, PoolError, SchemaError):
             pass  # the format cannot express these tools: ours can
     answers = target.prompt_style == "minimal"
-    grammar = json_grammar(tools, tool_choice=mode, parallel=parallel, final_answer=answers)
+    grammar = json_grammar(
+        tools, tool_choice=mode, parallel=parallel, final_answer=answers, property_order=order
+    )
     return tools, grammar, partial(JsonCallStream, final_answer=answers), None
 
 
@@ -288,7 +296,8 @@ def _output_grammar(output: OutputFormat) -> Grammar | None:
             return compile_schema({"type": "object"})
         case JsonSchema(schema, strict, param):
             try:
-                grammar = compile_schema(schema, closed=True)
+                # OpenAI writes the properties in the schema's order, which prompts build on
+                grammar = compile_schema(schema, closed=True, property_order="declared")
             except SchemaError as error:
                 where = f"{param}{error.pointer}"
                 raise GatewayError(400, str(error), "invalid_schema", where) from None

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from gbnf import Grammar, compile_pool
+from gbnf.compiler.options import PropertyOrder
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Ref, Rules, alt, char_class, literal, repeat, seq
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
 from gbnf.tools import FINAL_ANSWER, Tool
@@ -29,14 +30,19 @@ _CALL, _TEXT, _REST = Ref("oneCall"), Ref("plainText"), Ref("restOfText")
 
 
 def json_grammar(
-    tools: Sequence[Tool], *, tool_choice: Literal["auto", "required"], parallel: bool, final_answer: bool
+    tools: Sequence[Tool],
+    *,
+    tool_choice: Literal["auto", "required"],
+    parallel: bool,
+    final_answer: bool,
+    property_order: PropertyOrder = "any",
 ) -> Grammar:
     """Compile the grammar of an answer with calls of these tools, or a text if `tool_choice` is "auto".
 
     `parallel`: there may be several calls. `final_answer`: a text may also be a call of that built-in tool.
     """
     answers = final_answer and tool_choice == "auto" and all(tool.name != FINAL_ANSWER.name for tool in tools)
-    pool = compile_pool(tools, final_answer=answers)
+    pool = compile_pool(tools, final_answer=answers, property_order=property_order)
     productions = dict(pool.rules.productions)
     call = productions.pop("root")
     root: Expr = seq(_CALL, repeat(seq(literal("\n"), _CALL))) if parallel else _CALL

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Literal
 
 from gbnf.grammar.forced_continuation import ForcedContinuation
 from gbnf_server.errors import BackendError
+from gbnf_server.inference.cancellation import Cancellation
 from gbnf_server.inference.constraint import Constraint
 from gbnf_server.inference.drafts import Draft, Drafter, following_tokens
 from gbnf_server.inference.kv_cache import CachedSequence, KVCache, Logits
@@ -70,7 +70,7 @@ class Decoder:
         constraint: Constraint | None,
         *,
         jumps: bool,
-        stop: threading.Event,
+        stop: Cancellation,
         stop_strings: Sequence[str] = (),
         logprobs: int | None = None,
         on_text: OnText | None = None,

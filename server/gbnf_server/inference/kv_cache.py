@@ -18,6 +18,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,11 +27,14 @@ import numpy.typing as npt
 
 from gbnf_server.errors import BackendError, ModelLoadError
 from gbnf_server.inference.bindings import llama_cpp
+from gbnf_server.inference.cancellation import AbortFlag, Cancellation
 from gbnf_server.inference.native import NativeModel
 
 Logits = npt.NDArray[np.float32]
 
-_BATCH_SIZE = 512  # tokens evaluated at once; Ctrl-C is handled between two batches
+_BATCH_SIZE = 512  # tokens evaluated at once
+_INSTANT = 8  # tokens whose evaluation is not interrupted: Python handles Ctrl-C after it
+_ABORTED = 2  # the status of an evaluation that the abort callback has ended
 _NEGLIGIBLE = 32  # cached tokens that a sequence may lose before another sequence is preferred
 _WAIT_FRACTION = 0.2  # of the last evaluation's time, to wait for other calls to join the batch
 _MAX_WAIT_S = 0.01  # seconds
@@ -63,6 +67,7 @@ class _Request:
     sequence: CachedSequence
     tokens: Sequence[int]
     output_positions: frozenset[int]
+    stop: Cancellation
     logits: list[Logits] = field(default_factory=list)
     error: str = ""
     is_done: bool = False
@@ -82,7 +87,8 @@ class KVCache:
     def __init__(self, model: NativeModel, *, length: int, parallel: int, threads: int) -> None:
         """Create the context. Raises ModelLoadError if there is not enough memory."""
         self._model, self.length, self.parallel = model, length, parallel
-        self.context: Any = _new_context(model, length, parallel, threads)
+        self._abort = AbortFlag()
+        self.context: Any = _new_context(model, length, parallel, threads, self._abort)
         self._memory = llama_cpp.llama_get_memory(self.context)
         self.batch: Any = llama_cpp.llama_batch_init(_BATCH_SIZE, 0, 1)
         self._sequences = [CachedSequence(seq_id) for seq_id in range(parallel)]
@@ -145,7 +151,7 @@ class KVCache:
         self,
         sequence: CachedSequence,
         tokens: Sequence[int],
-        stop: threading.Event,
+        stop: Cancellation,
         output_positions: Sequence[int],
     ) -> list[Logits]:
         """Evaluate tokens at the end of a sequence; return the logits after those at `output_positions`.
@@ -157,12 +163,10 @@ class KVCache:
         logits: list[Logits] = []
         first = 0
         while first < len(tokens):
-            if stop.is_set():
-                raise BackendError("the call was cancelled")
             left = len(tokens) - first
             size = left if left <= _BATCH_SIZE else min(_BATCH_SIZE, output_positions[0] - first)
             here = frozenset(index - first for index in output_positions if index - first < size)
-            request = _Request(sequence, tokens[first : first + size], here)
+            request = _Request(sequence, tokens[first : first + size], here, stop)
             self._run(request)
             if request.error:
                 raise BackendError(request.error)
@@ -229,7 +233,16 @@ class KVCache:
         return chosen
 
     def _decode(self, requests: Sequence[_Request]) -> None:
-        """Evaluate the requests in one batch. Under `_lock`."""
+        """Evaluate the requests in one batch, except for cancelled ones. Under `_lock`."""
+        self._abort.clear()
+        for request in requests:
+            request.stop.evaluation = self._abort
+            if request.stop.is_set():
+                request.stop.evaluation = None
+                request.error, request.is_done = "the call was cancelled", True
+        requests = [request for request in requests if not request.is_done]
+        if not requests:
+            return
         batch, size = self.batch, 0
         outputs: list[tuple[_Request, int]] = []
         for request in requests:
@@ -248,7 +261,12 @@ class KVCache:
                     outputs.append((request, size))
                 size += 1
         batch.n_tokens = size
-        status = llama_cpp.llama_decode(self.context, batch)
+        status = self._evaluate_batch(size)
+        for request in requests:
+            request.stop.evaluation = None
+        if status == _ABORTED:
+            self._decode(requests)  # those that are not cancelled
+            return
         if status and len(requests) > 1:
             for request in requests:  # one of them may be the reason
                 self._decode([request])
@@ -263,6 +281,40 @@ class KVCache:
                 request.sequence.cached_tokens.extend(request.tokens)
                 request.sequence.is_synchronized = True
             request.is_done = True
+
+    def _evaluate_batch(self, size: int) -> int:
+        """Evaluate the batch of so many tokens, return llama.cpp's status; Ctrl-C ends it.
+
+        Python handles Ctrl-C in the main thread only, between two of its instructions.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if size <= _INSTANT or self._model.is_small or not is_main:
+            return int(llama_cpp.llama_decode(self.context, self.batch))
+        begins, ended = threading.Event(), threading.Event()
+        statuses: list[int] = []
+
+        def evaluate() -> None:
+            begins.wait()
+            try:
+                if not is_abandoned:
+                    statuses.append(llama_cpp.llama_decode(self.context, self.batch))
+            finally:
+                ended.set()
+
+        is_abandoned = False
+        try:
+            threading.Thread(target=evaluate, daemon=True).start()
+            begins.set()
+            ended.wait()
+        except BaseException:
+            self._abort.set()
+            is_abandoned = not begins.is_set()  # interrupted before or while the thread was started
+            begins.set()
+            while not (is_abandoned or ended.is_set()):
+                with suppress(KeyboardInterrupt):
+                    ended.wait()
+            raise
+        return statuses[0]
 
     def _logits(self, index: int) -> Logits:
         pointer = llama_cpp.llama_get_logits_ith(self.context, index)
@@ -285,13 +337,15 @@ def _eviction_cost(sequence: CachedSequence, tokens: Sequence[int]) -> tuple[boo
     return len(sequence.cached_tokens) - shared_prefix > _NEGLIGIBLE, -shared_prefix, sequence.last_used
 
 
-def _new_context(model: NativeModel, length: int, parallel: int, threads: int) -> Any:
+def _new_context(model: NativeModel, length: int, parallel: int, threads: int, abort: AbortFlag) -> Any:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx, params.n_seq_max = length * parallel, parallel
     params.n_batch = params.n_ubatch = _BATCH_SIZE
     params.kv_unified = True  # sequences share the cells of a common prefix
     params.n_threads = params.n_threads_batch = threads
     params.no_perf = True
+    params.abort_callback = abort.callback(llama_cpp.ggml_abort_callback)
+    params.abort_callback_data = abort.address
     context = llama_cpp.llama_init_from_model(model.handle, params)
     if not context:
         raise ModelLoadError(

@@ -26,7 +26,7 @@ class GrammarChoice:
     """
 
     whitespace: Whitespace = "default"
-    property_order: PropertyOrder = "declared"
+    property_order: PropertyOrder = "any"
     tool_format: ToolFormat | None = None
 
     def of_tools(self, tools: Sequence[Tool]) -> Grammar:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completer, Completion, Request
 from gbnf_server.executors import Context, run_executor
+from gbnf_server.inference.cancellation import Cancellation
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.events import Event, TextWritten
 from gbnf_server.planner.loop import Clock
@@ -54,7 +55,7 @@ def stream_text(
     pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     done: list[Completion] = []
     faults: list[BaseException] = []
-    left = threading.Event()
+    left = Cancellation()
 
     def on_piece(piece: str) -> None:
         if left.is_set():
@@ -63,7 +64,7 @@ def stream_text(
 
     def write() -> None:
         try:
-            done.append(environment.backend.generate(request_of(effect, on_piece)))
+            done.append(environment.backend.generate(request_of(effect, on_piece, left)))
         except BaseException as fault:  # noqa: BLE001 - it is raised again where the text is awaited
             faults.append(fault)
         finally:
@@ -120,7 +121,11 @@ def _piece(
     return event
 
 
-def request_of(effect: CallModel, on_text: Callable[[str], None] | None = None) -> Request:
+def request_of(
+    effect: CallModel,
+    on_text: Callable[[str], None] | None = None,
+    cancellation: Cancellation | None = None,
+) -> Request:
     """Return the request of an effect."""
     return Request(
         effect.messages,
@@ -131,4 +136,5 @@ def request_of(effect: CallModel, on_text: Callable[[str], None] | None = None) 
         temperature=effect.temperature,
         seed=effect.seed,
         on_text=on_text,
+        cancellation=cancellation,
     )

@@ -1,18 +1,24 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import subprocess
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gbnf import compile_schema
 from gbnf.effort import TooManyStates
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
 from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
+from support.executors import bundled_tools
 from support.patterns import CHARACTERS, TEXTS, patterns, python_finds
+from support.random_texts import generate
 
 
 @settings(max_examples=400)
@@ -34,9 +40,37 @@ console.log(JSON.stringify(verdicts));
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.tuples(patterns(), st.lists(TEXTS, min_size=3, max_size=6)), min_size=60, max_size=60))
 def test_ecmascript_finds_the_same(cases: list[tuple[str, list[str]]]) -> None:
-    cases = [
-        (pattern.replace("-", "\\x2d") if "[" not in pattern else pattern, texts) for pattern, texts in cases
-    ]
+    plain = [(each if "[" in each else each.replace("-", "\\x2d"), texts) for each, texts in cases]
+    assert_same_in_ecmascript(plain)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is the judge")
+def test_ecmascript_finds_the_same_with_the_patterns_of_the_bundled_tools() -> None:
+    source = random.Random(0)
+    cases = []
+    for pattern in {each for tool in bundled_tools().values() for each in _patterns(tool.args)}:
+        rules = compile_schema({"type": "string", "pattern": pattern}).rules
+        texts = [json.loads(generate(rules, source)) for _ in range(30)]
+        for text in texts[:]:
+            at = source.randint(0, len(text))
+            texts.append(
+                text[:at] + source.choice(" ./~,-@T\n\u2028\x85(xé") + text[at + source.randint(0, 1) :]
+            )
+        cases.append((pattern, texts))
+    assert len(cases) > 5
+    assert_same_in_ecmascript(cases)
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    """Yield the values of `pattern` in a schema."""
+    if isinstance(schema, Mapping):
+        yield from (value for key, value in schema.items() if key == "pattern" and isinstance(value, str))
+    if isinstance(schema, Mapping | list | tuple):
+        for inner in schema.values() if isinstance(schema, Mapping) else schema:
+            yield from _patterns(inner)
+
+
+def assert_same_in_ecmascript(cases: list[tuple[str, list[str]]]) -> None:
     done = subprocess.run(
         ["node", "-e", _NODE], input=json.dumps(cases), capture_output=True, text=True, check=True
     )

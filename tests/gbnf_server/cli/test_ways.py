@@ -15,6 +15,7 @@ import typer
 from PIL import Image
 
 from gbnf import load_manifests
+from gbnf_server.cli.app import _OLD_OPTIONS
 from gbnf_server.cli.batch import batch
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import BackendName, ModelSource
@@ -24,6 +25,7 @@ from gbnf_server.planner import PlannerOptions
 from gbnf_server.planner.profiles import load
 from support.command_line import Gbnf
 from support.models import make_model
+from support.oracle import CHECKOUT
 from support.server import PROPS, Reply, completion, scripted
 from support.toys import make_tool
 
@@ -134,6 +136,17 @@ def test_old_names_of_options_are_accepted_and_hidden(gbnf: Gbnf, old: list[str]
     assert message in shown
     option = next(each for each in old if each.startswith("--") and each != "--server").partition("=")[0]
     assert not re.search(rf"{option}(?![\w-])", shown)
+
+
+def test_the_changelog_names_what_an_old_option_stands_for() -> None:
+    old = re.compile(r"^\| (`--[^|]*) \| (`--[^|]*) \|$", re.MULTILINE)
+    named: dict[str, str] = {}
+    for left, right in old.findall((CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8")):
+        named |= zip(re.findall("`([^`]*)`", left), re.findall("`([^`]*)`", right), strict=True)
+    assert {option: new for option, new in named.items() if option in _OLD_OPTIONS} == {
+        option: new for option, new in _OLD_OPTIONS.items() if option in named
+    }
+    assert "--no-grammar" in named
 
 
 def test_what_follows_a_double_dash_is_no_option(gbnf: Gbnf) -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import random
-import threading
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,14 +18,13 @@ from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.demo_model import model_path
 from gbnf_server.errors import BackendError
-from gbnf_server.inference.decoder import Decoder, Generation
 from gbnf_server.inference.drafts import PromptLookup
-from gbnf_server.inference.grammar_engines import grammar_engine
-from gbnf_server.inference.kv_cache import CachedSequence, Logits, shared_prefix_length
+from gbnf_server.inference.kv_cache import shared_prefix_length
 from gbnf_server.inference.native import NativeModel
 from gbnf_server.inference.sampler import Sampler
 from support.grammars import grammars
 from support.oracle import CHECKOUT
+from support.pure_models import PureModel, Run, run_pure, vocabulary
 from support.vocabularies import make_model_over
 
 REQUEST = "write passport and tickets to trips/rome/packing.txt, and dinner is at eight to anna@example.org"
@@ -47,11 +42,6 @@ def no_model_is_small() -> Iterator[None]:
 
 
 @cache
-def vocabulary() -> NativeModel:
-    return NativeModel(model_path(), vocab_only=True)
-
-
-@cache
 def prompt() -> list[int]:
     return vocabulary().tokenize(f"<|user|>{REQUEST}<|tool|>{RESULT}<|assistant|>", special=True)
 
@@ -59,49 +49,6 @@ def prompt() -> list[int]:
 @cache
 def pool_grammar(whitespace: Any) -> Grammar:
     return compile_pool(load_manifests(CHECKOUT / "manifests"), final_answer=True, whitespace=whitespace)
-
-
-@dataclass
-class PureModel:
-    """In place of a KV cache: logits that depend on the tokens before only, and on nothing that rounds.
-
-    They are noise, except that the next token of `wanted` is more likely, by `strength`.
-    """
-
-    wanted: Sequence[int]
-    strength: float
-    evaluated: list[int] = field(default_factory=list)  # the length of the sequence after each evaluation
-
-    def roll_back(self, sequence: CachedSequence, length: int) -> None:
-        del sequence.cached_tokens[length:]
-
-    def evaluate(
-        self,
-        sequence: CachedSequence,
-        tokens: Sequence[int],
-        _stop: threading.Event,
-        output_positions: Sequence[int],
-    ) -> list[Logits]:
-        start = len(sequence.cached_tokens)
-        sequence.cached_tokens.extend(tokens)
-        self.evaluated.append(len(sequence.cached_tokens))
-        return [self._logits(sequence.cached_tokens[: start + at + 1]) for at in output_positions]
-
-    def _logits(self, before: Sequence[int]) -> Logits:
-        seed = zlib.crc32(np.array(before, dtype=np.int32).tobytes())
-        logits = np.random.default_rng(seed).standard_normal(vocabulary().size, dtype=np.float32)
-        written = len(before) - len(prompt())
-        if written < len(self.wanted):
-            logits[self.wanted[written]] += self.strength
-        return logits
-
-
-@dataclass(frozen=True)
-class Run:
-    answer: Generation
-    evaluated: list[int]
-    cached_tokens: list[int]
-    pieces: list[str]
 
 
 def run(
@@ -112,23 +59,10 @@ def run(
     *,
     wanted: str = "",
     strength: float = 9.0,
-    stop_strings: Sequence[str] = (),
     **options: Any,
 ) -> Run:
-    kv_cache = PureModel(vocabulary().tokenize(wanted, special=False), strength)
-    sequence, pieces = CachedSequence(0), list[str]()
-    engine = grammar_engine("llama.cpp", vocabulary())
-    decoder = Decoder(
-        vocabulary(),
-        kv_cache,  # type: ignore[arg-type]  # the part of it that a decoder uses
-        sequence,
-        Sampler(temperature, seed),
-        None if grammar is None else engine.constraint(grammar),
-        **{"jumps": True, "stop": threading.Event(), "on_text": pieces.append, **options},
-        stop_strings=stop_strings,
-    )
-    answer = decoder.generate(prompt(), max_tokens)
-    return Run(answer, kv_cache.evaluated, sequence.cached_tokens, pieces)
+    model = PureModel(vocabulary(), prompt(), vocabulary().tokenize(wanted, special=False), strength)
+    return run_pure(model, grammar, Sampler(temperature, seed), max_tokens, **options)
 
 
 def run_without_drafts(*arguments: Any, **options: Any) -> Run:
@@ -226,10 +160,16 @@ def test_copied_text_takes_fewer_steps(wanted: str) -> None:
     assert len(drafted.evaluated) < len(plain.evaluated)
 
 
-def test_log_probabilities_take_a_step_each() -> None:
-    found = run(None, 0.0, 0, 40, wanted=PLAIN, strength=30.0, logprobs=2)
-    assert found.answer.drafted_tokens == 0
-    assert len(found.evaluated) == len(found.answer.tokens) == len(found.answer.logprobs)
+@given(temperatures, seeds, models)
+@settings(max_examples=20)
+def test_log_probabilities_are_the_same(temperature: float, seed: int, model: dict[str, Any]) -> None:
+    for grammar in (pool_grammar("default"), None):
+        arguments, options = (grammar, temperature, seed, 60), {"logprobs": 2, **model}
+        drafted, plain = run(*arguments, **options), run(*arguments, **options, jumps=False)
+        assert drafted.answer.logprobs == plain.answer.logprobs
+        assert len(drafted.answer.tokens) == len(drafted.answer.logprobs)
+        assert drafted.answer.text == plain.answer.text
+        assert drafted.answer.text == run(*arguments, **model).answer.text
 
 
 def test_a_small_model_drafts_nothing() -> None:

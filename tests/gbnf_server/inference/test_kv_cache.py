@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import llama_cpp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf_server.errors import BackendError
-from gbnf_server.inference.kv_cache import KVCache, Logits, Slot, free
+from gbnf_server.inference.cancellation import Cancellation
+from gbnf_server.inference.kv_cache import CachedSequence, KVCache, Logits, Slot, _Request, free
 from gbnf_server.inference.native import NativeModel
 
-GO_ON = threading.Event()
+GO_ON = Cancellation()
 LENGTH = 2048
 
 
@@ -38,6 +42,16 @@ def taken(kv_cache: KVCache, tokens: list[int]) -> tuple[int, int]:
         sequence, known = kv_cache.acquire(slot, tokens)
         kv_cache.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
         return sequence.seq_id, known
+    finally:
+        kv_cache.release(slot)
+
+
+@contextmanager
+def acquired(kv_cache: KVCache, tokens: list[int]) -> Iterator[CachedSequence]:
+    slot = Slot()
+    kv_cache.register(slot)
+    try:
+        yield kv_cache.acquire(slot, tokens)[0]
     finally:
         kv_cache.release(slot)
 
@@ -153,7 +167,7 @@ def test_the_logits_asked_for_come_from_one_batch(kv_cache: KVCache, size: int) 
 
 
 def test_what_is_stopped_is_not_evaluated(kv_cache: KVCache) -> None:
-    stop = threading.Event()
+    stop = Cancellation()
     stop.set()
     slot = Slot()
     kv_cache.register(slot)
@@ -162,6 +176,83 @@ def test_what_is_stopped_is_not_evaluated(kv_cache: KVCache) -> None:
         kv_cache.evaluate(sequence, [9, 9], stop, [1])
     kv_cache.release(slot)
     kv_cache.release(slot)  # once more is fine
+
+
+def test_a_cancelled_evaluation_ends_in_the_middle(kv_cache: KVCache) -> None:
+    """Set once llama.cpp has begun: it evaluates no further batch, and the next call starts afresh."""
+    emptied(kv_cache)
+    tokens = [index % 250 for index in range(1500)]
+    (expected,) = evaluated(kv_cache, tokens[:700], 1)
+    emptied(kv_cache)
+    stop, statuses = Cancellation(), list[int]()
+    decode = llama_cpp.llama_decode
+
+    def cancelled(*arguments: Any) -> int:
+        stop.set()
+        statuses.append(decode(*arguments))
+        return statuses[-1]
+
+    with pytest.MonkeyPatch.context() as patch, acquired(kv_cache, tokens) as sequence:
+        patch.setattr(llama_cpp, "llama_decode", cancelled)
+        with pytest.raises(BackendError, match="cancelled"):
+            kv_cache.evaluate(sequence, tokens, stop, [1499])
+    assert statuses == [2]  # aborted
+    assert sequence.cached_tokens == []
+    (logits,) = evaluated(kv_cache, tokens[:700], 1)
+    np.testing.assert_array_equal(logits, expected)
+
+
+def test_a_cancelled_call_ends_no_other(kv_cache: KVCache) -> None:
+    """Of two calls in one batch, the other one is evaluated again."""
+    emptied(kv_cache)
+    (expected,) = evaluated(kv_cache, [3] * 40, 1)
+    emptied(kv_cache)
+    stop = Cancellation()
+    decode = llama_cpp.llama_decode
+
+    def cancelled(*arguments: Any) -> int:
+        stop.set()
+        return int(decode(*arguments))
+
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        acquired(kv_cache, [3] * 40) as one,
+        acquired(kv_cache, [3] * 40) as other,
+    ):
+        patch.setattr(llama_cpp, "llama_decode", cancelled)
+        requests = [
+            _Request(sequence, [3] * 40, frozenset([39]), each)
+            for sequence, each in ((one, stop), (other, Cancellation()))
+        ]
+        kv_cache._decode(requests)
+    assert [request.is_done for request in requests] == [True, True]
+    assert "cancelled" in requests[0].error
+    assert not requests[1].error
+    np.testing.assert_allclose(requests[1].logits[0], expected, rtol=0, atol=0.05)  # batches round otherwise
+
+
+def test_an_interrupt_ends_the_evaluation(kv_cache: KVCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C reaches the main thread while llama.cpp computes."""
+    emptied(kv_cache)
+    monkeypatch.setattr(NativeModel, "is_small", False)
+    statuses, decode, main = list[int](), llama_cpp.llama_decode, threading.main_thread().ident
+    aborted = threading.Event()
+    set_flag = kv_cache._abort.set
+    monkeypatch.setattr(kv_cache._abort, "set", lambda: (set_flag(), aborted.set()))
+
+    def interrupted(*arguments: Any) -> int:
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
+        aborted.wait()
+        statuses.append(decode(*arguments))
+        return statuses[-1]
+
+    monkeypatch.setattr(llama_cpp, "llama_decode", interrupted)
+    with acquired(kv_cache, [5] * 1200) as sequence, pytest.raises(KeyboardInterrupt):
+        kv_cache.evaluate(sequence, [5] * 1200, GO_ON, [1199])
+    monkeypatch.undo()
+    assert statuses == [2]  # aborted
+    assert taken(kv_cache, [5] * 1200)[1] == 0
 
 
 def test_sequences_see_nothing_of_each_other(kv_cache: KVCache) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf import Grammar, compile_schema
+from gbnf import Grammar, Tool, compile_schema
 from gbnf.grammar.ir import Rules
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Completion, Request
@@ -27,6 +27,7 @@ from gbnf_server.inference.decoder import Decoder
 from support.grammars import grammars
 from support.oracle import engine
 from support.smollm2 import model_file, requires_smollm2
+from support.tool_formats import KEY_VALUE, TAGS, XML, Family
 from support.vocabularies import make_model_over
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
@@ -190,6 +191,21 @@ def test_closing_texts_of_several_characters_are_written_whole(backend: InProces
     assert found.shortened_at is not None
     assert found.text[found.shortened_at :].startswith("</content>")
     assert engine().match(grammar, found.text).complete
+
+
+@pytest.mark.parametrize("family", [TAGS, XML, KEY_VALUE], ids=repr)
+def test_arguments_in_native_formats_end(backend: InProcess, family: Family) -> None:
+    """One is JSON, the others raw text between tags."""
+    args = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    grammar = family.form.grammar([Tool("note", args=args)], tool_choice="required")
+    found = decode(backend, grammar, writing(family.write([("note", {"text": "github." * 3000})])))
+    assert found.finish == "stop"
+    assert found.shortened_at is not None
+    assert engine().match(grammar, found.text).complete
+    _, ((name, arguments),) = family.split(found.text, ["text"])
+    assert name == "note"
+    assert 512 <= len(arguments["text"].strip("\n")) < 560
+    assert arguments["text"].strip("\n") in "github." * 100
 
 
 def test_text_that_may_end_anywhere_is_truncated(backend: InProcess) -> None:

@@ -33,6 +33,7 @@ SCHEMA = {
         "list": {"type": "array", "items": {"$ref": "#/properties/kind"}, "maxItems": 2},
     },
 }
+DECLARED = GrammarChoice(property_order="declared")
 CALL = '{"name": "create_events", "arguments": {"title": "Lunch", "starts": ["2026-01-01"], '
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -226,7 +227,7 @@ def test_what_may_come_next_in_a_call(text: str, said: str) -> None:
     ],
 )  # fmt: skip
 def test_what_may_come_next_in_a_value(schema: Any, text: str, said: str, offered: list[str] | None) -> None:
-    checker = TextChecker((), schema)
+    checker = TextChecker((), schema, DECLARED)
     view = checker.view(text)
     assert said in view.following
     check_continuations(checker.grammar, view)
@@ -319,7 +320,7 @@ def test_the_words_are_those_of_the_form_that_the_text_has(schema: Any, text: st
     ],
 )  # fmt: skip
 def test_where_and_why_a_text_is_refused(schema: Any, text: str, problem: str) -> None:
-    checker = TextChecker((), schema)
+    checker = TextChecker((), schema, DECLARED)
     view = checker.view(text)
     assert problem in view.problem
     assert len(view.accepted) == engine().match(checker.grammar, text).position
@@ -338,7 +339,7 @@ def test_where_and_why_a_text_is_refused(schema: Any, text: str, problem: str) -
     ],
 )
 def test_why_a_key_is_refused(text: str, why: str) -> None:
-    problem = TextChecker((), SCHEMA).view(text).problem
+    problem = TextChecker((), SCHEMA, DECLARED).view(text).problem
     assert problem.endswith(why or '}"')
 
 

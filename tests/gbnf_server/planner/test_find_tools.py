@@ -74,6 +74,25 @@ def test_the_best_tools_are_offered_in_the_order_of_the_pool() -> None:
     assert "feed_dog" not in system
 
 
+@pytest.mark.parametrize(
+    ("query", "options", "suggested"),
+    [
+        ("feed the wolf", {"margin": 0.3}, True),
+        ("feed the wolf", {}, False),
+        ("feed the wolf", {"margin": 0.3, "filter": False}, False),
+        ("feed the wolf and the toad", {"margin": 0.3}, False),
+        ("sing", {"margin": 0.3}, False),
+    ],
+)
+def test_the_best_tool_is_suggested_to_a_small_model(
+    query: str, options: dict[str, Any], suggested: bool
+) -> None:
+    driven = drive(call("feed_wolf"), ANSWER, query=query, options=resolved(max_tools=4, **options))
+    assert [prompt[1]["content"] for prompt in prompts(driven)] == [
+        f"{query}\n\nThe tool that fits best: feed_wolf" if suggested else query
+    ] * 2
+
+
 def test_a_call_is_required_before_the_answer_and_a_search_is_none() -> None:
     options = resolved(max_tools=4, max_steps=8, required=("*",))
     driven = drive(call("find_tools", query="food"), call("feed_wolf"), ANSWER, options=options)
