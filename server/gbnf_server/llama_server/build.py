@@ -64,7 +64,7 @@ _GPU_COMPILERS: dict[Gpu, tuple[str, str]] = {
 """The program that each build needs, and how to get it."""
 _CUDA_FOLDER = "/usr/local/cuda/bin"  # of NVIDIA's installers, which put it on no path
 _SHOWN_LINES = 15  # of a log, in an error
-_GRACE_PERIOD = 0.4  # seconds for the compilers to end
+_GRACE_PERIOD = 0.3  # seconds for the compilers to end
 _KEPT = ("models/templates", "tests/test-chat.cpp")
 """What is kept of llama.cpp's source."""
 

@@ -296,7 +296,8 @@ def test_smollm2_calls_a_tool_of_ones_own(gbnf: Gbnf, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "get_weather", 'return {"entries": ["sunny"]}')
     result = gbnf(
         *("run", "what is the weather?", "--model", "smollm2", "--threads", "1", "--json"),
-        *("--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--terminal", "get_weather"),
+        *("--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"),
+        *("--require", "get_weather", "--terminal", "get_weather"),
     )
     run = json.loads(result.out)
     assert run["events"][0]["backend"] == "smollm2"
