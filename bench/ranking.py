@@ -126,7 +126,7 @@ def recall(given: RequestSet, ranker: Ranker, ks: Sequence[int] = KS) -> list[fl
 
 def kept_for_small_model(given: RequestSet, ranker: Ranker) -> tuple[float, float]:
     """The share of requests whose tool is offered to a small model, and the mean number of tools offered."""
-    limits = {"limit": SMALL_MODEL_TOOLS, "margin": SMALL_MODEL_MARGIN, "ranker": ranker}
+    limits: dict[str, Any] = {"limit": SMALL_MODEL_TOOLS, "margin": SMALL_MODEL_MARGIN, "ranker": ranker}
     kept = [filter_pool(given.pool, query, **limits).kept for query, _ in given.requests]
     found = sum(tool in tools for (_, tool), tools in zip(given.requests, kept, strict=True))
     return found / len(kept), sum(map(len, kept)) / len(kept)

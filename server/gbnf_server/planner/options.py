@@ -188,7 +188,7 @@ class ResolvedOptions(PlannerOptions):
 
 def _tool_limit(options: PlannerOptions, backend: Backend) -> tuple[int | None, float]:
     """Return the limit and the margin of the pool filter."""
-    if options.max_tools != "auto":
+    if not isinstance(options.max_tools, str):
         return options.max_tools, 0.0
     # a model that is trained with the style "minimal" knows its tools, and pools of any size
     if backend.prompt_style != "minimal":

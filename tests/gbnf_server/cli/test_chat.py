@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -15,7 +16,7 @@ import pytest
 
 from gbnf_server.cli.exit_codes import ExitCode
 from support.command_line import Gbnf
-from support.models import make_model
+from support.server import Reply, completion, scripted
 from support.toys import make_tool
 
 
@@ -132,17 +133,20 @@ def test_at_a_terminal_ctrl_c_ends_a_line_and_ctrl_d_the_conversation(tmp_path: 
 
 
 def test_at_a_terminal_ctrl_c_ends_a_request_and_the_conversation_goes_on(tmp_path: Path) -> None:
-    """With one tool, the first call can be no other, whatever the model."""
     make_tool(tmp_path / "tools", "linger", "time.sleep(300)", timeout_s=600)
-    model = make_model(tmp_path / "tiny.gguf", context=4096)
-    terminal = Terminal(tmp_path, "--model", model, "--manifests", tmp_path / "tools")
-    terminal.expect("> ")
-    terminal.type("go\n")
-    terminal.expect("linger  {}")
-    terminal.type("\x03")
-    terminal.expect("interrupted: linger was running")
-    terminal.expect("> ")
-    terminal.type("/undo\n")
-    terminal.expect("there is no request to undo")
-    terminal.type("\x04")
-    assert terminal.process.wait(120) == ExitCode.SUCCESS
+    call = '{"name": "linger", "arguments": {}}'
+    event = {**completion(call).body, "stop": True}
+    with scripted(completion=[Reply(200, f"data: {json.dumps(event)}\n\n")]) as script:
+        terminal = Terminal(tmp_path, "--server", script.url, "--manifests", tmp_path / "tools")
+        terminal.expect("> ")
+        terminal.type("go\n")
+        terminal.expect("linger  {}")
+        terminal.type("\x03")
+        terminal.expect("interrupted: linger was running")
+        terminal.expect("> ")
+        terminal.type("/undo\n")
+        terminal.expect("there is no request to undo")
+        terminal.type("\x04")
+        assert terminal.process.wait(120) == ExitCode.SUCCESS
+    [(_, body)] = [(path, body) for path, body in script.asked if path == "/completion"]
+    assert "ask_user" in json.dumps(body["grammar"])  # there is a person to ask
