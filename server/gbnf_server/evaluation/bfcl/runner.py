@@ -61,7 +61,7 @@ class GradedAnswer:
     """The result of a question: the calls by the functions' names, and why they are wrong, if they are.
 
     `valid`: there are calls, and jsonschema accepts the arguments of each. `truncated`: the token limit ended
-    or shortened a text. `tokens` are those of the model's texts, `seconds` also those for its prompts.
+    or shortened a text. `tokens`: of the model's texts. `seconds`: for its prompts and texts.
     """
 
     calls: tuple[Call, ...]
