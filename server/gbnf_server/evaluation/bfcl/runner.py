@@ -61,7 +61,7 @@ class GradedAnswer:
     """The result of a question: the calls by the functions' names, and why they are wrong, if they are.
 
     `valid`: there are calls, and jsonschema accepts the arguments of each. `truncated`: the token limit ended
-    or shortened a text. `tokens` and `seconds` are those of the model's texts, prompts not counted as tokens.
+    or shortened a text. `tokens`: of the model's texts. `seconds`: for its prompts and texts.
     """
 
     calls: tuple[Call, ...]
@@ -206,7 +206,7 @@ def answer_of(entry: LeaderboardEntry, record: RunRecord) -> GradedAnswer:
         bool(calls) and all(_is_valid(call, tools) for call in calls),
         any(text["finish"] == "length" or text["shortened_at"] is not None for text in texts),
         sum(text["completion_tokens"] for text in texts),
-        sum(text["duration_s"] for text in texts),
+        sum(text["prompt_s"] + text["completion_s"] for text in texts),
     )
 
 
