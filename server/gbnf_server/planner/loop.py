@@ -372,7 +372,9 @@ class _Loop:
         """Add the refusal to the history; return the finished run if it was one too many in a row."""
         state = self.state
         state.blocked_in_a_row += 1
-        error = error_text(state.number, self._counted(refused.error, refused.tool, offer))
+        error = error_text(
+            state.number, self._counted(refused.error, refused.tool, offer, refused.refusal == "repeated")
+        )
         state.history += refused_messages(text, refused.call, error, state.number, self.options)
         state.steps.append(
             Step(
@@ -430,12 +432,14 @@ class _Loop:
         yield from self._emit(ToolDone(at, number, tool.name, result, seconds, output))
         state.steps.append(replace(done, result=result, tool_s=seconds, output=output))
 
-    def _counted(self, error: str, tool: Tool | None, offer: OfferedTools) -> str:
+    def _counted(
+        self, error: str, tool: Tool | None, offer: OfferedTools, is_repetition: bool = False
+    ) -> str:
         """Count a failed or refused call; return the error, and why the next step leaves its tool out."""
         others = any(tool is None or other.name != tool.name for other in offer.callable)
         if tool is None or not others or tool.name in (FINAL_ANSWER.name, ASK_USER.name):
             return error
-        reason = self.state.calls.count_failure(tool)
+        reason = self.state.calls.count_failure(tool, is_repetition=is_repetition)
         return f"{error.rstrip('.')}. {reason}" if reason else error
 
     def _tell(self, outcome: str, tool: Tool) -> None:

@@ -1,12 +1,15 @@
-"""Calls that a step does not offer, since they would repeat what failed or is done.
+"""Calls that are not made, since they would repeat what failed or is done.
 
 In the state of a run, which a new result changes (another call, or the same one with another result):
 
-- a call that failed, or was denied, is excluded until the state changes;
-- a call with effect "write" that succeeded is excluded for the rest of the run;
-- a call with effect "read" that succeeded `MAX_READS` times is excluded until one with effect "write" does;
-- a tool whose calls failed or were refused `MAX_FAILURES` times in one state is left out of the next step,
-  and so it is after each further one.
+- a call that failed, or was denied, is not made again until the state changes;
+- a call with effect "write" that succeeded is not made again in the run;
+- a call with effect "read" that succeeded `MAX_READS` times is not made again until one that writes does;
+- a tool is left out of the next step after a call that would repeat another, and after each call that fails
+  or is refused once `MAX_FAILURES` have in one state.
+
+The grammar excludes only failed calls with effect "read"; the others are refused. A model that is kept from
+the call that it wants writes the nearest that is left, token by token: 5000 instead of 500.
 
 A tool with `[run] repeatable` is exempt, and so is every tool with the option `repeat_calls`.
 """
@@ -69,14 +72,16 @@ class CallLog:
         self.failed.pop(key, None)
         self.failed[key] = clip(error, 200)
 
-    def count_failure(self, tool: Tool) -> str:
+    def count_failure(self, tool: Tool, *, is_repetition: bool = False) -> str:
         """Count a failed or refused call. Return why the next step leaves its tool out, "" if it does not."""
         self.failures[tool.name] += 1
+        if is_repetition:
+            self.failures[tool.name] = max(self.failures[tool.name], MAX_FAILURES)
         if self.failures[tool.name] < MAX_FAILURES or tool.run.repeatable:
             return ""
         self.left_out = tool.name
         return (
-            f"{tool.name} has failed {self.failures[tool.name]} times and is not possible in the next step; "
+            f"{tool.name} is not possible in the next step, after {self.failures[tool.name]} such calls; "
             "call another tool, or answer"
         )
 
@@ -101,8 +106,7 @@ class CallLog:
 
     def excluded(self, tool: Tool) -> tuple[dict[str, Any], ...]:
         """Return the arguments that a grammar of the next step excludes for a tool: the last, if short."""
-        if tool.run.repeatable:
+        if tool.run.repeatable or tool.run.effect == "write":
             return ()
-        keys = [*self.written, *(key for key, count in self.read.items() if count >= MAX_READS), *self.failed]
-        calls = [json.loads(key) for key in keys if len(key) <= MAX_EXCLUDED_LENGTH]
+        calls = [json.loads(key) for key in self.failed if len(key) <= MAX_EXCLUDED_LENGTH]
         return tuple(call["arguments"] for call in calls if call["name"] == tool.name)[-MAX_EXCLUDED:]

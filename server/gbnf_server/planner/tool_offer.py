@@ -24,6 +24,7 @@ from gbnf.prompts.messages import (
     suggest_tool,
     system_prompt,
 )
+from gbnf.schema.keywords import KEYWORDS
 from gbnf.tool_formats import ToolFormat
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.exclusion import excluding
@@ -114,6 +115,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     excluded = _excluded(ready, state, options)
     limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
     repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
+    repetitions |= {
+        tool.name for tool in ready if _takes_nothing(tool) and state.calls.refusal(tool, _bare(tool))
+    }
     ready, limited = (
         tuple(tool for tool in some if tool.name not in repetitions) for some in (ready, limited)
     )
@@ -132,6 +136,17 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             for arguments in several
         ),
     )
+
+
+def _takes_nothing(tool: Tool) -> bool:
+    """Return whether a tool has no arguments, so that there is one call of it."""
+    args = tool.model_args()
+    constraining = {keyword: value for keyword, value in args.items() if keyword in KEYWORDS and value}
+    return constraining.keys() <= {"type"}
+
+
+def _bare(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "arguments": {}}
 
 
 def _excluded(

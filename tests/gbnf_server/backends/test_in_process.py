@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -403,3 +404,10 @@ def test_special_tokens_of_the_template_are_read_as_such(backend: InProcess) -> 
     names = {backend._model.token_text(token) for token in prompt_tokens(backend, ASK, constrained=True)}
     assert names >= {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"}
     assert set(SPECIAL) >= {name for name in names if len(name) > 5}
+
+
+def test_a_generation_ends_with_its_time(backend: InProcess) -> None:
+    request = Request([{"role": "user", "content": "go on"}], max_tokens=400, timeout_s=1e-6)
+    with pytest.raises(BackendError, match="cancelled"):
+        backend.generate(request)
+    assert backend.generate(replace(request, max_tokens=2, timeout_s=None)).text

@@ -422,3 +422,12 @@ def test_a_call_that_is_too_deep_is_refused(depth: int, call_format: str) -> Non
     json.dumps(driven.run.to_json())
     assert driven.run.outcome == "answered"
     assert (driven.run.steps[0].refusal is None) == (depth == 62)
+
+
+def test_a_truncated_text_and_the_error_that_it_gets_are_no_answers() -> None:
+    options = replace(TEXT, final_answer_from=1, max_blocked=4)
+    error = "The text did not end within the limit of tokens."
+    texts = [completion("The weather is", finish="length"), completion(error), completion("It is sunny.")]
+    driven = drive_by_hand(POOL, texts, options=options)
+    assert [event.refusal for event in driven.of(CallBlocked)] == ["cut", "invalid"]
+    assert driven.run.answer == "It is sunny."

@@ -12,6 +12,7 @@ import pytest
 
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.planner import salvaging
 from gbnf_server.planner.events import Run, Step
 from gbnf_server.planner.salvage import SalvagedAnswer, salvage
 from support.models import make_model
@@ -92,6 +93,37 @@ def test_a_call_is_no_answer(said: str, text: str, by: str) -> None:
     assert salvaged is not None
     assert salvaged.text.startswith(text)
     assert salvaged.by == by
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'The request was: what is new? [1] find_files: {"step": 1, "result": {}}',
+        "The request was: what is new?",
+        "The answer is:\n" * 10,
+        "Answer the request from this alone, and say what is missing.",
+        "github.github.github.github",
+        "Answer with at least 1 lines, in this order and nothing else.",
+    ],
+)
+def test_the_prompt_and_endless_words_are_no_answer(said: str) -> None:
+    salvaged = salvaging.answer_from_text(said, FOUND.query, FOUND.steps[:1])
+    assert salvaged.by == "list"
+    assert salvaged.error.startswith("error: the model ")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The notes are notes/rome.md and notes/paris.md [1].",
+        "- a\n- b\n- c",
+        "0, 0, 0, 0, 0, 0, 0, 0",
+        "| a | b |\n|---|---|\n| 1 | 1 |\n| 1 | 1 |",
+        "No, no, no: nothing was found.",
+    ],
+)
+def test_an_answer_with_repetitions_of_its_own_is_kept(said: str) -> None:
+    assert salvaging.answer_from_text(said, FOUND.query, FOUND.steps[:1]).text == said
 
 
 def test_a_truncated_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:
