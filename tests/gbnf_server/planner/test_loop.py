@@ -425,7 +425,7 @@ def test_a_call_that_is_too_deep_is_refused(depth: int, call_format: str) -> Non
 
 
 def test_a_truncated_text_and_the_error_that_it_gets_are_no_answers() -> None:
-    options = replace(TEXT, final_answer_from=1, max_blocked=4)
+    options = replace(TEXT, max_blocked=4)
     error = "The text did not end within the limit of tokens."
     texts = [completion("The weather is", finish="length"), completion(error), completion("It is sunny.")]
     driven = drive_by_hand(POOL, texts, options=options)
