@@ -102,6 +102,7 @@ def plan(
     check_request(query)
     said = [message["content"] for message in history if message["role"] == "user"]
     state = RunState(query, turn, clock(), images, history=list(history), said=said)
+    state.calls.repeats_all = options.repeat_calls
     return _Loop(order_tools(tools, options), options, clock, state).run()
 
 
