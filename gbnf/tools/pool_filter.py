@@ -85,6 +85,8 @@ def filter_pool(
     least = margin * max(scores.values())
     near = sum(score >= least for score in scores.values()) if least > 0 else len(ranked)
     allowed = min(limit, max(near, BEST))
+    if len(ranked) == allowed + 1 <= limit:
+        allowed += 1  # `find_tools` would take the place of the only one
     best = with_prerequisites((tool for tool in kept if ranks.get(tool, 0) <= allowed), kept)
     outranked = tuple(tool for tool in ranks if tool not in best)
     for tool in outranked:

@@ -136,7 +136,10 @@ class RunProgress:
                 self._model_s = event.duration_s
                 if event.repeated:
                     self._line(
-                        "   ", "repeated  ", "yellow", f"{shorten(event.repeated)}, until it was ended"
+                        "   ",
+                        "repeated  ",
+                        "yellow",
+                        f"{json.dumps(shorten(event.repeated))} until it was ended",
                     )
                 elif event.shortened_at is not None:
                     self._line("   ", "shortened ", "yellow", "so that the text ends within --max-tokens")

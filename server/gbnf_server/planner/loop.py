@@ -102,6 +102,7 @@ def plan(
     check_request(query)
     said = [message["content"] for message in history if message["role"] == "user"]
     state = RunState(query, turn, clock(), images, history=list(history), said=said)
+    state.calls.repeats_all = options.repeat_calls
     return _Loop(order_tools(tools, options), options, clock, state).run()
 
 
@@ -168,8 +169,10 @@ class _Loop:
         seconds = (at - begun).total_seconds()
         yield from self._emit(StepStarted(at, state.number, names, offer.refers_to, seconds, offer.excluded))
         if not names:
-            error = f"every call that is left would repeat an earlier one{self._still_required()}"
-            return state.finish("blocked", at, error=error)
+            error = "every call that is left would repeat an earlier one"
+            if not offer.left_out:
+                error = "no tool can be called before an earlier step has entries"
+            return state.finish("blocked", at, error=f"{error}{self._still_required()}")
         try:
             completion, model_s, reasoning = yield from self._decode(offer)
         except MalformedText as error:

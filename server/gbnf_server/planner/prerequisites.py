@@ -97,8 +97,7 @@ def _with_options(tool: Tool, options: PlannerOptions) -> Tool:
         after=tuple(dict.fromkeys((*tool.offer.after, *required))),
         terminal=terminal,
     )
-    run = replace(tool.run, repeatable=tool.run.repeatable or options.repeat_calls)
-    return tool if (offer, run) == (tool.offer, tool.run) else replace(tool, offer=offer, run=run)
+    return tool if offer == tool.offer else replace(tool, offer=offer)
 
 
 def _check_names(option: str, names: Collection[str], known: Sequence[str]) -> None:

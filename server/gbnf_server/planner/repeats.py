@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gbnf.schema.value_sets import whole_numbers
-from gbnf.tools import Tool
+from gbnf.tools import FIND_TOOLS, Tool
 from gbnf_server.planner.calls import clip
 
 MAX_READS = 2
@@ -45,6 +45,7 @@ def canonical(call: Mapping[str, Any]) -> str:
 class CallLog:
     """The outcomes of a run's calls. Calls are keys as `canonical` returns them."""
 
+    repeats_all: bool = False  # `PlannerOptions.repeat_calls`
     failed: dict[str, str] = field(default_factory=dict)  # since the state changed; with the errors
     written: dict[str, None] = field(default_factory=dict)
     read: Counter[str] = field(default_factory=Counter)  # since the last write
@@ -56,14 +57,15 @@ class CallLog:
         """Add a call and its result."""
         key = canonical(call)
         outcome = (key, json.dumps(result, sort_keys=True, default=repr))
-        if outcome not in self.results:
+        is_new = outcome not in self.results
+        if is_new:
             self.results.add(outcome)
             self.failed.clear()
             self.failures.clear()
         if tool.run.effect == "write":
             self.written[key] = None
             self.read.clear()
-        else:
+        elif not (is_new and tool == FIND_TOOLS):  # which finds others when it is called again
             self.read[key] += 1
 
     def add_failure(self, call: Mapping[str, Any], error: str) -> None:
@@ -77,7 +79,7 @@ class CallLog:
         self.failures[tool.name] += 1
         if is_repetition:
             self.failures[tool.name] = max(self.failures[tool.name], MAX_FAILURES)
-        if self.failures[tool.name] < MAX_FAILURES or tool.run.repeatable:
+        if self.failures[tool.name] < MAX_FAILURES or self._may_repeat(tool):
             return ""
         self.left_out = tool.name
         return (
@@ -88,7 +90,7 @@ class CallLog:
     def refusal(self, tool: Tool, call: Mapping[str, Any]) -> str:
         """Return why a call is not made again, as the model reads it; "" if it may be made."""
         key, name = canonical(call), tool.name
-        if tool.run.repeatable:
+        if self._may_repeat(tool):
             return ""
         if key in self.written:
             return (
@@ -106,7 +108,10 @@ class CallLog:
 
     def excluded(self, tool: Tool) -> tuple[dict[str, Any], ...]:
         """Return the arguments that a grammar of the next step excludes for a tool: the last, if short."""
-        if tool.run.repeatable or tool.run.effect == "write":
+        if self._may_repeat(tool) or tool.run.effect == "write":
             return ()
         calls = [json.loads(key) for key in self.failed if len(key) <= MAX_EXCLUDED_LENGTH]
         return tuple(call["arguments"] for call in calls if call["name"] == tool.name)[-MAX_EXCLUDED:]
+
+    def _may_repeat(self, tool: Tool) -> bool:
+        return self.repeats_all or tool.run.repeatable

@@ -8,6 +8,7 @@ a list of the results.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -51,8 +52,12 @@ _LISTED = {
 
 
 def found(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps that have a result."""
-    return tuple(step for step in steps if step.result is not None)
+    """Return the steps that have a result, the first of those with equal calls and results."""
+    unique: dict[str, Step] = {}
+    for step in steps:
+        if step.result is not None:
+            unique.setdefault(json.dumps([step.call, step.result], sort_keys=True, default=repr), step)
+    return tuple(unique.values())
 
 
 def question(query: str, done: Sequence[Step], language: str = "en") -> str:

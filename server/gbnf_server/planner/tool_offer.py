@@ -30,6 +30,7 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.exclusion import excluding
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
+from gbnf.tools.step_references import offered_args
 from gbnf_server.backends.base import AnswerFormat
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
@@ -121,15 +122,17 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     ready, limited = (
         tuple(tool for tool in some if tool.name not in repetitions) for some in (ready, limited)
     )
-    can_call = bool(ready or asking or answers)
+    resting = frozenset(tool.name for tool in tools) - waiting.keys() - {tool.name for tool in ready}
+    can_call = asking or answers or any(offered_args(tool, refers_to) is not None for tool in ready)
+    has_grammar = options.has_grammar and bool(can_call or not resting)  # a pool of no calls is an error
     return OfferedTools(
         (*state.in_system_message, *asking, *declared),
         (*state.described, *asking, *declared),
         (*ready, *asking, *(ending if answers else ())),
         waiting,
         refers_to,
-        _grammar(limited, refers_to, options, answers=answers) if options.has_grammar and can_call else None,
-        frozenset(tool.name for tool in tools) - waiting.keys() - {tool.name for tool in ready},
+        _grammar(limited, refers_to, options, answers=answers) if has_grammar else None,
+        resting,
         tuple(
             canonical({"name": name, "arguments": arguments})
             for name, several in excluded.items()

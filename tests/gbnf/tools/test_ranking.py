@@ -122,6 +122,9 @@ def test_a_margin_leaves_what_fits_nearly_as_well() -> None:
         "send_mail",
     ]
     assert kept("che ore sono?") == list(names)
+    assert [tool.name for tool in filter_pool(pool[:4], "the weather", limit=8, margin=0.3).kept] == [
+        *names[:4]
+    ]
 
 
 @st.composite

@@ -246,7 +246,7 @@ def test_tiers_in_their_order() -> None:
 def test_it_compacts_rarely_and_ahead_of_the_call() -> None:
     texts = [*(compute(n) for n in range(40)), ANSWER]
     replies = [{"text": "word " * 100} for _ in range(40)]
-    done = driven(texts, 2000, replies, max_steps=50)
+    done = driven(texts, 2000, replies, max_steps=50, max_seconds=None)
     assert done.run.outcome == "answered"
     assert len(done.of(CallModel)) == len(done.run.steps), "no call was in vain"
     assert 1 <= len(done.of(HistoryCompacted)) <= 6
