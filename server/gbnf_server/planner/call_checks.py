@@ -119,10 +119,11 @@ def _checked(
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
     if reason := state.calls.refusal(tool, call):
         raise CallRefused("repeated", reason)
-    if tool == FINAL_ANSWER and not call["arguments"]["message"].strip():
-        raise CallRefused("invalid", "the message of final_answer is blank; write the answer")
-    if tool == FINAL_ANSWER and _repeats_refusal(call["arguments"]["message"], state):
-        raise CallRefused("invalid", "the message repeats an error; write an answer to the request")
+    if tool.name == FINAL_ANSWER.name:  # required tools change its policy
+        if not call["arguments"]["message"].strip():
+            raise CallRefused("invalid", "the message of final_answer is blank; write the answer")
+        if _repeats_refusal(call["arguments"]["message"], state):
+            raise CallRefused("invalid", "the message repeats an error; write an answer to the request")
     try:
         arguments = calls.fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:

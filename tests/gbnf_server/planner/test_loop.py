@@ -78,10 +78,13 @@ def test_refusals(text: str, finish: str, violation: str | None, refusal: str, e
     assert bool(driven.run.warnings) == (violation is not None)
 
 
+@pytest.mark.parametrize("required", [(), ("*",)])
 @pytest.mark.parametrize("message", ["", " \n\t"])
-def test_a_blank_answer_is_refused(message: str) -> None:
+def test_a_blank_answer_is_refused(message: str, required: tuple[str, ...]) -> None:
     blank = completion(call("final_answer", message=message))
-    driven = drive_by_hand(POOL, [completion(NOW), blank, completion(ANSWER)])
+    driven = drive_by_hand(
+        POOL, [completion(NOW), blank, completion(ANSWER)], options=resolved(required=required)
+    )
     assert [event.error for event in driven.of(CallBlocked)] == [
         "the message of final_answer is blank; write the answer"
     ]
