@@ -218,7 +218,6 @@ def run(
         max_seconds=max_seconds or None,
         max_tools=max_tools or "auto",
         repeat_calls=repeat_calls,
-        ask_user=asks_person(source) if ask_user is None else ask_user,
         required=tuple(require or ()),
         terminal=tuple(terminal or ()),
         compact=not no_compact,
@@ -232,6 +231,7 @@ def run(
     output = OutputOptions(json_, stream, quiet, verbose, record)
     with interruptible(), ToolSources(manifests, tools, mcp, verbose).open() as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
+        options = replace(options, ask_user=asks_person(source) if ask_user is None else ask_user)
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
     raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])
 
