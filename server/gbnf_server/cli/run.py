@@ -176,11 +176,10 @@ def run(
 
     Print progress to stderr, and only the answer to stdout. Without --model or --server, use the bundled
     demonstration model, which is trained on the bundled tools only; for other tools smollm2, if it is
-    installed. Tools that require approval ask at the
-    terminal; without a terminal they are executed only with --yes. If a run ends without an answer but has
-    tool results, print an answer built from them and exit with status 1. The profile that `gbnf tune` saved
-    for the model and these tools applies, unless an option sets the call format, the reasoning or the prompt
-    style.
+    installed. Tools that require approval ask at the terminal; without a terminal they are executed only with
+    --yes. If a run ends without an answer but has tool results, print an answer built from them and exit with
+    status 1. The profile that `gbnf tune` saved for the model and these tools applies, unless an option sets
+    the call format, the reasoning or the prompt style.
 
     \b
     Try:
