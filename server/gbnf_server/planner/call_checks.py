@@ -132,12 +132,10 @@ def _checked(
 
 
 def _repeats_refusal(message: str, state: RunState) -> bool:
-    """Return whether an answer is only what the model has read about its last call, which was refused."""
-    last = state.steps[-1] if state.steps else None
-    if last is None or last.refusal is None or last.error is None:
-        return False
+    """Return whether an answer is only what the model has read about a refused text."""
     said = words(message)
-    return len(said) > 2 and " ".join(said) in " ".join(words(last.error))
+    errors = (step.error or "" for step in state.steps if step.refusal is not None)
+    return len(said) > 2 and any(" ".join(said) in " ".join(words(error)) for error in errors)
 
 
 def _check_length(tool: Tool, completion: Completion) -> None:

@@ -84,7 +84,7 @@ def test_arguments_are_equal_in_any_order() -> None:
 
 def test_the_last_short_failures_are_excluded() -> None:
     long = {"text": "x" * 500}
-    made = [{"x": 1.0}, long, *({"x": number} for number in range(2, 12)), {"x": 1}]
+    made: list[dict[str, Any]] = [{"x": 1.0}, long, *({"x": number} for number in range(2, 12)), {"x": 1}]
     messages = [message for arguments in made for message in turn("move", arguments, "Error")]
     excluded = {json.loads(arguments)["x"] for _, arguments in excluded_calls(messages, 1)}
     assert excluded == {1, *range(5, 12)}

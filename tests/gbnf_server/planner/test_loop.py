@@ -91,6 +91,13 @@ def test_a_blank_answer_is_refused(message: str, required: tuple[str, ...]) -> N
     assert (driven.run.outcome, driven.run.answer) == ("answered", "done")
 
 
+def test_an_answer_that_repeats_the_error_of_a_refused_text_is_refused_each_time() -> None:
+    echo = completion(call("final_answer", message="The text is not one JSON call"))
+    driven = drive_by_hand(POOL, [completion("?"), echo, echo])
+    assert [event.refusal for event in driven.of(CallBlocked)] == ["unparsed", "invalid", "invalid"]
+    assert driven.run.outcome == "blocked"
+
+
 def test_the_refusal_is_what_the_model_reads_next() -> None:
     driven = drive_by_hand(POOL, [completion("x" * 5000), completion(NOW), completion(ANSWER)])
     second = driven.of(CallModel)[1]
