@@ -23,7 +23,7 @@ from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Pr
 from gbnf.tools.ranking import BM25, Ranker
 
 BEST = 3
-"""The tools that a margin never drops: the so many with the highest scores."""
+"""How many tools a margin keeps in any case: those with the highest scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def filter_pool(
     count = sum(tool.name not in needed for tool in ranked)
     if limit is None or count <= (min(limit, BEST) if margin else limit):
         return Selection(kept, dropped, notice)
-    scores = _scores(ranked, query, ranker)
+    scores = scored(ranked, query, ranker)
     ranks = {tool: rank for rank, tool in enumerate(sorted(ranked, key=lambda tool: -scores[tool]), 1)}
     least = margin * max(scores.values())
     near = sum(score >= least for score in scores.values()) if least > 0 else len(ranked)
@@ -102,11 +102,12 @@ def best_first(tools: Sequence[Tool], query: str, ranker: Ranker = BM25) -> tupl
 
     Raises InvalidArgumentError if the ranker does not return a finite score for each tool.
     """
-    scores = _scores(tools, query, ranker)
+    scores = scored(tools, query, ranker)
     return tuple(sorted(tools, key=lambda tool: -scores[tool]))
 
 
-def _scores(tools: Sequence[Tool], query: str, ranker: Ranker) -> dict[Tool, float]:
+def scored(tools: Sequence[Tool], query: str, ranker: Ranker) -> dict[Tool, float]:
+    """Return the score of each tool. Raises as `best_first` does."""
     scores = ranker.rank(query, tools)
     if len(scores) != len(tools) or not all(map(math.isfinite, scores)):
         raise InvalidArgumentError(f"{ranker!r} did not return a finite score for each of {len(tools)} tools")

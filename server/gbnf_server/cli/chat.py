@@ -100,7 +100,6 @@ def chat(
 
     options = PlannerOptions(
         max_steps=max_steps,
-        ask_user=asks_person(source),
         max_seconds=max_seconds or None,
         max_tokens=max_tokens,
         temperature=temperature,
@@ -113,7 +112,7 @@ def chat(
         source, pool, is_untrained = choose_model(source, loaded)
         place = Workspace(workspace)
         console.print(f"workspace: {place.root}; /help lists the commands", style="dim", soft_wrap=True)
-        settings = dict(profile_settings(source, pool, console))
+        settings = {**profile_settings(source, pool, console), "ask_user": asks_person(source)}
         with (
             source.open(settings.pop("prompt_style", None)) as opened,
             RunProgress(

@@ -97,7 +97,7 @@ def generate(
     write(answer.text)
     if answer.shortened_at is not None:
         why = (
-            f"a value is ended that repeats {answer.repeated!r}"
+            f"a value that repeats {answer.repeated!r} was ended"
             if answer.repeated
             else f"the answer is shortened to end within --max-tokens {max_tokens}"
         )
@@ -127,7 +127,7 @@ def _problem(answer: Completion, schema: Mapping[str, Any] | bool, max_tokens: i
     from gbnf.strict_json import InvalidJsonError, parse_json
 
     if answer.finish == "length" and answer.repeated:
-        return f"the answer repeats {answer.repeated!r} without an end. Use a schema that ends it"
+        return f"the answer repeats {answer.repeated!r} without an end. Use maxLength or maxItems"
     if answer.finish == "length":
         return (
             f"the answer is truncated after {answer.completion_tokens} tokens. "

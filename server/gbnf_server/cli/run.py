@@ -176,11 +176,10 @@ def run(
 
     Print progress to stderr, and only the answer to stdout. Without --model or --server, use the bundled
     demonstration model, which is trained on the bundled tools only; for other tools smollm2, if it is
-    installed. Tools that require approval ask at the
-    terminal; without a terminal they are executed only with --yes. If a run ends without an answer but has
-    tool results, print an answer built from them and exit with status 1. The profile that `gbnf tune` saved
-    for the model and these tools applies, unless an option sets the call format, the reasoning or the prompt
-    style.
+    installed. Tools that require approval ask at the terminal; without a terminal they are executed only with
+    --yes. If a run ends without an answer but has tool results, print an answer built from them and exit with
+    status 1. The profile that `gbnf tune` saved for the model and these tools applies, unless an option sets
+    the call format, the reasoning or the prompt style.
 
     \b
     Try:
@@ -218,7 +217,6 @@ def run(
         max_seconds=max_seconds or None,
         max_tools=max_tools or "auto",
         repeat_calls=repeat_calls,
-        ask_user=asks_person(source) if ask_user is None else ask_user,
         required=tuple(require or ()),
         terminal=tuple(terminal or ()),
         compact=not no_compact,
@@ -232,6 +230,7 @@ def run(
     output = OutputOptions(json_, stream, quiet, verbose, record)
     with interruptible(), ToolSources(manifests, tools, mcp, verbose).open() as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
+        options = replace(options, ask_user=asks_person(source) if ask_user is None else ask_user)
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
     raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])
 

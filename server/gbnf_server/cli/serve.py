@@ -20,6 +20,7 @@ from gbnf_server.cli.model_options import (
     GpuLayersOption,
     HfOption,
     LanguageOption,
+    MaxSecondsOption,
     MaxStepsOption,
     ModelOption,
     ModelSource,
@@ -107,6 +108,7 @@ def serve(
     yes: ApproveAllOption = False,
     language: LanguageOption = "en",
     max_steps: MaxStepsOption = 12,
+    max_seconds: MaxSecondsOption = 300,
 ) -> None:
     """Serve a model to clients of the OpenAI and Anthropic APIs, with calls that a grammar constrains.
 
@@ -143,7 +145,9 @@ def serve(
     from gbnf_server.gateway.serving import GatewayServer
 
     console = stderr_console()
-    agent_options = _AgentOptions(ToolSources(manifests, tools, mcp), workspace, yes, language, max_steps)
+    agent_options = _AgentOptions(
+        ToolSources(manifests, tools, mcp), workspace, yes, language, max_steps, max_seconds or None
+    )
     with ExitStack() as stack:
         if agent:
             sources[0], agents = stack.enter_context(agent_options.open(sources[0]))
@@ -301,6 +305,7 @@ class _AgentOptions:
     approve_all: bool
     language: str
     max_steps: int
+    max_seconds: float | None
 
     @contextmanager
     def open(self, source: ModelSource) -> Iterator[tuple[ModelSource, dict[str, Answers]]]:
@@ -313,6 +318,8 @@ class _AgentOptions:
         with self.sources.open() as loaded:
             source, pool, _ = choose_model(source, loaded)
             person = AbsentPerson(approve_all=self.approve_all)
-            options = PlannerOptions(max_steps=self.max_steps, language=self.language)
+            options = PlannerOptions(
+                max_steps=self.max_steps, max_seconds=self.max_seconds, language=self.language
+            )
             planner = PlannerAgent(pool, options, Context(Workspace(self.workspace), person=person))
             yield source, {MODEL_NAME: planner}

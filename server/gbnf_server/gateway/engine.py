@@ -28,7 +28,7 @@ from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiling import Compiled, Compiler, Target
 from gbnf_server.gateway.decoding import Decoding, generate
-from gbnf_server.gateway.failed_calls import call_key, failed_calls
+from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
 from gbnf_server.gateway.prompting import for_template, with_json_calls
 from gbnf_server.gateway.streams import GrammarIgnored
 
@@ -62,9 +62,7 @@ class Engine:
         """
         try:
             if self._no_repeat is not None:
-                failed = failed_calls(request.messages)
-                excluded = tuple(sorted(key for key, count in failed.items() if count >= self._no_repeat))
-                request = replace(request, excluded=excluded)
+                request = replace(request, excluded=excluded_calls(request.messages, self._no_repeat))
             target, default_limit = await asyncio.to_thread(_facts, backend)
             compiled = await self._compiler.compiled(request, target)
             if not target.takes_images and any(message.get("images") for message in request.messages):

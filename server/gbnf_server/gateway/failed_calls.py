@@ -13,10 +13,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Message
+from gbnf.schema.value_sets import whole_numbers
 from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf_server.planner.repeats import MAX_EXCLUDED_LENGTH
 
 CallKey: TypeAlias = tuple[str, str]
 """The name of a tool, and its arguments as JSON with sorted keys."""
+
+MAX_EXCLUDED = 8
+"""How many calls a grammar excludes, those that failed last: each is some 25 kB of it."""
 
 _ERROR = re.compile(
     r"\s*(?:error|exception|failed|failure|traceback|\w+(?:Error|Exception))\b", re.IGNORECASE
@@ -25,7 +30,7 @@ _ERROR = re.compile(
 
 def call_key(name: str, arguments: Mapping[str, Any]) -> CallKey:
     """Return what equal calls have in common."""
-    return name, json.dumps(arguments, sort_keys=True)
+    return name, json.dumps(whole_numbers(dict(arguments)), sort_keys=True)
 
 
 def failed_calls(messages: Sequence[Message]) -> Counter[CallKey]:
@@ -41,11 +46,21 @@ def failed_calls(messages: Sequence[Message]) -> Counter[CallKey]:
         if key is None:
             continue
         if _is_error(message["content"]):
-            failed[key] += 1
+            failed[key] = failed.pop(key, 0) + 1  # the order is that of the last failures
         elif key not in succeeded:  # it may have changed what the others depend on
             succeeded.add(key)
             failed.clear()
     return failed
+
+
+def excluded_calls(messages: Sequence[Message], failures: int) -> tuple[CallKey, ...]:
+    """Return the short calls that failed at least so many times, sorted; at most `MAX_EXCLUDED`."""
+    found = [
+        key
+        for key, count in failed_calls(messages).items()
+        if count >= failures and len(key[1]) <= MAX_EXCLUDED_LENGTH
+    ]
+    return tuple(sorted(found[-MAX_EXCLUDED:]))
 
 
 def _is_error(result: str) -> bool:

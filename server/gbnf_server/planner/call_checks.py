@@ -119,10 +119,11 @@ def _checked(
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
     if reason := state.calls.refusal(tool, call):
         raise CallRefused("repeated", reason)
-    if tool == FINAL_ANSWER and not call["arguments"]["message"].strip():
-        raise CallRefused("invalid", "the message of final_answer is blank; write the answer")
-    if tool == FINAL_ANSWER and _repeats_refusal(call["arguments"]["message"], state):
-        raise CallRefused("invalid", "the message repeats an error; write an answer to the request")
+    if tool.name == FINAL_ANSWER.name:  # required tools change its policy
+        if not call["arguments"]["message"].strip():
+            raise CallRefused("invalid", "the message of final_answer is blank; write the answer")
+        if _repeats_refusal(call["arguments"]["message"], state):
+            raise CallRefused("invalid", "the message repeats an error; write an answer to the request")
     try:
         arguments = calls.fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
@@ -131,12 +132,10 @@ def _checked(
 
 
 def _repeats_refusal(message: str, state: RunState) -> bool:
-    """Return whether an answer is only what the model has read about its last call, which was refused."""
-    last = state.steps[-1] if state.steps else None
-    if last is None or last.refusal is None or last.error is None:
-        return False
+    """Return whether an answer is only what the model has read about a refused text."""
     said = words(message)
-    return len(said) > 2 and " ".join(said) in " ".join(words(last.error))
+    errors = (step.error or "" for step in state.steps if step.refusal is not None)
+    return len(said) > 2 and any(" ".join(said) in " ".join(words(error)) for error in errors)
 
 
 def _check_length(tool: Tool, completion: Completion) -> None:

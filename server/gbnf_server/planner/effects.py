@@ -26,7 +26,7 @@ from gbnf_server.planner.events import Purpose
 class CallModel:
     """Generate text: the conversation, and the grammar that constrains it (None: unconstrained).
 
-    `timeout_s`: seconds until the generation is an error (None: no limit).
+    `timeout_s`: seconds until the generation is an error (None: the backend's own limit).
     `tools`: tools that the chat template declares. `reasoning`: the template is asked for reasoning.
     `answer_format`: the tool-call format in which a text is the final answer; None if the answer is a call.
     """

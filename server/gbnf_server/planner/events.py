@@ -24,8 +24,7 @@ from typing import Any, Literal, TypeAlias
 
 Unanswered: TypeAlias = Literal["blocked", "exhausted", "failed"]
 """blocked: too many refused calls in a row, or no call is left that would not repeat another. exhausted: no
-answer within the allowed steps or seconds. failed: the model,
-its server or the grammar gave an error."""
+answer within the allowed steps or seconds. failed: the model, its server or the grammar gave an error."""
 
 Outcome: TypeAlias = Literal["answered", "salvaged", "blocked", "exhausted", "failed"]
 """answered: the model gave its final answer, or a terminal tool succeeded, whose result is the answer.

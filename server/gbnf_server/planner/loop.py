@@ -76,7 +76,7 @@ Planning: TypeAlias = Generator[Effect | Event, Any, Run]
 _SALVAGE_SHARE = 0.1
 """The part of `max_seconds` that is added for a salvaged answer."""
 _LEAST_SECONDS = 0.05
-"""What is not worth a generation; timers are less exact."""
+"""Less than this is not worth a generation, and timers are less exact."""
 
 _Value = TypeVar("_Value")
 _Part: TypeAlias = Generator[Effect | Event, Any, _Value]
@@ -216,7 +216,7 @@ class _Loop:
         """Return the required tools that have not succeeded, for an error message; "" if there is none."""
         missing = set(self.options.required) - succeeded(self.state.steps)
         return (
-            f", and these required tools have not succeeded: {', '.join(named(sorted(missing)))}"
+            f", and these required tools have not succeeded: {', '.join(named(sorted(missing), 'any'))}"
             if missing
             else ""
         )

@@ -71,9 +71,9 @@ def succeeded(steps: Sequence[Step]) -> frozenset[str]:
     return names | {ANY_TOOL} if names - {ASK_USER.name, FIND_TOOLS.name} else names
 
 
-def named(names: Iterable[str]) -> list[str]:
+def named(names: Iterable[str], any_tool: str = "another tool") -> list[str]:
     """Return required names for a message."""
-    return ["another tool" if name == ANY_TOOL else name for name in names]
+    return [any_tool if name == ANY_TOOL else name for name in names]
 
 
 def answer_of(result: Mapping[str, Any]) -> str:

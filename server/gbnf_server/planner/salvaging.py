@@ -32,6 +32,7 @@ _CALL_LIKE = re.compile(
 _INTERNAL = re.compile(r'"step":|^\s*\[\d+\]\s*\w+:\s*\{', re.MULTILINE)
 """How the question renders results."""
 _COPIED_WORDS = 6
+_REQUEST_WORDS = 4  # fewer may be the answer, such as one of two that the request names
 _REPEATED = re.compile(r"(\S.{3,200}?)(?:\s*\1){2,}", re.DOTALL)
 _ASKED = {
     "en": (
@@ -131,9 +132,11 @@ def copies_question(answer: str, query: str, language: str = "en") -> bool:
     labels = [line.partition(":")[0] for line in asked.splitlines() if ":" in line]
     if any(f"{label}:".casefold() in answer.casefold() for label in labels):
         return True
-    said = words(answer)
+    said, request = words(answer), words(query)
     instructions = words(f"{asked.format(query='', found='')} {CONTRACT.prompt(language)}")
-    return _shared(said, instructions) >= _COPIED_WORDS or 10 * _shared(said, words(query)) >= 9 * len(said)
+    if _shared(said, instructions) >= _COPIED_WORDS or said == request:
+        return True
+    return len(said) >= _REQUEST_WORDS and 10 * _shared(said, request) >= 9 * len(said)
 
 
 def repeats_itself(text: str) -> bool:

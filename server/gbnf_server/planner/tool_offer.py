@@ -28,7 +28,7 @@ from gbnf.schema.keywords import KEYWORDS
 from gbnf.tool_formats import ToolFormat
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.exclusion import excluding
-from gbnf.tools.pool_filter import Selection, best_first, filter_pool
+from gbnf.tools.pool_filter import Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf.tools.step_references import offered_args
 from gbnf_server.backends.base import AnswerFormat
@@ -291,14 +291,15 @@ def _clearly_best(tools: tuple[Tool, ...], query: str, options: ResolvedOptions)
 
     A model that chooses among tools at random half of the time follows the name in a message nearly always.
     """
-    if not options.filter or not options.margin or len(tools) < 2:
+    choices = dict.fromkeys(tool for tool in tools if tool != FIND_TOOLS)
+    if not options.filter or not options.margin or len(choices) < 2:
         return None
     try:
-        scores = options.ranker.rank(query, tools)
+        scores = scored(tuple(choices), query, options.ranker)
     except GbnfError:
         return None
-    second, first = sorted(scores)[-2:]
-    return tools[list(scores).index(first)] if second < CLEAR * first else None
+    first, second = sorted(scores, key=lambda tool: -scores[tool])[:2]
+    return first if scores[second] < CLEAR * scores[first] > 0 else None
 
 
 def _append(state: RunState, text: str) -> None:

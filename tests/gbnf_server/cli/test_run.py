@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -27,7 +28,7 @@ from gbnf_server.cli.run import _copy_image
 from gbnf_server.cli.run_progress import PausingPerson, RunProgress
 from gbnf_server.executors import AbsentPerson, Workspace
 from gbnf_server.executors.journal import Journal
-from gbnf_server.planner import StepStarted, TextWritten, ToolCalled, ToolDone
+from gbnf_server.planner import PlannerOptions, StepStarted, TextWritten, ToolCalled, ToolDone
 from gbnf_server.system.smollm2 import has_smollm2
 from support.command_line import Gbnf
 from support.models import make_model
@@ -434,3 +435,23 @@ def test_a_person_at_a_terminal_may_be_asked(monkeypatch: pytest.MonkeyPatch, is
     monkeypatch.setattr("gbnf_server.cli.person.is_person_present", lambda _: is_present)
     assert asks_person(ModelSource("model.gguf")) is is_present
     assert not asks_person(ModelSource())  # the demonstration model is not trained to ask
+
+
+def test_the_model_that_is_chosen_for_other_tools_may_ask(
+    monkeypatch: pytest.MonkeyPatch, gbnf: Gbnf, tmp_path: Path
+) -> None:
+    asked = []
+
+    def run_request(
+        _request: Any, _tools: Any, source: ModelSource, options: PlannerOptions, *_: Any, **__: Any
+    ) -> Any:
+        asked.append((source.model, options.ask_user))
+        return SimpleNamespace(outcome="answered")
+
+    monkeypatch.setattr("gbnf_server.cli.run.run_request", run_request)
+    monkeypatch.setattr("gbnf_server.cli.person.is_person_present", lambda _: True)
+    monkeypatch.setattr("gbnf_server.system.smollm2.has_smollm2", lambda: True)
+    make_tool(tmp_path / "tools", "ping")
+    assert gbnf("run", "ping", "--manifests", tmp_path / "tools").code == ExitCode.SUCCESS
+    assert gbnf("run", "ping", "--manifests", tmp_path / "tools", "--no-ask-user").code == ExitCode.SUCCESS
+    assert asked == [("smollm2", True), ("smollm2", False)]

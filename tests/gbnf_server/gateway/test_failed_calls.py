@@ -13,7 +13,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.chat import ChatRequest, Sampling, ToolChoice
 from gbnf_server.gateway.compiling import Target, compile_request
 from gbnf_server.gateway.engine import Engine
-from gbnf_server.gateway.failed_calls import call_key, failed_calls
+from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
 from support.gateway_answers import USER, answer, calls, end, function
 from support.oracle import engine
 from support.tool_formats import FAMILIES, Family
@@ -80,6 +80,15 @@ def test_after_a_success_a_call_may_be_tried_again() -> None:
 def test_arguments_are_equal_in_any_order() -> None:
     first, second = turn("move", {"x": 1, "y": 2}, "Error"), turn("move", {"y": 2, "x": 1}, "Error", "b")
     assert list(failed_calls([USER, *first, *second]).values()) == [2]
+
+
+def test_the_last_short_failures_are_excluded() -> None:
+    long = {"text": "x" * 500}
+    made: list[dict[str, Any]] = [{"x": 1.0}, long, *({"x": number} for number in range(2, 12)), {"x": 1}]
+    messages = [message for arguments in made for message in turn("move", arguments, "Error")]
+    excluded = {json.loads(arguments)["x"] for _, arguments in excluded_calls(messages, 1)}
+    assert excluded == {1, *range(5, 12)}
+    assert excluded_calls(messages, 2) == (call_key("move", {"x": 1}),)
 
 
 @pytest.mark.parametrize("no_repeat", [None, 1, 2])

@@ -58,6 +58,13 @@ def prompts(driven: Driven) -> list[list[Mapping[str, Any]]]:
     return [list(effect.messages) for effect in driven.of(CallModel)]
 
 
+class Unfit:
+    """A ranker that finds one tool bad, and the others worse."""
+
+    def rank(self, _query: str, tools: Sequence[Tool], /) -> list[float]:
+        return [-float(1 + (tool.name != "feed_wolf")) for tool in tools]
+
+
 def grammars(driven: Driven) -> list[Grammar]:
     return [effect.grammar for effect in driven.of(CallModel)]
 
@@ -82,6 +89,8 @@ def test_the_best_tools_are_offered_in_the_order_of_the_pool() -> None:
         ("feed the wolf", {"margin": 0.3, "filter": False}, False),
         ("feed the wolf and the toad", {"margin": 0.3}, False),
         ("sing", {"margin": 0.3}, False),
+        ("find tools to feed the wolf", {"margin": 0.3}, True),
+        ("feed the wolf", {"margin": 0.3, "ranker": Unfit()}, False),
     ],
 )
 def test_the_best_tool_is_suggested_to_a_small_model(

@@ -80,14 +80,24 @@ def test_refusals(text: str, finish: str, violation: str | None, refusal: str, e
     assert bool(driven.run.warnings) == (violation is not None)
 
 
+@pytest.mark.parametrize("required", [(), ("*",)])
 @pytest.mark.parametrize("message", ["", " \n\t"])
-def test_a_blank_answer_is_refused(message: str) -> None:
+def test_a_blank_answer_is_refused(message: str, required: tuple[str, ...]) -> None:
     blank = completion(call("final_answer", message=message))
-    driven = drive_by_hand(POOL, [completion(NOW), blank, completion(ANSWER)])
+    driven = drive_by_hand(
+        POOL, [completion(NOW), blank, completion(ANSWER)], options=resolved(required=required)
+    )
     assert [event.error for event in driven.of(CallBlocked)] == [
         "the message of final_answer is blank; write the answer"
     ]
     assert (driven.run.outcome, driven.run.answer) == ("answered", "done")
+
+
+def test_an_answer_that_repeats_the_error_of_a_refused_text_is_refused_each_time() -> None:
+    echo = completion(call("final_answer", message="The text is not one JSON call"))
+    driven = drive_by_hand(POOL, [completion("?"), echo, echo])
+    assert [event.refusal for event in driven.of(CallBlocked)] == ["unparsed", "invalid", "invalid"]
+    assert driven.run.outcome == "blocked"
 
 
 def test_the_refusal_is_what_the_model_reads_next() -> None:

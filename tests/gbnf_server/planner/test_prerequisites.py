@@ -237,7 +237,7 @@ def test_a_question_is_no_tool_that_an_answer_requires() -> None:
     driven = run(
         (tool("read"),), call("ask_user", question="What?"), required=("*",), ask_user=True, max_steps=1
     )
-    assert "these required tools have not succeeded: another tool" in str(driven.run.error)
+    assert "these required tools have not succeeded: any" in str(driven.run.error)
 
 
 def test_no_answer_before_the_required_tools_not_even_in_the_last_step() -> None:

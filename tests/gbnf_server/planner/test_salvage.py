@@ -126,6 +126,14 @@ def test_an_answer_with_repetitions_of_its_own_is_kept(said: str) -> None:
     assert salvaging.answer_from_text(said, FOUND.query, FOUND.steps[:1]).text == said
 
 
+@pytest.mark.parametrize(
+    ("said", "by"),
+    [("Yes", "model"), ("rome.md", "model"), ("👍", "model"), ("Is rome.md new, yes or", "list")],
+)
+def test_a_short_answer_may_be_a_part_of_the_request(said: str, by: str) -> None:
+    assert salvaging.answer_from_text(said, "Is rome.md new, yes or no?", FOUND.steps[:1]).by == by
+
+
 def test_a_truncated_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:
     with InProcess(make_model(tmp_path / "tiny.gguf", context=4096)) as model:
         salvaged = salvage(FOUND, model, max_tokens=16)

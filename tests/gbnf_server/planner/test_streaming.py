@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
+from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.errors import BackendError
 from gbnf_server.planner import (
     Event,
     Hook,
@@ -29,6 +31,7 @@ from gbnf_server.planner import (
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.partial_answer import PartialAnswer
+from gbnf_server.planner.streaming import RunEnvironment, stream_text
 from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, resolved, ticking
 from support.executors import world
 from support.models import make_model
@@ -186,6 +189,23 @@ def test_a_hook_that_raises_at_a_piece_warns(tmp_path: Path, backend: InProcess,
     assert [step.name for step in last.run.steps] == ["ping", "ping"]
     assert len(last.run.warnings) == 1
     assert "no divisor" in last.run.warnings[0]
+
+
+def test_a_time_out_in_the_middle_of_a_stream_is_the_backends_error(tmp_path: Path) -> None:
+    class Slow:
+        def generate(self, request: Request) -> Completion:
+            assert request.cancellation is not None
+            assert request.on_text is not None
+            request.cancellation.set()  # as the timer of `InProcess` does, between two tokens
+            request.on_text("p")
+            raise BackendError("the call was cancelled")
+
+        async def agenerate(self, request: Request) -> Completion:
+            raise NotImplementedError
+
+    environment = RunEnvironment(Slow(), world(tmp_path))
+    with pytest.raises(BackendError, match="cancelled"):
+        list(stream_text(CallModel((), None, 8, 0.0, 0), environment, []))
 
 
 def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None:
