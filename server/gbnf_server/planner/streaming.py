@@ -55,16 +55,16 @@ def stream_text(
     pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     done: list[Completion] = []
     faults: list[BaseException] = []
-    left = Cancellation()
+    closed, cancellation = threading.Event(), Cancellation()  # which the backend also sets after `timeout_s`
 
     def on_piece(piece: str) -> None:
-        if left.is_set():
+        if closed.is_set():
             raise _StreamClosedError
         pieces.put(piece)
 
     def write() -> None:
         try:
-            done.append(environment.backend.generate(request_of(effect, on_piece, left)))
+            done.append(environment.backend.generate(request_of(effect, on_piece, cancellation)))
         except BaseException as fault:  # noqa: BLE001 - it is raised again where the text is awaited
             faults.append(fault)
         finally:
@@ -76,7 +76,8 @@ def stream_text(
         while (piece := pieces.get()) is not None:
             yield _piece(effect, environment, partial, piece, hook_errors)
     finally:
-        left.set()
+        closed.set()
+        cancellation.set()
     if faults:
         raise faults[0]
     return done[0]
