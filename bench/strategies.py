@@ -2,12 +2,13 @@
 
     python bench/strategies.py [--suite NAME]… [--model GGUF | --server URL] [--strategy NAME]… [--out LOG]
 
-    none      no grammar; only a text that is one clean JSON call counts
-    text      no grammar; calls are read in any common syntax, and repaired
-    lines     no grammar; the prompt requests the line protocol
-    grammar   a grammar that binds each name to its arguments
-    field     the same, each call beginning with reasoning
-    free      reasoning without a grammar, then the call under it
+    none        no grammar; only a text that is one clean JSON call counts
+    text        no grammar; calls are read in any common syntax, and repaired
+    lines       no grammar; the prompt requests the line protocol
+    grammar     a grammar that binds each name to its arguments
+    whitespace  the same, with any whitespace in the JSON
+    field       as grammar, each call beginning with reasoning
+    free        reasoning without a grammar, then the call under it
 
 The columns are those of `gbnf bench`, and `valid`: steps whose text was a valid call or answer. With `--out`,
 runs are stored as they finish, and the same command resumes.

@@ -100,8 +100,8 @@ class AnyOrderObjects(NamedTuple):
 def any_order_expr(members: Members, layout: Layout, scope: Scope, budget: OrderBudget) -> AnyOrderObjects:
     """Return the objects of one shape, with their properties in any order."""
     loosened: list[tuple[str, str]] = []
-    exact, rest_most = _told_apart(members, budget)
     while True:
+        exact, rest_most = _told_apart(members, budget)
         bounds = [("minProperties", members.least), ("maxProperties", members.most is not None)]
         limit = MAX_COUNTING_STATES if members.groups or any(is_bound for _, is_bound in bounds) else None
         try:

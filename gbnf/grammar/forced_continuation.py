@@ -3,7 +3,7 @@
     from the start          {"name": "
     after {"name": "wr      ite_files", "arguments": {"
 
-A decoder appends forced text without a step of the model.
+A decoder drafts forced text, and appends what ends an answer without a step of the model.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ def tune(
 
     The strategies: unconstrained JSON (none), text tool calls (text), the line protocol (lines), the tool
     calls of the model's chat template with a grammar (native), JSON with a grammar (grammar), the same with
-    reasoning in the call (field), and free reasoning before it (free). Cases are
+    any whitespace (whitespace), JSON with reasoning in the call (field), and free reasoning before it
+    (free). Cases are
     generated from your manifests, without executing tools; or they come from a suite, whose tools run in a
     temporary workspace. `gbnf run` applies the profile to runs with the same model and tools.
 

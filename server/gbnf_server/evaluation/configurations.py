@@ -53,7 +53,8 @@ STRATEGIES: tuple[Configuration, ...] = (
     Configuration("lines", "no grammar; calls in the line protocol", {"call_format": "lines"}),
     Configuration("native", "the chat template's own calls, with a grammar", {"call_format": "native"}),
     Configuration("grammar", "JSON calls, with a grammar that binds each name to its arguments", _JSON),
-    Configuration("field", "the same, each call beginning with reasoning", _JSON | {"reasoning": "field"}),
+    Configuration("whitespace", "the same, with any whitespace in the JSON", _JSON | {"whitespace": "free"}),
+    Configuration("field", "as grammar, each call beginning with reasoning", _JSON | {"reasoning": "field"}),
     Configuration(
         "free", "reasoning without a grammar, then a constrained call", _JSON | {"reasoning": "free"}
     ),
@@ -71,7 +72,11 @@ def _is_supported(strategy: Configuration, backend: Backend) -> bool:
         case "native":
             return backend.capabilities.tool_format is not None
         case "json":
-            return backend.dialect != "none" or not strategy.constrained
+            # an engine that takes a JSON Schema chooses the whitespace itself
+            ruled = (
+                backend.dialect == "gbnf" if "whitespace" in strategy.settings else backend.dialect != "none"
+            )
+            return ruled or not strategy.constrained
         case _:
             return True
 

@@ -20,7 +20,7 @@ COLUMNS = (
     "model_p50",
     "run_p50",
 )
-_PREFERRED = ("native", "grammar", "field", "free", "text", "lines", "none")
+_PREFERRED = ("native", "grammar", "whitespace", "field", "free", "text", "lines", "none")
 """Order of preference among equals: a grammar guarantees valid calls, and reasoning costs time."""
 
 
@@ -32,7 +32,8 @@ def strategy_table(results: Results) -> TextTable:
 def best_strategy(results: Results) -> str:
     """Return the strategy with most converged runs; of equals, with most valid texts, then correct calls.
 
-    If all of these are equal, the first of `native`, `grammar`, `field`, `free`, `text`, `lines`, `none`.
+    If all of these are equal, the first of `native`, `grammar`, `whitespace`, `field`, `free`,
+    `text`, `lines`, `none`.
     """
     strategies = by_configuration(results, results.scored())
     return max(

@@ -143,10 +143,10 @@ class Drafter:
         drafts: list[Draft] = []
         end = 0
         for whole in following_tokens(self._model, tokens, ahead, self._control_texts) or []:
-            for token in self._model.splits.get(whole, (whole,)):
+            parts = self._model.splits.get(whole, (whole,))
+            for token, expected in zip(parts, (whole, *parts[1:]), strict=True):
                 end += len(self._model.piece(token))
-                drafts.append(Draft(token, end > started, whole))
-                whole = token  # noqa: PLW2901  # the parts after the first stand for themselves
+                drafts.append(Draft(token, end > started, expected))
         return drafts[: self._most]
 
     def _ahead(self, text: str, forced: ForcedContinuation | None, *, spaced: bool) -> tuple[str, int]:

@@ -4,9 +4,8 @@ Each call has a sequence (`CachedSequence`) of its own, which stays in the cache
 same prefix. Invariants:
 
 - `CachedSequence.cached_tokens` is a prefix of what the cache has of the sequence. Where the two may differ,
-  an
-  evaluation first rolls back the cache. So whatever interrupts a call (an error, Ctrl-C, a cancellation), the
-  next one starts from a known state.
+  an evaluation first rolls back the cache. So whatever interrupts a call (an error, Ctrl-C, a cancellation),
+  the next one starts from a known state.
 - The context is used only under `_lock`. Calls that arrive at about the same time are evaluated in one batch,
   by one of their threads: several sequences take little longer than one.
 - No sequence is longer than `length`, so that all fit.
@@ -235,11 +234,17 @@ class KVCache:
     def _decode(self, requests: Sequence[_Request]) -> None:
         """Evaluate the requests in one batch, except for cancelled ones. Under `_lock`."""
         self._abort.clear()
+        # a recurrent state cannot be rolled back for the others
+        is_abortable = len(requests) == 1 or not self._model.has_recurrent_state
         for request in requests:
-            request.stop.evaluation = self._abort
+            request.stop.evaluation = self._abort if is_abortable else None
             if request.stop.is_set():
-                request.stop.evaluation = None
-                request.error, request.is_done = "the call was cancelled", True
+                request.error = "the call was cancelled"
+            elif not self._synchronize(request.sequence):
+                request.error = "another call interrupted this one. Repeat it."
+            else:
+                continue
+            request.stop.evaluation, request.is_done = None, True
         requests = [request for request in requests if not request.is_done]
         if not requests:
             return
@@ -247,11 +252,6 @@ class KVCache:
         outputs: list[tuple[_Request, int]] = []
         for request in requests:
             sequence, start = request.sequence, len(request.sequence.cached_tokens)
-            if not sequence.is_synchronized:
-                self._roll_back(sequence, start)
-            assert len(sequence.cached_tokens) == start, (
-                "a recurrent state is rolled back only at the start of a call"
-            )
             sequence.is_synchronized = False
             for index, token in enumerate(request.tokens):
                 batch.token[size], batch.pos[size] = token, start + index
@@ -261,9 +261,11 @@ class KVCache:
                     outputs.append((request, size))
                 size += 1
         batch.n_tokens = size
-        status = self._evaluate_batch(size)
-        for request in requests:
-            request.stop.evaluation = None
+        try:
+            status = self._evaluate_batch(size)
+        finally:
+            for request in requests:
+                request.stop.evaluation = None
         if status == _ABORTED:
             self._decode(requests)  # those that are not cancelled
             return
@@ -321,6 +323,13 @@ class KVCache:
         if not pointer:
             raise BackendError("llama.cpp gave no logits")
         return np.ctypeslib.as_array(pointer, shape=(self._model.size,))
+
+    def _synchronize(self, sequence: CachedSequence) -> bool:
+        """Return whether the cache has the sequence's tokens, and no others. Under `_lock`."""
+        length = len(sequence.cached_tokens)
+        if not sequence.is_synchronized:
+            self._roll_back(sequence, length)
+        return len(sequence.cached_tokens) == length
 
     def _roll_back(self, sequence: CachedSequence, length: int) -> None:
         """Roll back sequence and cache to the first `length` tokens. Under `_lock`."""

@@ -117,7 +117,7 @@ class RepetitionGuard:
 
     def give_up(self) -> None:
         """Refuse nothing before the text has repeated again."""
-        self._place, self._detector = None, RepetitionDetector()
+        self._place, self._detector, self.refused = None, RepetitionDetector(), False
 
     def start_step(self) -> None:
         """Begin to choose the next token."""

@@ -399,14 +399,16 @@ def _end(process: subprocess.Popen[str]) -> None:
     The compilers get time to delete the files that they are writing, which an install that continues would
     take for complete: cmake, which leads their group, ends before them. A process that ends closes the pipe.
     """
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
     assert process.stdout is not None
     pipe, end = process.stdout.fileno(), time.monotonic() + _GRACE_PERIOD
-    while (left := end - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
-        if not os.read(pipe, 1 << 16):
-            break
-    kill_group(process, grace_period=0.0)
+    try:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        while (left := end - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
+            if not os.read(pipe, 1 << 16):
+                break
+    finally:  # also after a second Ctrl-C
+        kill_group(process, grace_period=0.0)
 
 
 def _step(line: str) -> InstallProgress | None:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Literal, Self, TypeAlias
 
+from gbnf.compiler.layout import Whitespace
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats import ToolFormat
 from gbnf.tools.ranking import BM25, Ranker
@@ -55,6 +56,8 @@ class PlannerOptions:
             required, the run ends with it only.
         call_format: see `CallFormat`. By default "native" if the model's chat template has tools, otherwise
             "json"; "json" for reasoning in a field; "text" if the backend takes no grammar.
+        whitespace: the layout of calls in the format "json" (`gbnf.compiler.layout`), for backends that take
+            GBNF. "free" suits only models that do worse without line breaks: `gbnf tune` measures it.
         compact: shorten old results and steps in the prompt when the history nears the model's context
             (`gbnf_server.planner.compaction`); otherwise the run ends with ContextOverflow.
         salvage: build an answer from the tool results of a run that ends without one; its outcome is
@@ -83,6 +86,7 @@ class PlannerOptions:
     required: tuple[str, ...] = ()
     terminal: tuple[str, ...] = ()
     call_format: CallFormat | None = None
+    whitespace: Whitespace = "default"
     compact: bool = True
     salvage: bool = True
     reasoning: ReasoningMode = "off"

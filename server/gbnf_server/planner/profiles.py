@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self, get_args
 
+from gbnf.compiler.layout import Whitespace
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tools import Tool
 from gbnf_server.errors import SetupError
@@ -26,6 +27,7 @@ from gbnf_server.system.folders import profiles_folder
 
 SETTINGS: Mapping[str, type[int] | tuple[str, ...]] = {
     "call_format": get_args(CallFormat),
+    "whitespace": get_args(Whitespace),
     "reasoning": get_args(ReasoningMode),
     "reasoning_budget": int,
     "prompt_style": get_args(PromptStyle),

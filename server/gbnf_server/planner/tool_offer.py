@@ -197,7 +197,10 @@ def _grammar(
     if options.dialect == "json_schema":
         schema = call_schema(tools, **offered)
         return with_reasoning_schema(schema) if reasons else schema
-    grammar = (compile_pool if options.union else compile_name_and_arguments)(tools, **offered)
+    if options.union:
+        grammar = compile_pool(tools, whitespace=options.whitespace, **offered)
+    else:
+        grammar = compile_name_and_arguments(tools, **offered)
     return with_reasoning_grammar(grammar) if reasons else grammar
 
 

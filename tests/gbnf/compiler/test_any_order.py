@@ -140,6 +140,14 @@ def test_bounds_are_reported_where_they_take_too_many_states(monkeypatch: pytest
     assert not accepts(grammar, json.dumps(backwards))
 
 
+def test_few_properties_come_once_each_although_a_bound_is_too_large() -> None:
+    schema = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"], "maxProperties": 5000}
+    grammar = compile_schema(schema)
+    assert {one.keyword for one in grammar.report if one.kind == "unenforced"} == {"maxProperties"}
+    assert accepts(grammar, '{"b": 1, "zz": 1, "a": 1}')
+    assert not accepts(grammar, '{"a": 1, "a": 1}')
+
+
 @given(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 9), max_size=5), st.data())
 def test_a_listed_object_takes_every_order(value: dict[str, int], data: st.DataObject) -> None:
     schema: Any = data.draw(st.sampled_from([{"const": value}, {"enum": ["a", [value], value]}]))

@@ -57,6 +57,10 @@ class Speaks(FakeBackend):
             text = f"Sure!\n```json\n{text}\n```"
         elif grammar is None and self._shape == "prose":
             text = "I would rather talk."
+        elif self._shape == "indented":  # right where it may break lines, as it learned to
+            text = json.dumps(call, indent=2)
+            if grammar is not None and not grammar.match(text).complete:
+                text = json.dumps({"name": "final_answer", "arguments": {"message": "?"}})
         if grammar is not None and "thought" in str(grammar):
             text = '{"thought": "so", ' + text.removeprefix("{")
         return Completion(text, "stop", 10, 5, 0, 0.01, 0.01)
@@ -100,9 +104,10 @@ def test_a_suite_is_generated_for_custom_tools(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "converged", "best"),
     [
-        ("clean", {"none", "text", "lines", "grammar", "field", "free"}, "grammar"),
-        ("fenced", {"text", "lines", "grammar", "field", "free"}, "grammar"),
-        ("prose", {"grammar", "field", "free"}, "grammar"),
+        ("clean", {"none", "text", "lines", "grammar", "whitespace", "field", "free"}, "grammar"),
+        ("fenced", {"text", "lines", "grammar", "whitespace", "field", "free"}, "grammar"),
+        ("prose", {"grammar", "whitespace", "field", "free"}, "grammar"),
+        ("indented", {"none", "text", "lines", "whitespace"}, "whitespace"),
     ],
 )
 def test_each_strategy_is_a_row(shape: str, converged: set[str], best: str) -> None:
@@ -121,7 +126,7 @@ def test_without_a_grammar_the_best_strategy_parses_text_calls() -> None:
 @pytest.mark.parametrize(
     ("dialect", "names"),
     [
-        ("gbnf", ["none", "text", "lines", "grammar", "field", "free"]),
+        ("gbnf", ["none", "text", "lines", "grammar", "whitespace", "field", "free"]),
         ("json_schema", ["none", "text", "lines", "grammar", "field", "free"]),
         ("none", ["none", "text", "lines"]),
     ],

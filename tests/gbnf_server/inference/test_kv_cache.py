@@ -231,6 +231,29 @@ def test_a_cancelled_call_ends_no_other(kv_cache: KVCache) -> None:
     np.testing.assert_allclose(requests[1].logits[0], expected, rtol=0, atol=0.05)  # batches round otherwise
 
 
+def test_a_batch_of_recurrent_states_is_not_ended_for_one_of_its_calls(
+    kv_cache: KVCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The states of the others could not be rolled back."""
+    monkeypatch.setattr(kv_cache._model, "has_recurrent_state", True)
+    stop, statuses, decode = Cancellation(), list[int](), llama_cpp.llama_decode
+
+    def cancelled(*arguments: Any) -> int:
+        stop.set()
+        statuses.append(decode(*arguments))
+        return statuses[-1]
+
+    monkeypatch.setattr(llama_cpp, "llama_decode", cancelled)
+    with acquired(kv_cache, [3] * 40) as one, acquired(kv_cache, [5] * 40) as other:
+        kv_cache._decode(
+            [
+                _Request(sequence, [7] * 40, frozenset([39]), each)
+                for sequence, each in ((one, stop), (other, Cancellation()))
+            ]
+        )
+    assert statuses == [0]
+
+
 def test_an_interrupt_ends_the_evaluation(kv_cache: KVCache, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C reaches the main thread while llama.cpp computes."""
     emptied(kv_cache)

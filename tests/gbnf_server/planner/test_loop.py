@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from gbnf.calls import CALL_SYNTAXES, CallSyntaxName, ToolCall, render_tool_calls
+from gbnf.compiler.layout import Whitespace
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf_server.errors import (
@@ -31,6 +32,7 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.repeats import MAX_READS
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand, resolved
+from support.oracle import engine
 
 
 def test_a_plan_to_its_answer() -> None:
@@ -225,6 +227,28 @@ def test_the_grammar_offers_the_answer_in_every_step_and_the_steps_in_time() -> 
     texts = [NOW, ANSWER, *reading]
     assert [first.match(text).complete for text in texts] == [True, True, False, False]
     assert [second.match(text).complete for text in texts] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("whitespace", get_args(Whitespace))
+def test_the_grammar_has_the_layout_of_the_options(whitespace: Whitespace) -> None:
+    texts = {"compact": (",", ":"), "spaced": (", ", ": "), "indented": None}
+    call_and_answer = [
+        {layout: json.dumps(json.loads(text), separators=separators, indent=None if separators else 2)
+         for layout, separators in texts.items()}
+        for text in (call("create_dirs", paths=["a"]), ANSWER)
+    ]  # fmt: skip
+    accepted = {"default": {"compact", "spaced"}, "free": set(texts)}.get(whitespace, {whitespace})
+    for layout in accepted:
+        driven = drive_by_hand(
+            POOL,
+            [completion(text[layout]) for text in call_and_answer],
+            options=resolved(whitespace=whitespace),
+        )
+        assert [each.arguments for each in driven.of(ExecuteTool)] == [{"paths": ["a"]}]
+        assert (driven.run.outcome, driven.run.answer) == ("answered", "done")
+        for written, asked in zip(call_and_answer, driven.of(CallModel), strict=True):
+            matching = {name for name in texts if engine().match(asked.grammar, written[name]).complete}
+            assert matching == accepted
 
 
 @pytest.mark.parametrize("name", ["max_steps", "max_blocked", "max_tokens", "reasoning_budget"])

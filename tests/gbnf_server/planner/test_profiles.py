@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.compiler.layout import Whitespace
 from gbnf.tools import Tool
 from gbnf_server.errors import SetupError
 from gbnf_server.planner.options import CallFormat
@@ -22,6 +23,7 @@ SETTING_TYPES = st.fixed_dictionaries(
     {},
     optional={
         "call_format": st.sampled_from(get_args(CallFormat)),
+        "whitespace": st.sampled_from(get_args(Whitespace)),
         "reasoning": st.sampled_from(["off", "field", "free"]),
         "reasoning_budget": st.integers(1, 999),
         "prompt_style": st.sampled_from(["full", "minimal", "verbose"]),
@@ -87,6 +89,7 @@ def test_a_set_of_tools_is_what_a_model_sees_of_them() -> None:
             "strategy = 'x'\n[model]\nname = 'm'\n[settings]\nreasoning = 'banana'",
             "'banana' is none of off, field",
         ),
+        ("strategy = 'x'\n[model]\nname = 'm'\n[settings]\nwhitespace = 'x'", "'x' is none of default, "),
         ("strategy = 'x'\n[model]\nname = 'm'\n[settings]\nprompt_style = 'x'", "'x' is none of "),
     ],
 )

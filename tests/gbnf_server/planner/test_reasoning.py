@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import compile_pool
+from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema
 from gbnf.tools import Tool
@@ -57,6 +58,14 @@ def test_a_reasoning_field_is_bounded_and_not_empty() -> None:
     ):
         text = f'{{"thought": "{"a" * length}", "name": "get_now", "arguments": {{}}}}'
         assert engine().match(grammar, text).complete == fits
+
+
+@pytest.mark.parametrize("whitespace", get_args(Whitespace))
+def test_reasoning_precedes_a_call_in_every_layout(whitespace: Whitespace) -> None:
+    grammar = with_reasoning_grammar(compile_pool(POOL, whitespace=whitespace))
+    separators = (",", ":") if whitespace == "compact" else (", ", ": ")
+    rest = json.dumps(json.loads(NOW), separators=separators)
+    assert engine().match(grammar, f'{{"thought": "so", {rest.removeprefix("{")}').complete
 
 
 @given(st.lists(st.sampled_from(POOL), unique=True, min_size=1), st.booleans())

@@ -27,7 +27,7 @@ os.environ |= {
 @pytest.fixture(scope="session")
 def gateway_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A gateway with the demonstration model in its process, whose calls are JSON."""
-    with gateway_process(tmp_path_factory.mktemp("gateway")) as url:
+    with gateway_process(tmp_path_factory.mktemp("gateway"), "--model", str(model_path())) as url:
         yield url
 
 
