@@ -11,7 +11,7 @@ import time
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from threading import Timer
+from threading import TIMEOUT_MAX, Timer
 
 from gbnf.prompts.messages import PromptStyle
 from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect, Request
@@ -134,7 +134,7 @@ class InProcess(RequestBackend):
         sampler = Sampler(request.temperature, request.seed, truncation)
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
         slot = Slot()
-        timer = Timer(request.timeout_s or 0, stop.set)
+        timer = Timer(min(request.timeout_s or 0, TIMEOUT_MAX), stop.set)
         timer.daemon = True
         try:
             self._kv_cache.register(slot)

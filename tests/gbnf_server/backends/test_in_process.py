@@ -410,4 +410,5 @@ def test_a_generation_ends_with_its_time(backend: InProcess) -> None:
     request = Request([{"role": "user", "content": "go on"}], max_tokens=400, timeout_s=1e-6)
     with pytest.raises(BackendError, match="cancelled"):
         backend.generate(request)
-    assert backend.generate(replace(request, max_tokens=2, timeout_s=None)).text
+    for limit in (None, float("inf")):
+        assert backend.generate(replace(request, max_tokens=2, timeout_s=limit)).text
