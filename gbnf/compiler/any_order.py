@@ -90,14 +90,14 @@ class Members(NamedTuple):
         return self.required.union(*self.groups).intersection(self.values)
 
 
-class AnyOrderObjects(NamedTuple):
-    """The objects of a shape in any order, and each keyword that is not enforced, with the reason."""
+class ObjectExpr(NamedTuple):
+    """An object's expression, and each keyword that it doesn't enforce, with the reason."""
 
     expr: Expr
     loosened: tuple[tuple[str, str], ...] = ()
 
 
-def any_order_expr(members: Members, layout: Layout, scope: Scope, budget: OrderBudget) -> AnyOrderObjects:
+def any_order_expr(members: Members, layout: Layout, scope: Scope, budget: OrderBudget) -> ObjectExpr:
     """Return the objects of one shape, with their properties in any order."""
     loosened: list[tuple[str, str]] = []
     while True:
@@ -127,7 +127,7 @@ def any_order_expr(members: Members, layout: Layout, scope: Scope, budget: Order
         ]
     elif members.least > 1 and members.others:
         loosened.append(("minProperties", "an additional property given twice counts twice"))
-    return AnyOrderObjects(expr, tuple(loosened))
+    return ObjectExpr(expr, tuple(loosened))
 
 
 _TOO_MANY = "it makes too many states"

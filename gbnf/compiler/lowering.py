@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -211,12 +212,12 @@ class Lowering:
         alternatives = [self._enumerated(values.values, scope, pointer, place)] if values.values else []
         shapes = values.shapes
         if self._order_budget.any_order and len(shapes) >= _MANY_SHAPES:
-            joint = self._joint(
-                [shape for shape in shapes if type(shape) is Object], scope, pointer, depth, place
-            )
-            if joint is not None:
-                alternatives.append(joint)
-                shapes = tuple(shape for shape in shapes if type(shape) is not Object)
+            objects = [shape for shape in shapes if type(shape) is Object]
+            with suppress(EffortSpent):  # it is reported for each shape below
+                joint = self._joint(objects, scope, pointer, depth, place)
+                if joint is not None:
+                    alternatives.append(joint)
+                    shapes = tuple(shape for shape in shapes if type(shape) is not Object)
         structured = sum([type(shape) in _STRUCTURED for shape in shapes])
         for number, shape in enumerate(shapes, 1):
             inner = scope.inside(f"Option {number}") if structured > 1 and len(shapes) > 1 else scope

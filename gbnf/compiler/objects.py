@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gbnf.compiler.any_order import Members, OrderBudget, any_order_expr
+from gbnf.compiler.any_order import Members, ObjectExpr, OrderBudget, any_order_expr
 from gbnf.compiler.declared_order import CHUNK, DeclaredOrder
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
@@ -41,13 +41,6 @@ _FEW_CHAINS = 4
 Other = tuple["Dfa | None", Expr]
 
 
-class ObjectExpr(NamedTuple):
-    """An object's expression, and each keyword that it doesn't enforce, with the reason."""
-
-    expr: Expr
-    loosened: tuple[tuple[str, str], ...] = ()
-
-
 def object_expr(
     shape: Object,
     values: dict[str, Expr],
@@ -61,7 +54,7 @@ def object_expr(
     if members is None:
         return ObjectExpr(EMPTY_LANGUAGE)
     if budget.any_order and len(members.values) > 1:
-        return ObjectExpr(*any_order_expr(members, layout, scope, budget))
+        return any_order_expr(members, layout, scope, budget)
     loosened: list[tuple[str, str]] = []
     pairs, least, most = members.others, members.least, members.most
     chains = _joined(_chains(shape, values), budget)

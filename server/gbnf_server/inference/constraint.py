@@ -4,9 +4,9 @@ Two engines create constraints, llama.cpp (here) and llguidance (`llguidance_eng
 
 - `accept` is called only with a token that `allows` has just allowed and that does not end the generation:
   llama.cpp aborts the process otherwise.
-- Our own automaton is an optimization; the engine decides. Text that the automaton takes for forced goes
-  through the engine token by token; if the engine refuses it, the state does not change, and nothing is
-  forced any more.
+- Our own automaton is an optimization; the engine decides. What the automaton takes for the forced end
+  of the text goes through the engine token by token; if the engine refuses it, the state does not change, and
+  nothing is forced any more.
 - The bytes must be UTF-8. llama.cpp alone does not ensure that: it accepts overlong forms, so that where "😀"
   and "日" are both allowed, a model may write "日" in four bytes that no decoder accepts.
 """
@@ -69,7 +69,7 @@ class Constraint(Protocol):
         ...
 
     def accept_text(self, text: str) -> bool:
-        """Advance by (a part of) the forced text if the engine accepts it; otherwise change nothing."""
+        """Advance by the forced end of the text if the engine accepts it; otherwise change nothing."""
         ...
 
 
@@ -125,7 +125,7 @@ class ConstraintBase:
         return found
 
     def accept_text(self, text: str) -> bool:
-        """Advance by forced text; see `Constraint`."""
+        """Advance by the forced end; see `Constraint`."""
         started = time.perf_counter()
         tokens = self._model.tokenize_exactly(text)
         accepted = tokens is not None and self._accept_all(tokens)

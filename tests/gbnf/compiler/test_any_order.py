@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf import effort
 from gbnf.compiler import any_order
 from gbnf.compiler.schema import compile_schema
 from support.oracle import engine
@@ -236,6 +237,17 @@ def test_several_shapes_take_every_order_and_are_accepted_exactly_if_they_are_va
     value = {name: number if name == names[0] else 1 for name in names}
     grammar = compile_schema(schema, property_order="any")
     assert accepts(grammar, json.dumps(value, ensure_ascii=False)) == is_valid(schema, value)
+
+
+def test_shapes_that_take_too_much_work_together_are_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = [
+        {"type": "object", "properties": {f"p{at}": {"type": "integer"}}, "required": [f"p{at}"]}
+        for at in range(9)
+    ]
+    monkeypatch.setattr(effort, "MAX_COMPILE_EFFORT", 4000)
+    grammar = compile_schema({"anyOf": shapes})
+    assert "type" in {one.keyword for one in grammar.report if one.kind == "unenforced"}
+    assert accepts(grammar, '{"p8": 1}')
 
 
 def test_the_shapes_of_a_recursive_object_are_one_automaton() -> None:
