@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
-from gbnf_server.backends.base import Capabilities, Completion, Request
+from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.errors import BackendError
@@ -177,33 +177,6 @@ def test_a_fault_of_the_server_is_the_runs(tmp_path: Path, stream: Stream) -> No
         last = stream(planner(tmp_path, server), "ping")[-1]
     assert isinstance(last, RunFinished)
     assert (last.run.outcome, "dead end" in str(last.run.error)) == ("failed", True)
-
-
-def test_a_time_limit_between_two_pieces_is_the_runs(tmp_path: Path) -> None:
-    """A backend sets the request's cancellation when the time is over."""
-
-    class Slow:
-        dialect, prompt_style, capabilities, context_length, name = (
-            "gbnf",
-            "minimal",
-            Capabilities(),
-            4096,
-            "",
-        )
-
-        def count_tokens(self, _request: Request) -> int:
-            return 1
-
-        def generate(self, request: Request) -> Completion:
-            assert request.cancellation is not None
-            assert request.on_text is not None
-            request.cancellation.set()
-            request.on_text("{")
-            raise BackendError("the call was cancelled")
-
-    *_, last = planner(tmp_path, Slow()).events("x", text=True)
-    assert isinstance(last, RunFinished)
-    assert (last.run.outcome, last.run.error) == ("failed", "the call was cancelled")
 
 
 def test_a_hook_that_raises_at_a_piece_warns(tmp_path: Path, backend: InProcess, stream: Stream) -> None:
