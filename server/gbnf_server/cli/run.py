@@ -155,12 +155,15 @@ def run(
         typer.Option("--repeat-calls", help="Allow calls that repeat earlier ones."),
     ] = False,
     ask_user: Annotated[
-        bool | None,
+        bool,
         typer.Option(
-            help="Let the model ask you questions. Default: at a terminal, except the demonstration model, "
-            "which is not trained to."
+            "--ask-user",
+            help="Let the model ask you questions. Default at a terminal, except for the demonstration model.",
         ),
-    ] = None,
+    ] = False,
+    no_ask_user: Annotated[
+        bool, typer.Option("--no-ask-user", help="Let the model ask no questions.")
+    ] = False,
     language: LanguageOption = "en",
     require: RequireOption = None,
     terminal: TerminalOption = None,
@@ -230,7 +233,7 @@ def run(
     output = OutputOptions(json_, stream, quiet, verbose, record)
     with interruptible(), ToolSources(manifests, tools, mcp, verbose).open() as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
-        options = replace(options, ask_user=asks_person(source) if ask_user is None else ask_user)
+        options = replace(options, ask_user=ask_user or (asks_person(source) and not no_ask_user))
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
     raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])
 

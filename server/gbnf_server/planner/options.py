@@ -122,12 +122,14 @@ class ResolvedOptions(PlannerOptions):
     `union` is off in comparisons only: then the grammar allows any arguments with any tool name.
     `constrained`: whether there is a grammar for the call format "json". `reasoning_tags` are None unless the
     backend renders the prompt itself and `reasoning` is "free". `tool_format` is that of the call format
-    "native". `margin`: that of the pool filter.
+    "native". `margin`: that of the pool filter. `is_small`: whether the model is told which tool fits best by
+    far.
     """
 
     call_format: CallFormat = "json"
     max_tools: int | None = MAX_TOOLS
     margin: float = 0.0
+    is_small: bool = False
     dialect: Dialect = "gbnf"
     reasoning_tags: ReasoningTags | None = None
     prompt_style: PromptStyle = "full"
@@ -176,10 +178,12 @@ class ResolvedOptions(PlannerOptions):
                 "Its chat template has no tools, or is unknown. Use the call format json.",
             )
         given = {each.name: getattr(options, each.name) for each in fields(PlannerOptions)}
-        max_tools, margin = _tool_limit(options, backend)
+        is_small, is_auto = _is_small(backend), options.max_tools == "auto"
+        limit = SMALL_MODEL_TOOLS if is_small else MAX_TOOLS
         return cls(
-            **{**given, "call_format": call_format, "max_tools": max_tools},
-            margin=margin,
+            **{**given, "call_format": call_format, "max_tools": limit if is_auto else options.max_tools},
+            margin=SMALL_MODEL_MARGIN if is_small and is_auto else 0.0,
+            is_small=is_small,
             dialect=backend.dialect,
             reasoning_tags=backend.capabilities.reasoning_tags if options.reasoning == "free" else None,
             prompt_style=backend.prompt_style,
@@ -190,17 +194,17 @@ class ResolvedOptions(PlannerOptions):
         )
 
 
-def _tool_limit(options: PlannerOptions, backend: Backend) -> tuple[int | None, float]:
-    """Return the limit and the margin of the pool filter."""
-    if not isinstance(options.max_tools, str):
-        return options.max_tools, 0.0
-    # a model that is trained with the style "minimal" knows its tools, and pools of any size
-    if backend.prompt_style != "minimal":
-        with suppress(BackendError):  # the run will report it
-            parameters = backend.capabilities.parameters
-            if parameters is not None and parameters < SMALL_MODEL:
-                return SMALL_MODEL_TOOLS, SMALL_MODEL_MARGIN
-    return MAX_TOOLS, 0.0
+def _is_small(backend: Backend) -> bool:
+    """Return whether a model chooses better among few tools.
+
+    One that is trained with the style "minimal" knows its tools, and pools of any size.
+    """
+    if backend.prompt_style == "minimal":
+        return False
+    parameters = None
+    with suppress(BackendError):  # the run will report it
+        parameters = backend.capabilities.parameters
+    return parameters is not None and parameters < SMALL_MODEL
 
 
 def _default_format(options: PlannerOptions, backend: Backend, *, constrained: bool) -> CallFormat:

@@ -84,13 +84,13 @@ def test_the_best_tools_are_offered_in_the_order_of_the_pool() -> None:
 @pytest.mark.parametrize(
     ("query", "options", "suggested"),
     [
-        ("feed the wolf", {"margin": 0.3}, True),
+        ("feed the wolf", {"is_small": True}, True),
         ("feed the wolf", {}, False),
-        ("feed the wolf", {"margin": 0.3, "filter": False}, False),
-        ("feed the wolf and the toad", {"margin": 0.3}, False),
-        ("sing", {"margin": 0.3}, False),
-        ("find tools to feed the wolf", {"margin": 0.3}, True),
-        ("feed the wolf", {"margin": 0.3, "ranker": Unfit()}, False),
+        ("feed the wolf", {"is_small": True, "filter": False}, False),
+        ("feed the wolf and the toad", {"is_small": True}, False),
+        ("sing", {"is_small": True}, False),
+        ("find tools to feed the wolf", {"is_small": True}, True),
+        ("feed the wolf", {"is_small": True, "ranker": Unfit()}, False),
     ],
 )
 def test_the_best_tool_is_suggested_to_a_small_model(
@@ -273,19 +273,19 @@ class Sized(FakeBackend):
 @pytest.mark.parametrize(
     ("parameters", "style", "given", "limit"),
     [
-        (135_000_000, "full", "auto", (SMALL_MODEL_TOOLS, SMALL_MODEL_MARGIN)),
-        (8_000_000_000, "full", "auto", (MAX_TOOLS, 0)),
-        (None, "full", "auto", (MAX_TOOLS, 0)),  # a server does not say
-        (4_000_000, "minimal", "auto", (MAX_TOOLS, 0)),  # trained on its pools
-        (135_000_000, "full", 3, (3, 0)),
-        (135_000_000, "full", None, (None, 0)),
+        (135_000_000, "full", "auto", (SMALL_MODEL_TOOLS, SMALL_MODEL_MARGIN, True)),
+        (8_000_000_000, "full", "auto", (MAX_TOOLS, 0, False)),
+        (None, "full", "auto", (MAX_TOOLS, 0, False)),  # a server does not say
+        (4_000_000, "minimal", "auto", (MAX_TOOLS, 0, False)),  # trained on its pools
+        (135_000_000, "full", 3, (3, 0, True)),
+        (135_000_000, "full", None, (None, 0, True)),
     ],
 )
 def test_a_small_model_is_offered_fewer_tools(
-    parameters: int | None, style: PromptStyle, given: Any, limit: tuple[int | None, float]
+    parameters: int | None, style: PromptStyle, given: Any, limit: tuple[int | None, float, bool]
 ) -> None:
     chosen = ResolvedOptions.resolve(PlannerOptions(max_tools=given), Sized(parameters, style))
-    assert (chosen.max_tools, chosen.margin) == limit
+    assert (chosen.max_tools, chosen.margin, chosen.is_small) == limit
 
 
 def test_a_margin_leaves_the_other_tools_to_find_tools() -> None:
