@@ -158,7 +158,7 @@ def run(
         bool,
         typer.Option(
             "--ask-user",
-            help="Let the model ask you questions. Default at a terminal, except for the demonstration model.",
+            help="Let the model ask you questions. Default at a terminal, but for the demonstration model.",
         ),
     ] = False,
     no_ask_user: Annotated[
