@@ -45,11 +45,13 @@ def _format(name: str) -> ToolFormat:
 def test_the_calls_of_a_template_are_read(name: str) -> None:
     form = _format(name)
     grammar = form.grammar(CLOSED, tool_choice="required", parallel=True)
+    # what any order of many properties allows beyond: the report says so, and a reader refuses it
+    twice = any("given twice" in finding.reason for finding in grammar.report)
     for seed in range(8):
         text = generate(grammar.rules, random.Random(seed), budget=150)
         parsed = form.parse(text, CLOSED)
         assert isinstance(parsed, ToolCalls), text
-        assert not parsed.invalid, text
+        assert not [each for each in parsed.invalid if not (twice and "occurs twice" in each.error)], text
         assert not parsed.truncated, text
         assert not parsed.content, text
         for call in parsed.calls:
