@@ -114,7 +114,7 @@ def test_at_a_terminal_the_person_is_asked(
 ) -> None:
     make_tool(tmp_path / "tools", "careful", confirm=True)
     options = ["--model", str(model), "--manifests", str(tmp_path / "tools"), "--max-steps", "1", "--json"]
-    command = [*GBNF, "run", "go", *options]
+    command = [*GBNF, "run", "go", *options, "--no-ask-user", "--require", "*"]
     terminal, other_end = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color"}
     environment.pop("NO_COLOR", None)
