@@ -69,7 +69,7 @@ class OrderBudget:
         return True
 
 
-class Members(NamedTuple):
+class ObjectMembers(NamedTuple):
     """What the objects of one shape consist of.
 
     `values`: expressions by name, none of them empty. `groups`: sets of names of which each must have one
@@ -97,7 +97,7 @@ class ObjectExpr(NamedTuple):
     loosened: tuple[tuple[str, str], ...] = ()
 
 
-def any_order_expr(members: Members, layout: Layout, scope: Scope, budget: OrderBudget) -> ObjectExpr:
+def any_order_expr(members: ObjectMembers, layout: Layout, scope: Scope, budget: OrderBudget) -> ObjectExpr:
     """Return the objects of one shape, with their properties in any order."""
     loosened: list[tuple[str, str]] = []
     while True:
@@ -133,14 +133,19 @@ def any_order_expr(members: Members, layout: Layout, scope: Scope, budget: Order
 _TOO_MANY = "it makes too many states"
 
 
-def joint_expr(shapes: Sequence[Members], layout: Layout, scope: Scope, budget: OrderBudget) -> Expr | None:
+def joint_expr(
+    shapes: Sequence[ObjectMembers], layout: Layout, scope: Scope, budget: OrderBudget
+) -> ObjectExpr | None:
     """Return the objects of several shapes as one automaton; None where it would be too large.
 
     The shapes have the same names in `values`, apart from those that are impossible, and no bounds.
     """
+    names = frozenset[str]().union(*(members.values for members in shapes))
     exact = frozenset[str]().union(*(members.decisive for members in shapes))
     if len(exact) > MAX_JOINT_REQUIRED:
         return None
+    if exact < names and budget.reserve_any_order((len(names) << len(names)) // 2):
+        exact = names
     most = min(MAX_JOINT_STATES, budget.joint_states_left)
     automaton = _Automaton(shapes, exact, None, most, layout, scope)
     try:
@@ -148,10 +153,10 @@ def joint_expr(shapes: Sequence[Members], layout: Layout, scope: Scope, budget: 
     except TooManyStates:
         return None
     budget.joint_states_left -= automaton.states
-    return expr
+    return ObjectExpr(expr, (("properties", DUPLICATES),) if exact < names else ())
 
 
-def _told_apart(members: Members, budget: OrderBudget) -> tuple[frozenset[str], int | None]:
+def _told_apart(members: ObjectMembers, budget: OrderBudget) -> tuple[frozenset[str], int | None]:
     """Return the properties of which each comes at most once, and how many of the others may come at most.
 
     None: any number.
@@ -184,7 +189,7 @@ class _Class(NamedTuple):
     is_declared: bool
 
 
-class _State(NamedTuple):
+class _OrderState(NamedTuple):
     """What came before, as far as it matters.
 
     `given`: the properties that come once. `required`: how many of the other required ones. `optional`: how
@@ -208,7 +213,7 @@ class _Automaton:
 
     def __init__(
         self,
-        shapes: Sequence[Members],
+        shapes: Sequence[ObjectMembers],
         exact: frozenset[str],
         rest_most: int | None,
         max_states: int | None,
@@ -234,9 +239,9 @@ class _Automaton:
         self._classes = list(self._make_classes(shapes, names))
         self._included = list(self._make_included(shapes, names)) if len(shapes) > 1 else []
         self._known_distinct: dict[tuple[int, int], int] = {}
-        self._rests: dict[_State, Expr] = {}
+        self._rests: dict[_OrderState, Expr] = {}
 
-    def _make_classes(self, shapes: Sequence[Members], names: Sequence[str]) -> Iterator[_Class]:
+    def _make_classes(self, shapes: Sequence[ObjectMembers], names: Sequence[str]) -> Iterator[_Class]:
         words: dict[tuple[int, int, bool, int], list[tuple[str, Expr]]] = {}
         labels: dict[int, str] = {}
         for name in names:
@@ -264,7 +269,7 @@ class _Automaton:
             yield _Class(other, 0, mask, is_required=False, satisfies=0, is_declared=False)
 
     def _make_included(
-        self, shapes: Sequence[Members], names: Sequence[str]
+        self, shapes: Sequence[ObjectMembers], names: Sequence[str]
     ) -> Iterator[list[tuple[int, int]]]:
         """Yield for each shape others, each with the properties of which all must have come.
 
@@ -301,7 +306,7 @@ class _Automaton:
 
     def expression(self) -> Expr:
         """Return the objects, and add the productions that they need. Raises TooManyStates."""
-        start = _State(0, 0, 0, 0, 0, (1 << len(self._needed)) - 1)
+        start = _OrderState(0, 0, 0, 0, 0, (1 << len(self._needed)) - 1)
         if self._most is not None and self._most < 0:
             return EMPTY_LANGUAGE
         for state in self._reachable(start):
@@ -322,8 +327,8 @@ class _Automaton:
         """How many states the objects took."""
         return len(self._rests)
 
-    def _reachable(self, start: _State) -> list[_State]:
-        found: dict[_State, None] = {}
+    def _reachable(self, start: _OrderState) -> list[_OrderState]:
+        found: dict[_OrderState, None] = {}
         pending = [start]
         while pending:
             for _, follower in self._steps(pending.pop()):
@@ -334,7 +339,7 @@ class _Automaton:
                     pending.append(follower)
         return sorted(found, key=lambda state: (state.given.bit_count(), state))
 
-    def _steps(self, state: _State) -> Iterator[tuple[_Class, _State]]:
+    def _steps(self, state: _OrderState) -> Iterator[tuple[_Class, _OrderState]]:
         """Yield each class whose properties may come next, and the state after them."""
         given, required, optional, rest, satisfied, shapes = state
         for kind in self._classes:
@@ -356,7 +361,7 @@ class _Automaton:
                 continue
             yield (
                 kind,
-                _State(
+                _OrderState(
                     given | kind.bit,
                     required + (kind.is_required and not kind.bit),
                     counts,
@@ -366,13 +371,13 @@ class _Automaton:
                 ),
             )
 
-    def _pairs(self, state: _State) -> list[Expr]:
+    def _pairs(self, state: _OrderState) -> list[Expr]:
         return [
             seq(literal(self._prefix if kind.is_declared else ""), kind.pair, self._rests[follower])
             for kind, follower in self._steps(state)
         ]
 
-    def _may_end(self, state: _State) -> bool:
+    def _may_end(self, state: _OrderState) -> bool:
         if len(self._needed) > 1:
             return any(
                 state.shapes & 1 << at and not needed & ~state.given and self._has_groups(at, state.given)

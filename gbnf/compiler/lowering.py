@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gbnf.compiler.any_order import (
-    DUPLICATES,
     DUPLICATES_COUNT,
-    Members,
+    ObjectMembers,
     OrderBudget,
     any_order_expr,
     joint_expr,
@@ -279,7 +278,7 @@ class Lowering:
 
         def combine(values: Mapping[str, Expr], layout: Layout) -> Expr:
             before = len(self.table.productions)
-            members = Members(values, frozenset(values))
+            members = ObjectMembers(values, frozenset(values))
             built = any_order_expr(members, layout, scope, self._order_budget)
             self._any_order_rules += len(self.table.productions) - before
             if built.loosened:
@@ -443,10 +442,12 @@ class Lowering:
         before = len(self.table.productions)
         built = joint_expr(alternatives, place.objects, scope, self._order_budget)
         self._any_order_rules += len(self.table.productions) - before
-        if built is not None:
-            for shape in shapes:
-                report_keyword(self.report, shape, pointer, "properties", DUPLICATES)
-        return built
+        if built is None:
+            return None
+        for shape in shapes:
+            for keyword, reason in built.loosened:
+                report_keyword(self.report, shape, pointer, keyword, reason)
+        return built.expr
 
     def _property(
         self, name: str, subschemas: Conjunction, scope: Scope, pointer: str, depth: int, place: Place

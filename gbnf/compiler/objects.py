@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gbnf.compiler.any_order import Members, ObjectExpr, OrderBudget, any_order_expr
+from gbnf.compiler.any_order import ObjectExpr, ObjectMembers, OrderBudget, any_order_expr
 from gbnf.compiler.declared_order import CHUNK, DeclaredOrder
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
@@ -78,7 +78,7 @@ def object_expr(
 
 def members_of(
     shape: Object, values: Mapping[str, Expr], others: Sequence[Other], layout: Layout, scope: Scope
-) -> Members | None:
+) -> ObjectMembers | None:
     """Return what the objects of a shape consist of; None if a required property is impossible.
 
     `values` are those of declared properties, and of other keys that are told apart from the rest.
@@ -92,7 +92,7 @@ def members_of(
         most = None
     if least <= len(shape.required):
         least = 0
-    return Members(possible, frozenset(shape.required), shape.one_of_groups, pairs, least, most)
+    return ObjectMembers(possible, frozenset(shape.required), shape.one_of_groups, pairs, least, most)
 
 
 def _fits(counted: int, chains: list[list[str]]) -> bool:

@@ -79,7 +79,6 @@ def compile_(
     from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.cli.tables import show_finding, show_report
     from gbnf_server.errors import InputError
-    from gbnf_server.planner.options import MAX_TOOLS
 
     misspelt: tuple[Finding, ...] = ()
     kept: list[str] = []
@@ -103,6 +102,8 @@ def compile_(
         else:
             pool = stack.enter_context(sources.open())
             if query is not None:
+                from gbnf_server.planner.options import MAX_TOOLS  # with the planner: 100 ms
+
                 selection = filter_pool(pool, query, limit=max_tools or MAX_TOOLS)
                 pool = selection.kept
                 dropped = {tool.name: why for tool, why in selection.dropped.items()}

@@ -72,6 +72,10 @@ class Constraint(Protocol):
         """Advance by the forced end of the text if the engine accepts it; otherwise change nothing."""
         ...
 
+    def forget_state(self) -> bool:
+        """Do without our automaton, of which the engine allowed no token; return whether it was used."""
+        ...
+
 
 class Utf8Decoder:
     """Decodes tokens to text, and checks that their bytes are UTF-8; a character may be incomplete."""
@@ -132,9 +136,14 @@ class ConstraintBase:
         if accepted:
             self._pending_text += text
         else:
-            self._state = None  # engine and automaton disagree: nothing is forced from here on
+            self.forget_state()  # nothing is forced from here on
         self.seconds += time.perf_counter() - started
         return accepted
+
+    def forget_state(self) -> bool:
+        """Do without the automaton; see `Constraint`."""
+        was_used, self._state = self._state is not None, None
+        return was_used
 
     def _accept_all(self, tokens: list[int]) -> bool:
         raise NotImplementedError

@@ -238,6 +238,8 @@ class Decoder:
             if token is None and guard is not None:
                 guard.give_up()
                 token = self._sampler.sample(logits, self._constraint, fits)
+            if token is None and self._constraint is not None and self._constraint.forget_state():
+                token = self._sampler.sample(logits, self._constraint)
         except ValueError as error:
             raise BackendError(f"the model computes invalid logits: {error}. Is its file complete?") from None
         if token is None:

@@ -198,19 +198,18 @@ def test_a_union_by_tags_stays_as_small_as_its_branches() -> None:
         {"properties": {"kind": {"const": number}, f"p{number}": {}}, "required": ["kind"]}
         for number in range(60)
     ]
-    grammar = compile_schema({"type": "object", "anyOf": branches, **_FALSE})
+    grammar = compile_schema({"type": "object", "anyOf": branches, **_FALSE}, property_order="declared")
     each_closed = [{**branch, "type": "object", "additionalProperties": False} for branch in branches]
     assert grammar.exact
-    assert str(grammar) == str(compile_schema({"anyOf": each_closed}))
+    assert str(grammar) == str(compile_schema({"anyOf": each_closed}, property_order="declared"))
 
 
 def test_where_branches_make_too_many_cases_no_valid_object_is_refused() -> None:
     names = [f"p{number}" for number in range(12)]
     branches = [{"properties": {name: {}}, "required": [name]} for name in names]
     grammar = compile_schema({"type": "object", "anyOf": branches, **_FALSE})
-    assert [finding.keyword for finding in grammar.report if finding.kind == "unenforced"] == [
-        "unevaluatedProperties"
-    ]
+    keywords = {finding.keyword for finding in grammar.report if finding.kind == "unenforced"}
+    assert keywords == {"unevaluatedProperties", "properties"}  # a property may come twice in any order
     for given_names in (names, names[3:9], names[-1:]):
         assert engine().match(grammar, json.dumps(dict.fromkeys(given_names))).complete
     assert not engine().match(grammar, json.dumps({"p0": None, "q": None})).accepted

@@ -472,7 +472,9 @@ def test_a_real_server_continues_reasoning_that_was_begun(tmp_path: Any) -> None
         InProcess(path, threads=1) as here,
     ):
         assert there.capabilities == Capabilities(reasoning_tags=KNOWN_REASONING_TAGS[0])
-        assert here.capabilities == replace(there.capabilities, traces=True)
+        assert here.capabilities == replace(
+            there.capabilities, traces=True, parameters=here.capabilities.parameters
+        )
         for begin in (reasoning_message(""), reasoning_message("so", closed=True)):
             asked: list[Message] = [*ASK, begin]
             grammar = Grammar.parse('root ::= "{" [a-z]{1,9} "}"')

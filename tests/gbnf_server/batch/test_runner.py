@@ -81,9 +81,11 @@ def planner(
     *,
     max_tokens: int = 64,
     salvage: bool = False,
+    repeat_calls: bool = False,
 ) -> Planner:
     context = Context(Workspace(folder / "world"), person=AbsentPerson(approve_all=True))
-    return Planner(tools, backend, PlannerOptions(max_tokens=max_tokens, salvage=salvage), context=context)
+    options = PlannerOptions(max_tokens=max_tokens, salvage=salvage, repeat_calls=repeat_calls)
+    return Planner(tools, backend, options, context=context)
 
 
 def results(batch: Batch, concurrency: int = 2) -> list[BatchResult]:
@@ -219,7 +221,7 @@ def test_an_unapproved_call_is_replayed(tmp_path: Path, answers: int) -> None:
 
 
 def lonely(tools: tuple[Tool, ...], backend: Script, folder: Path) -> Planner:
-    options = PlannerOptions(max_tokens=64, salvage=False)
+    options = PlannerOptions(max_tokens=64, salvage=False, repeat_calls=True)
     return Planner(tools, backend, options, context=Context(Workspace(folder / "world")))
 
 
@@ -251,7 +253,8 @@ def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, pe
 
     def batch(script: Script, person: Person) -> list[BatchResult]:
         context = Context(Workspace(tmp_path / "world"), person=person)
-        planner = Planner((ask, use), script, PlannerOptions(max_tokens=64, salvage=False), context=context)
+        options = PlannerOptions(max_tokens=64, salvage=False, repeat_calls=True)
+        planner = Planner((ask, use), script, options, context=context)
         with Batch([BatchRequest("r", "go")], planner, tmp_path / "log") as batch:
             return results(batch)
 
@@ -406,7 +409,8 @@ def test_a_tool_that_fails_badly_fails_its_call_alone(tmp_path: Path, body: str,
     texts = {"go": (call("bad"), call("bad"), ANSWER)}
 
     def batch(script: Script) -> str:
-        with Batch([BatchRequest("r", "go")], planner((bad,), script, tmp_path), tmp_path / "log") as batch:
+        asked = planner((bad,), script, tmp_path, repeat_calls=True)
+        with Batch([BatchRequest("r", "go")], asked, tmp_path / "log") as batch:
             file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
             for one in results(batch):
                 write_result(file, one)

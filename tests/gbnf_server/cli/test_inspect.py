@@ -72,7 +72,7 @@ def test_the_grammar_is_that_of_the_options(gbnf: Gbnf, tmp_path: Path) -> None:
         json.dumps({"type": "object", "required": ["a", "b"], "properties": {"a": {}, "b": {}}})
     )
     pages = {}
-    for options in ([], ["--whitespace", "free"], ["--property-order", "any"]):
+    for options in ([], ["--whitespace", "free"], ["--property-order", "declared"]):
         page = tmp_path / "page.html"
         assert gbnf("inspect", tmp_path / "schema.json", *options, "--html", page).code == 0
         pages[" ".join(options)] = page.read_text("utf-8")
@@ -88,7 +88,7 @@ def test_the_grammar_is_that_of_the_options(gbnf: Gbnf, tmp_path: Path) -> None:
     [
         (["schema.json", "--call-format", "native"], "a JSON Schema has no calls"),
         (["--call-format", "native", "--whitespace", "free"], "the chat template decides"),
-        (["--call-format", "native", "--property-order", "any"], "the chat template decides"),
+        (["--call-format", "native", "--property-order", "declared"], "the chat template decides"),
         (["--call-format", "native", "--model", "no.gguf"], "no.gguf"),
         (["--call-format", "text"], "'json', 'native'"),
         (["--whitespace", "none"], "'default', 'compact'"),

@@ -106,8 +106,8 @@ FIELD = {"var": "a", "prompt": "b", "schema": {"kind": "text"}}
         ("create_dirs", {"paths": []}, ["'paths'", "at least 1 item,"]),
         ("create_dirs", {"paths": ["a", 1]}, ["'paths[1]'", "must be string, got integer 1"]),
         ("create_dirs", {"paths": "a"}, ["must be array, got string 'a'"]),
-        ("compute", {"expression": ""}, ["at least 1 character"]),
-        ("compute", {"expression": "1" * 501}, ["at most 500 characters", "111…"]),
+        ("create_events", {"title": "", "starts": ["2026-01-01"]}, ["at least 1 character"]),
+        ("compute", {"expression": "a" * 501}, ["must match the pattern ^", "aaa…"]),
         ("compute", {"expresion": "1"}, ["missing required args ['expression']"]),
         ("compute", {"expression": "1", "expresion": "1"}, ["unknown argument 'expresion'", "Did you mean 'expression'?"]),  # noqa: E501 - one case a line
         ("undo_last_turn", {"x": 1}, ["unknown argument 'x'", "It takes none."]),
