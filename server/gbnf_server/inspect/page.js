@@ -257,7 +257,7 @@
       text.setRangeText(button.dataset.insert, at, at, "end");
       text.setSelectionRange(at + button.dataset.insert.length, text.value.length);
       say(`inserted ${button.title}`);
-      if (await check()) ($("#text-result button[data-insert]") ?? text).focus();
+      if (await check() && document.activeElement !== text) ($("#text-result button[data-insert]") ?? text).focus();
     });
   }
   const pool = () => fill($("#pool-result"), "pool", { request: $("#request").value, limit: Number($("#limit").value) || 1 });

@@ -120,7 +120,7 @@ def _checked(
     if reason := state.calls.refusal(tool, call):
         raise CallRefused("repeated", reason)
     if tool.name == FINAL_ANSWER.name:  # required tools change its policy
-        if not call["arguments"]["message"].strip():
+        if calls.is_blank(call["arguments"]["message"]):
             raise CallRefused("invalid", "the message of final_answer is blank; write the answer")
         if _repeats_refusal(call["arguments"]["message"], state):
             raise CallRefused("invalid", "the message repeats an error; write an answer to the request")
@@ -132,10 +132,10 @@ def _checked(
 
 
 def _repeats_refusal(message: str, state: RunState) -> bool:
-    """Return whether an answer is only what the model has read about a refused text."""
+    """Return whether an answer has only words that the model has read about one refused text."""
     said = words(message)
     errors = (step.error or "" for step in state.steps if step.refusal is not None)
-    return len(said) > 2 and any(" ".join(said) in " ".join(words(error)) for error in errors)
+    return len(said) > 2 and any(set(said) <= set(words(error)) for error in errors)
 
 
 def _check_length(tool: Tool, completion: Completion) -> None:

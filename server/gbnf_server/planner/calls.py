@@ -93,6 +93,11 @@ def result_entries(result: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(entries) if isinstance(entries, list) else ()
 
 
+def is_blank(answer: str) -> bool:
+    """Return whether an answer says nothing, or is the placeholder that the prompt shows."""
+    return not answer.strip(" \t\r\n.…")
+
+
 def clip(text: str, limit: int = 400) -> str:
     """Return at most `limit` characters of a rejected text: enough for the model to see the error."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

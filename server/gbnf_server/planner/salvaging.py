@@ -20,7 +20,7 @@ from gbnf.prompts.messages import Message, result_text
 from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
-from gbnf_server.planner.calls import clip
+from gbnf_server.planner.calls import clip, is_blank
 from gbnf_server.planner.events import SalvagedAnswer, Step
 
 CONTRACT = Contract(answer=text(rest=True))
@@ -92,13 +92,15 @@ def answer_from_text(answer: str, query: str, done: Sequence[Step], language: st
         message = (
             step.calls[0].arguments.get("message") if step.calls and not step.calls[0].truncated else None
         )
-        if not isinstance(message, str) or not message.strip():
+        if not isinstance(message, str):
             return answer_from_results(done, language, "error: the model wrote a call and no answer")
         answer = message
     elif looks_like_call(answer):
         return answer_from_results(
             done, language, "error: the model wrote something like a call and no answer"
         )
+    if is_blank(answer):
+        return answer_from_results(done, language, "error: the model wrote an empty answer")
     if copies_question(answer, query, language):
         return answer_from_results(done, language, "error: the model copied the question")
     if repeats_itself(answer):

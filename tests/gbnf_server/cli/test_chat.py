@@ -62,7 +62,7 @@ def test_undo_takes_back_a_request_and_its_changes_only(gbnf: Gbnf, tmp_path: Pa
 def test_a_piped_conversation_without_an_answer_fails(gbnf: Gbnf, tmp_path: Path, line: str) -> None:
     make_tool(tmp_path / "tools", "echo")
     options = ["--workspace", tmp_path / "work", "--manifests", tmp_path / "tools"]
-    result = gbnf("chat", *options, stdin=line)
+    result = gbnf("chat", *options, "--max-tokens", 1, stdin=line)  # every call is cut
     assert result.code == ExitCode.FAILURE
     assert "Traceback" not in result.err
 

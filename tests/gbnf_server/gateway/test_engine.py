@@ -117,14 +117,24 @@ def test_so_it_is_in_the_formats_of_chat_templates(native: InProcess, request: C
 def test_so_it_is_behind_a_real_llama_server(native: InProcess) -> None:
     require_llama_server()
     path = Path(native._model.path)
+    answered, too_long = 0, []
     with build.start(path, threads=1) as running, LlamaServer(running.url) as server:
         for seed, mode in enumerate(["auto", "required"] * 3):
             sampling = Sampling(max_tokens=100, temperature=2.0, seed=seed)
             choice = ToolChoice(mode)  # type: ignore[arg-type]  # one of the two
             request = ask(tools=TOOLS, tool_choice=choice, sampling=sampling, stream=bool(seed % 2))
-            events = answer(request, server)
+            try:
+                events = answer(request, server)
+            except GatewayError as error:
+                # llama.cpp counts bytes that are no UTF-8 as one character, and sends several U+FFFD: at this
+                # temperature, random weights write strings that are longer than maxLength.
+                too_long.append(str(error))
+                continue
             check_guarantees(request, events)
             assert end(events).receipt.format == "native"
+            answered += 1
+    assert answered
+    assert all(error.endswith('expected "\\"".') for error in too_long)
 
 
 def test_calls_in_the_format_of_a_template_are_sent_back_to_it(native: InProcess) -> None:

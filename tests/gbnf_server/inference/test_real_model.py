@@ -41,7 +41,9 @@ from support.smollm2 import model_file, requires_smollm2
 from support.values import canonical, is_valid
 
 pytestmark = requires_smollm2
-_NEAR = 0.25  # difference of logits that another rounding may turn over; they spread over some 30
+#: The difference of two logits that another order of sums may turn over: llama.cpp rounds activations to 8
+#: bits, so that the same tokens beside other sequences change logits by up to 1.5. They spread over some 30.
+_NEAR = 1.5
 _FEW = settings(max_examples=4, suppress_health_check=list(HealthCheck))
 WEATHER = Tool.from_mapping(
     {

@@ -38,7 +38,9 @@ SCHEMA = {
         "unique": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
     },
 }
-REFUSED = '{"name": "create_events", "arguments": {"title": "a", "starts": ["b"], "duration_minutes": 3}}'
+REFUSED = (
+    '{"name": "create_events", "arguments": {"title": "a", "starts": ["2026-01-01"], "duration_minutes": 3}}'
+)
 
 
 @pytest.fixture(scope="module")

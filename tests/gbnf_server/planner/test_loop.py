@@ -81,7 +81,7 @@ def test_refusals(text: str, finish: str, violation: str | None, refusal: str, e
 
 
 @pytest.mark.parametrize("required", [(), ("*",)])
-@pytest.mark.parametrize("message", ["", " \n\t"])
+@pytest.mark.parametrize("message", ["", " \n\t", "…", "..."])
 def test_a_blank_answer_is_refused(message: str, required: tuple[str, ...]) -> None:
     blank = completion(call("final_answer", message=message))
     driven = drive_by_hand(
@@ -93,8 +93,9 @@ def test_a_blank_answer_is_refused(message: str, required: tuple[str, ...]) -> N
     assert (driven.run.outcome, driven.run.answer) == ("answered", "done")
 
 
-def test_an_answer_that_repeats_the_error_of_a_refused_text_is_refused_each_time() -> None:
-    echo = completion(call("final_answer", message="The text is not one JSON call"))
+@pytest.mark.parametrize("message", ["The text is not one JSON call", "One call is the text"])
+def test_an_answer_that_repeats_the_error_of_a_refused_text_is_refused_each_time(message: str) -> None:
+    echo = completion(call("final_answer", message=message))
     driven = drive_by_hand(POOL, [completion("?"), echo, echo])
     assert [event.refusal for event in driven.of(CallBlocked)] == ["unparsed", "invalid", "invalid"]
     assert driven.run.outcome == "blocked"
