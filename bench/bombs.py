@@ -23,8 +23,8 @@ from rich.table import Table
 from gbnf.compiler.options import PropertyOrder
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
-from gbnf_server.demo_model import model_path
-from gbnf_server.inference.native import NativeGrammar, NativeModel
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.native import NativeGrammar, NativeModel
 from isolation import Finished, isolated
 
 #: What a process may map while it deals with a bomb, beyond what is loaded before.

@@ -36,7 +36,7 @@ from contenders import CONTENDERS, Contender, open_model
 from corpus import DataMissingError, load_cases, vocabulary_path
 from gbnf.tools import Tool, load_manifests
 from gbnf.tools.step_references import offered_args
-from gbnf_server.bundled import manifests_path
+from gbnf_server.system.bundled import manifests_path
 from isolation import Finished, isolated
 
 #: The tools of the pool: all kinds of argument, as a planner would offer them together.

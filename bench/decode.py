@@ -45,12 +45,13 @@ from gbnf.compiler.layout import Whitespace
 from gbnf.prompts.messages import Message, call_text, system_prompt
 from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.bundled import manifests_path
-from gbnf_server.demo_model import model_path
-from gbnf_server.errors import SetupError
-from gbnf_server.inference.native import NativeModel
-from gbnf_server.inference.process_globals import patch_default_model_params
-from gbnf_server.llama_server import api_keys, build
+from gbnf_server.llama import api_keys
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.process_globals import patch_default_model_params
+from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.errors import SetupError
 from scripted import Shape, write_model
 
 _NAMES = ("get_now", "create_dirs", "find_files", "find_events_empty", "send_messages")

@@ -38,13 +38,13 @@ import httpx
 
 from gateway import Contender, body_of, outcome_of, requests_of, running
 from gbnf import Tool, load_manifests
+from gbnf_bench.suite_files import load_suite
 from gbnf_server import Context, InProcess, OpenAICompatible, Planner, Run, manifests_path
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.demo_model import model_path
-from gbnf_server.evaluation.suite_files import load_suite
 from gbnf_server.executors import Workspace
-from gbnf_server.llama_server.build import start
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.server_build import start
 
 TIMEOUT = 600.0
 OWN = "vLLM's own tools"

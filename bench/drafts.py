@@ -11,7 +11,7 @@ any GGUF file instead of random weights. Rows:
 
     one by one          every token sampled
     forced text         text that the grammar forces is appended
-    forced and drafts   the same, and text that occurred before is drafted (`gbnf_server.inference.drafts`)
+    forced and drafts   the same, and text that occurred before is drafted (`gbnf_server.llama.drafts`)
 
 Seconds are CPU seconds of the decoding thread (`--threads 1`), with the prompt cached: the least of
 `--repeat` rounds, summed over the calls. A call that comes out as another text is reported and not counted.
@@ -38,13 +38,13 @@ from corpus import DataMissingError, shared_path
 from gbnf import Grammar, compile_pool, load_manifests
 from gbnf.compiler.layout import Whitespace
 from gbnf.prompts.messages import Message, PromptStyle, call_text, system_prompt
+from gbnf_bench.suite_files import load_suite
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.bundled import manifests_path
-from gbnf_server.evaluation.suite_files import load_suite
-from gbnf_server.inference.cancellation import Cancellation
-from gbnf_server.inference.drafts import PromptLookup
-from gbnf_server.inference.kv_cache import CachedSequence, Logits
+from gbnf_server.llama.cancellation import Cancellation
+from gbnf_server.llama.drafts import PromptLookup
+from gbnf_server.llama.kv_cache import CachedSequence, Logits
+from gbnf_server.system.bundled import manifests_path
 from scripted import Shape, write_model
 
 _ROWS = ("one by one", "forced text", "forced and drafts")
@@ -199,7 +199,7 @@ def summary(results: Sequence[Result], title: str) -> Table:
 def step_costs(backend: InProcess, messages: list[Message]) -> str:
     """Return how long batches take, in steps: the reason why drafts pay, or do not."""
 
-    from gbnf_server.inference.kv_cache import Slot  # noqa: PLC0415  # likewise
+    from gbnf_server.llama.kv_cache import Slot  # noqa: PLC0415  # likewise
 
     cache, slot, stop = backend._kv_cache, Slot(), Cancellation()  # noqa: SLF001  # timed directly
     cache.register(slot)

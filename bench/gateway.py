@@ -36,14 +36,14 @@ from typing import Any
 import httpx
 import jsonschema
 
+from gbnf_bench.bfcl.files import read_folder
+from gbnf_bench.bfcl.functions import tools_of
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.demo_model import model_path
-from gbnf_server.evaluation.bfcl.files import read_folder
-from gbnf_server.evaluation.bfcl.functions import tools_of
 from gbnf_server.gateway.compiling import Compiler, Target
 from gbnf_server.gateway.engine import backend_request
 from gbnf_server.gateway.openai_chat.edge import ChatCompletions
-from gbnf_server.llama_server.build import start
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.server_build import start
 
 MAX_TOKENS, SLOTS, TIMEOUT = 300, 4, 300.0
 LISTENING = re.compile(r"http://127\.0\.0\.1:\d+")

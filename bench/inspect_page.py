@@ -23,10 +23,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from gbnf_server.inference.trace import Candidate, TracedToken
 from gbnf_server.inspect.inspection import Inspection
-from gbnf_server.pages.run_files import RecordedRun
+from gbnf_server.llama.trace import Candidate, TracedToken
 from gbnf_server.planner.recorded_calls import RecordedCall
+from gbnf_server.planner.run_files import RecordedRun
 
 WORDS = [word.encode() for word in ("the ", "trip ", '"', "{", "}", "\n", " ", "é", "日本", "12", ", ")]
 KEYS = 400

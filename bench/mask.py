@@ -35,8 +35,8 @@ from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
 from gbnf.tools import load_manifests
 from gbnf.tools.step_references import offered_args
-from gbnf_server.bundled import manifests_path
-from gbnf_server.inference.native import NativeGrammar, NativeModel
+from gbnf_server.llama.native import NativeGrammar, NativeModel
+from gbnf_server.system.bundled import manifests_path
 
 Kind = Literal["bundled tool", "MaskBench", "enum of 1000", "40 optional"]
 _TOOL_COLLECTIONS = ("Glaiveai2K", "BFCL", "JME", "MCPspec")

@@ -25,8 +25,8 @@ from rich.table import Table
 from contenders import CONTENDERS, Contender, Gbnf, open_model
 from corpus import Case, DataMissingError, load_cases, vocabulary_path
 from explanations import unexplained
-from gbnf_server.errors import GrammarRefused
-from gbnf_server.inference.native import NativeModel
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.system.errors import GrammarRefused
 from isolation import Crashed, Finished, Outcome, TimedOut, isolated
 
 #: What can become of a case. The first is the good one; a case that is wrong both ways rejects valid.

@@ -34,9 +34,9 @@ from gbnf import load_tools
 from gbnf.calls import ToolCall, ToolCalls
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats import JsonArguments, ToolFormat, detect
-from gbnf_server.demo_model import model_path
-from gbnf_server.inference.grammar_checker import GrammarChecker
-from gbnf_server.llama_server.build import start
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.grammar_checker import GrammarChecker
+from gbnf_server.llama.server_build import start
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from chat_templates import llama_cpp_source

@@ -44,11 +44,11 @@ from gbnf.calls.validation import validate_call
 from gbnf.compiler import pool as pools
 from gbnf.prompts.messages import PROMPT_STYLES, Message, call_text, system_prompt
 from gbnf.tools import Tool
+from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
+from gbnf_bench.bfcl.functions import tools_of
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.evaluation.bfcl.files import LeaderboardEntry, read_folder
-from gbnf_server.evaluation.bfcl.functions import tools_of
-from gbnf_server.inference.constraint import LlamaCppConstraint
-from gbnf_server.inference.native import NativeGrammar, NativeModel
+from gbnf_server.llama.constraint import LlamaCppConstraint
+from gbnf_server.llama.native import NativeGrammar, NativeModel
 from ranking import DEVELOPMENT, HELD_OUT, data_folder
 from scripted import Shape, write_model
 

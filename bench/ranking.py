@@ -34,9 +34,9 @@ from gbnf.prompts.messages import system_prompt
 from gbnf.tools import Tool
 from gbnf.tools.pool_filter import best_first, filter_pool
 from gbnf.tools.ranking import BM25, Ranker
+from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
+from gbnf_bench.bfcl.functions import tools_of
 from gbnf_server.backends.embeddings import EmbeddingRanker, ModelEmbeddings
-from gbnf_server.evaluation.bfcl.files import LeaderboardEntry, read_folder
-from gbnf_server.evaluation.bfcl.functions import tools_of
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, SMALL_MODEL_TOOLS
 
 KS = (1, 4, 8, 16, 32)

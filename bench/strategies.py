@@ -24,19 +24,19 @@ from typing import Annotated
 import typer
 
 from gbnf import load_manifests
+from gbnf_bench.call_matching import references_of
+from gbnf_bench.configurations import supported_strategies
+from gbnf_bench.metadata import about
+from gbnf_bench.results import Results
+from gbnf_bench.run_log import RunLog
+from gbnf_bench.runner import Bench, RunOptions
+from gbnf_bench.strategies import best_strategy, strategy_table
+from gbnf_bench.suite_files import load_suite
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.bundled import manifests_path
-from gbnf_server.demo_model import model_path
-from gbnf_server.evaluation.call_matching import references_of
-from gbnf_server.evaluation.configurations import supported_strategies
-from gbnf_server.evaluation.metadata import about
-from gbnf_server.evaluation.results import Results
-from gbnf_server.evaluation.run_log import RunLog
-from gbnf_server.evaluation.runner import Bench, RunOptions
-from gbnf_server.evaluation.strategies import best_strategy, strategy_table
-from gbnf_server.evaluation.suite_files import load_suite
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.system.bundled import manifests_path
 
 
 def compare_strategies(

@@ -39,14 +39,14 @@ from gbnf.calls.repair import repair_call
 from gbnf.prompts.messages import PROMPT_STYLES, Message, PromptStyle, system_prompt
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf.tools.pool_filter import filter_pool
+from gbnf_bench.cases import Case
+from gbnf_bench.suite_files import load_suite
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.bundled import manifests_path
-from gbnf_server.demo_model import model_path
-from gbnf_server.errors import ContextOverflow
-from gbnf_server.evaluation.cases import Case
-from gbnf_server.evaluation.suite_files import load_suite
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.errors import ContextOverflow
 
 Format = Literal["grammar", "text"]
 FORMATS: tuple[Format, ...] = ("grammar", "text")

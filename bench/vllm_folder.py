@@ -24,7 +24,7 @@ import gguf
 import numpy as np
 from safetensors.numpy import save_file
 
-from gbnf_server.demo_model import model_path
+from gbnf_server.llama.demo_model import model_path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "server"))
 from training.tokenizer import encoder

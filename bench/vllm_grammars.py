@@ -30,7 +30,7 @@ from gbnf.dialects import xgrammar_text
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Message
 from gbnf_server import OpenAICompatible
-from gbnf_server.errors import BackendError, GrammarRefused
+from gbnf_server.system.errors import BackendError, GrammarRefused
 
 TIMEOUT = 120.0
 MESSAGES: list[Message] = [{"role": "user", "content": "Write some text."}]

@@ -37,7 +37,7 @@ PACKAGES = (
     "gbnf_server",
     "gbnf_server.executors",
     "gbnf_server.planner",
-    "gbnf_server.batch",
+    "gbnf_server.planner.batch",
 )
 """Packages whose `__all__` is the public API. A name that several export is described in the first."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gbnf_server.llama_server.build import kept_source
+from gbnf_server.llama.server_build import kept_source
 
 SOURCE_VARIABLE = "GBNF_LLAMA_CPP_SOURCE"
 

@@ -15,8 +15,8 @@ from gbnf import Grammar
 from gbnf.dialects import xgrammar_text
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.emit import emit
-from gbnf_server.errors import GrammarRefused
-from gbnf_server.inference.native import NativeGrammar
+from gbnf_server.llama.native import NativeGrammar
+from gbnf_server.system.errors import GrammarRefused
 from isolation import Confined, Finished
 from support.grammars import LETTERS, grammars, quick
 from support.oracle import engine

@@ -11,7 +11,7 @@
 
 `derivations`, `calls`, `values` and `near_misses` are strategies for your own tests. Texts are matched by
 gbnf's own matcher, or by `accepts`, a function from a text to whether the grammar accepts it:
-`gbnf_server.inference.grammar_checker` has llama.cpp's engine, and `gbnf test` uses it.
+`gbnf_server.llama.grammar_checker` has llama.cpp's engine, and `gbnf test` uses it.
 
 Invariants: validity is decided by jsonschema, and nothing here uses the compiler's interpretation of a
 schema, so that an error of the compiler cannot hide itself. One exception: patterns of tools are judged by

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from gbnf_server.backends.llama_server import LlamaServer
     from gbnf_server.backends.ollama import Ollama
     from gbnf_server.backends.openai_compatible import OpenAICompatible
-    from gbnf_server.bundled import manifests_path
     from gbnf_server.executors import Context
     from gbnf_server.planner import Planner, PlannerOptions, Run
+    from gbnf_server.system.bundled import manifests_path
 
 __all__ = [
     "Context",
@@ -38,7 +38,7 @@ _MODULES = {
     "Planner": "gbnf_server.planner",
     "PlannerOptions": "gbnf_server.planner",
     "Run": "gbnf_server.planner",
-    "manifests_path": "gbnf_server.bundled",
+    "manifests_path": "gbnf_server.system.bundled",
 }
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gbnf import load_manifests
-from gbnf_server.bundled import manifests_path
-from gbnf_server.demo_model import model_path
-from gbnf_server.inference.process_globals import patch_default_model_params
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.process_globals import patch_default_model_params
+from gbnf_server.system.bundled import manifests_path
 from training.chat import conversation
 from training.source import Source
 from training.traces import trace
@@ -60,12 +60,12 @@ class Line:
 
 def on_suites(model: Path, names: Sequence[str], configurations: Sequence[str]) -> Iterator[Line]:
     """Run suites under configurations of the bench, greedily, with the model in this process."""
+    from gbnf_bench.call_matching import references_of  # noqa: PLC0415
+    from gbnf_bench.configurations import named  # noqa: PLC0415
+    from gbnf_bench.runner import Bench, RunOptions  # noqa: PLC0415
+    from gbnf_bench.scoring import score  # noqa: PLC0415
+    from gbnf_bench.suite_files import load_suite  # noqa: PLC0415
     from gbnf_server.backends.in_process import InProcess  # noqa: PLC0415  # the rest needs no engine
-    from gbnf_server.evaluation.call_matching import references_of  # noqa: PLC0415
-    from gbnf_server.evaluation.configurations import named  # noqa: PLC0415
-    from gbnf_server.evaluation.runner import Bench, RunOptions  # noqa: PLC0415
-    from gbnf_server.evaluation.scoring import score  # noqa: PLC0415
-    from gbnf_server.evaluation.suite_files import load_suite  # noqa: PLC0415
 
     pool = load_manifests(manifests_path())
     with InProcess(model) as backend:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gbnf_server.demo_model import model_path
+from gbnf_server.llama.demo_model import model_path
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     import torch  # noqa: PLC0415  # --help needs neither torch nor an engine
     from llama_cpp import Llama  # noqa: PLC0415
 
-    from gbnf_server.inference.process_globals import patch_default_model_params  # noqa: PLC0415
+    from gbnf_server.llama.process_globals import patch_default_model_params  # noqa: PLC0415
     from training.gguf_file import greedy_matches, load, tokenizer_mismatches, write  # noqa: PLC0415
 
     torch.set_num_threads(1)

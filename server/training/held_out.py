@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gbnf.errors import GbnfError
-from gbnf_server.evaluation.cases import TIMEZONE, read_case
-from gbnf_server.evaluation.dsl import contains
-from gbnf_server.evaluation.snapshots import Snapshot, make_case_context, snapshot
+from gbnf_bench.cases import TIMEZONE, read_case
+from gbnf_bench.dsl import contains
+from gbnf_bench.snapshots import Snapshot, make_case_context, snapshot
 from gbnf_server.executors import run_executor
 from gbnf_server.planner.calls import fill_references, result_entries
 from training.pools import bundled_tools

@@ -10,9 +10,9 @@ from calls import CALLS
 from decode import Result, ours, plain_prompt, plot, prompt_tokens, script, summary, verdict
 from gbnf import compile_pool, load_manifests
 from gbnf.prompts.messages import Message, call_text
-from gbnf_server.bundled import manifests_path
-from gbnf_server.demo_model import model_path
-from gbnf_server.inference.native import NativeModel
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.system.bundled import manifests_path
 from scripted import Shape, write_model
 
 MESSAGES: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "go"}]

@@ -10,7 +10,7 @@ import pytest
 
 from corpus import Case, Instance, load_cases
 from gbnf.findings import Finding
-from gbnf_server.errors import GrammarRefused
+from gbnf_server.system.errors import GrammarRefused
 from isolation import Crashed, Finished, TimedOut
 from maskbench import CLASSES, _result, judge, summarise
 

@@ -7,8 +7,8 @@ import pytest
 from gbnf.tools import FINAL_ANSWER, load_manifests
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.bundled import manifests_path
-from gbnf_server.demo_model import model_path
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.system.bundled import manifests_path
 from styles import Cell, cases_of, compare, offered, table, verdict
 
 POOL = load_manifests(manifests_path())

@@ -7,9 +7,9 @@ import pytest
 from drafts import jobs, measure, summary
 from gbnf import compile_pool, load_manifests
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.bundled import manifests_path
-from gbnf_server.demo_model import model_path
-from gbnf_server.inference.native import NativeModel
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.system.bundled import manifests_path
 
 
 def test_all_ways_of_decoding_generate_the_expected_calls(monkeypatch: pytest.MonkeyPatch) -> None:

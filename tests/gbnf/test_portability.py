@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from gbnf_server.bundled import manifests_path
+from gbnf_server.system.bundled import manifests_path
 
 _PROGRAM = """
 import sys

@@ -12,8 +12,8 @@ import pytest
 
 import gbnf_server
 from gbnf import load_manifests
-from gbnf_server import bundled
-from gbnf_server.errors import SetupError
+from gbnf_server.system import bundled
+from gbnf_server.system.errors import SetupError
 from support.oracle import CHECKOUT
 
 

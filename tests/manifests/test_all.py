@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, ScriptedPerson, run_executor
+from gbnf_server.system.errors import ExecutorError
 from support.executors import bundled_tools, snapshot, world
 
 BUNDLED = [

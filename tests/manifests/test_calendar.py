@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf_server.errors import ExecutorError
+from gbnf_server.system.errors import ExecutorError
 from support.executors import ROME, SATURDAY, run_of, world
 
 MONDAY = datetime(2026, 11, 23, 8, 0, tzinfo=ROME)

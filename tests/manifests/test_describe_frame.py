@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
 from gbnf import compile_pool, load_manifests
-from gbnf_server.bundled import describe_frame_manifest, manifests_path
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import run_executor
 from gbnf_server.planner.calls import fill_references
+from gbnf_server.system.bundled import describe_frame_manifest, manifests_path
+from gbnf_server.system.errors import ExecutorError
 from support.executors import bundled_tools, module, world
 
 [FRAME] = load_manifests(describe_frame_manifest())

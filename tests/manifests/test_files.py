@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.errors import ExecutorError
+from gbnf_server.system.errors import ExecutorError
 from support.executors import module, run_of, snapshot, world
 
 TREE = [

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import pytest
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import run_executor
+from gbnf_server.system.errors import ExecutorError
 from support.executors import bundled_tools, module, run_of, world
 from support.folders import deepen, remove
 

@@ -24,8 +24,8 @@ from aiosmtpd.smtp import SMTP, AuthResult
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import AbsentPerson, Context, ScriptedPerson, run_executor
+from gbnf_server.system.errors import ExecutorError
 from support.executors import bundled_tools, run_of, snapshot, world
 
 ME = {"GBNF_USER_EMAIL": "anna@example.org"}

@@ -11,7 +11,6 @@ import httpx2
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import (
     AnswerEvent,
     ArgumentsDelta,
@@ -25,6 +24,7 @@ from gbnf_server.gateway.answers import (
     Usage,
 )
 from gbnf_server.gateway.edge import Edge, Reply
+from gbnf_server.system.errors import GatewayError
 
 RECEIPT = Receipt("sha256:12", format="native", verified=True, forced_tokens=1, sampled_tokens=6)
 USAGE = Usage(prompt_tokens=11, completion_tokens=7, cached_tokens=5)

@@ -14,11 +14,11 @@ from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion
-from gbnf_server.bundled import manifests_path
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.system.bundled import manifests_path
 
 Reply = Mapping[str, Any] | GbnfError
 Model = Callable[[CallModel], Completion | GbnfError]

@@ -18,15 +18,15 @@ import httpx
 from starlette.types import ASGIApp
 
 from gbnf_server.backends.base import Backend
-from gbnf_server.errors import GatewayError
-from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started, TextDelta, Usage
 from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.gateway import Answers, Gateway
-from gbnf_server.gateway.limits import Limits
 from gbnf_server.gateway.serving import GatewayServer
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
+from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.access import Access
+from gbnf_server.web.limits import Limits
 from support.backends import FakeBackend
 
 PATH = "/v1/chat/completions"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.demo_model import model_path
-from gbnf_server.inference.grammar_checker import GrammarChecker
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.grammar_checker import GrammarChecker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _EMBEDDED = model_path()

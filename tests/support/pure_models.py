@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from gbnf import Grammar
-from gbnf_server.demo_model import model_path
-from gbnf_server.inference.cancellation import Cancellation
-from gbnf_server.inference.decoder import Decoder, Generation
-from gbnf_server.inference.grammar_engines import grammar_engine
-from gbnf_server.inference.kv_cache import CachedSequence, Logits
-from gbnf_server.inference.native import NativeModel
-from gbnf_server.inference.sampler import Sampler
+from gbnf_server.llama.cancellation import Cancellation
+from gbnf_server.llama.decoder import Decoder, Generation
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.grammar_engines import grammar_engine
+from gbnf_server.llama.kv_cache import CachedSequence, Logits
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.sampler import Sampler
 
 
 @cache

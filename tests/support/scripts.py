@@ -10,7 +10,7 @@ from typing import Any
 
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Completion
-from gbnf_server.errors import BackendError, BackendUnreachable
+from gbnf_server.system.errors import BackendError, BackendUnreachable
 from support.backends import FakeBackend
 
 

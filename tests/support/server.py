@@ -19,8 +19,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gbnf_server.llama_server import api_keys, build
-from gbnf_server.llama_server.process import LlamaServerProcess
+from gbnf_server.llama import api_keys
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.server_process import LlamaServerProcess
 from support.models import make_model
 
 CONTEXT = 512

@@ -2,8 +2,8 @@
 
 import tomllib
 
-from gbnf_server.bundled import suites_path
-from gbnf_server.evaluation.suite_files import load_suite, read_suite
+from gbnf_bench.suite_files import load_suite, read_suite
+from gbnf_server.system.bundled import suites_path
 from training import held_out, vocabulary
 from training.source import Source
 

@@ -7,7 +7,7 @@ Invariants of every backend:
   that chooses the tokens itself ends a constrained text within the limit instead (`shortened_at`). Text that
   repeats without an end is truncated, or shortened, too.
 - No message's text is tokenized to a control token: only messages from `adapt_messages` are sent.
-- All errors are those of `gbnf_server.errors`; the backend stays usable afterwards.
+- All errors are those of `gbnf_server.system.errors`; the backend stays usable afterwards.
 - One backend may be called from several threads.
 - `on_text` gets each new piece of the answer's text as it is generated: whole characters only, and the pieces
   add up to the completion's `text`. They contain no reasoning: a backend that can separate the two only at
@@ -30,9 +30,9 @@ from gbnf import Grammar
 from gbnf.prompts.messages import Message, PromptStyle
 from gbnf.tool_formats import ToolFormat
 from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.inference.cancellation import Cancellation
-from gbnf_server.inference.logprobs import TokenLogprob
-from gbnf_server.inference.trace import TracedToken
+from gbnf_server.llama.cancellation import Cancellation
+from gbnf_server.llama.logprobs import TokenLogprob
+from gbnf_server.llama.trace import TracedToken
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""

@@ -24,8 +24,8 @@ from gbnf_server.backends.template_roles import (
     probe_roles,
 )
 from gbnf_server.backends.tool_formats import find_tool_format
-from gbnf_server.errors import BackendError, ChatTemplateError, ModelLoadError, RequestNotSupported
-from gbnf_server.inference.native import NativeModel
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.system.errors import BackendError, ChatTemplateError, ModelLoadError, RequestNotSupported
 
 _CHATML = (  # llama.cpp's own choice for models without a template
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"

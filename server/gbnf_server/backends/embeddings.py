@@ -21,9 +21,9 @@ import numpy.typing as npt
 from gbnf.prompts.descriptions import describe_tool
 from gbnf.tools import Tool
 from gbnf_server.backends.http_client import Flow, HttpClient, RetryPolicy, parse_response
-from gbnf_server.errors import BackendError, ModelLoadError, ServerResponseError
-from gbnf_server.inference.bindings import llama_cpp
-from gbnf_server.inference.process_globals import initialize_engine, patch_default_model_params
+from gbnf_server.llama.bindings import llama_cpp
+from gbnf_server.llama.process_globals import initialize_engine, patch_default_model_params
+from gbnf_server.system.errors import BackendError, ModelLoadError, ServerResponseError
 
 Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 """Returns a vector for each text, all of the same length. Raises BackendError."""

@@ -14,7 +14,7 @@ from gbnf_server.backends.http_client import Flow, HttpClient
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.backends.request_backend import RequestBackend
 from gbnf_server.backends.streaming import EventStream, ReasoningFilter
-from gbnf_server.errors import RequestNotSupported
+from gbnf_server.system.errors import RequestNotSupported
 
 ReadResponse: TypeAlias = Callable[[httpx.Response, dict[str, Any] | None], Completion]
 """Parses a response, and the object that the lines of a streamed one add up to."""

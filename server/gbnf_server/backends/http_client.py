@@ -28,8 +28,8 @@ import httpx
 
 from gbnf_server.backends.http_transport import AsyncTransport, Deadline, RequestBudget, Transport, proxy_of
 from gbnf_server.backends.wire import LineDecoder, join_all_surrogates, parse_error_body, read
-from gbnf_server.errors import BackendError, BackendUnreachable
-from gbnf_server.llama_server import api_keys
+from gbnf_server.llama import api_keys
+from gbnf_server.system.errors import BackendError, BackendUnreachable
 
 Method = Literal["GET", "POST"]
 OnLine: TypeAlias = Callable[[str], None]

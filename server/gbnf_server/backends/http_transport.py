@@ -20,7 +20,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
-from gbnf_server.errors import BackendError
+from gbnf_server.system.errors import BackendError
 
 _READ = frozenset({b"retry-after", b"content-encoding"})
 _MOST_HEADERS = 256 * 1024

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gbnf.prompts.messages import Image, Message
-from gbnf_server.errors import BackendError
+from gbnf_server.system.errors import BackendError
 
 
 def refuse_images(messages: Sequence[Message], name: str) -> None:

@@ -1,6 +1,6 @@
 """A model in this process: llama-cpp-python's low-level API, with a decoding loop of our own.
 
-The parts are in `gbnf_server.inference`: allowed tokens (`constraint`), the choice of a token (`sampler`),
+The parts are in `gbnf_server.llama`: allowed tokens (`constraint`), the choice of a token (`sampler`),
 forced text and drafts (`drafts`), the KV cache (`kv_cache`), and the loop (`decoder`).
 """
 
@@ -19,16 +19,16 @@ from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
 from gbnf_server.backends.request_backend import RequestBackend
 from gbnf_server.backends.streaming import ReasoningFilter
-from gbnf_server.errors import ContextOverflow, ModelLoadError
-from gbnf_server.inference.cancellation import Cancellation
-from gbnf_server.inference.constraint import Constraint
-from gbnf_server.inference.decoder import Decoder, OnText
-from gbnf_server.inference.grammar_checker import guard_grammar
-from gbnf_server.inference.grammar_engines import GrammarEngine, GrammarEngineName, grammar_engine
-from gbnf_server.inference.kv_cache import KVCache, Slot, free
-from gbnf_server.inference.native import NativeModel
-from gbnf_server.inference.sampler import Sampler, Truncation
+from gbnf_server.llama.cancellation import Cancellation
+from gbnf_server.llama.constraint import Constraint
+from gbnf_server.llama.decoder import Decoder, OnText
+from gbnf_server.llama.grammar_checker import guard_grammar
+from gbnf_server.llama.grammar_engines import GrammarEngine, GrammarEngineName, grammar_engine
+from gbnf_server.llama.kv_cache import KVCache, Slot, free
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.sampler import Sampler, Truncation
 from gbnf_server.system.cpu_cores import usable_cores
+from gbnf_server.system.errors import ContextOverflow, ModelLoadError
 
 
 class InProcess(RequestBackend):

@@ -21,7 +21,7 @@ from gbnf_server.backends.wire import (
     parse_number,
     value_at,
 )
-from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
+from gbnf_server.system.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
 
 
 def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from gbnf_server.backends.reasoning import reclaim, split_reasoning
 from gbnf_server.backends.streaming import OllamaStream
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
-from gbnf_server.errors import (
+from gbnf_server.system.errors import (
     BackendError,
     ContextOverflow,
     GrammarRefused,

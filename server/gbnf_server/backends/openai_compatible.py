@@ -55,14 +55,14 @@ from gbnf_server.backends.wire import (
     parse_logprobs,
     value_at,
 )
-from gbnf_server.errors import (
+from gbnf_server.llama.grammar_checker import guard_grammar
+from gbnf_server.system.errors import (
     BackendError,
     ContextOverflow,
     GrammarRefused,
     RequestNotSupported,
     ServerResponseError,
 )
-from gbnf_server.inference.grammar_checker import guard_grammar
 
 ServerKind = Literal["vllm", "vllm_old", "sglang", "lm_studio", "plain"]
 

@@ -19,8 +19,8 @@ from gbnf.tool_formats.cursor import Stripped
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, ReasoningTags
 from gbnf_server.backends.wire import SurrogateJoiner, abbreviate, message_text, parse_json, value_at
-from gbnf_server.errors import BackendError
-from gbnf_server.inference.repetition import RepetitionDetector
+from gbnf_server.llama.repetition import RepetitionDetector
+from gbnf_server.system.errors import BackendError
 
 OnText = Callable[[str], None]
 

@@ -25,7 +25,7 @@ from typing import Any
 from gbnf.prompts.control_tokens import Escape, escape_control_tokens
 from gbnf.prompts.messages import Message
 from gbnf.tool_formats import ToolFormat
-from gbnf_server.errors import ChatTemplateError
+from gbnf_server.system.errors import ChatTemplateError
 
 _SYSTEM, _USER, _ASSISTANT, _TOOL = "7c1f-system", "7c1f-user", "7c1f-assistant", "7c1f-tool"
 

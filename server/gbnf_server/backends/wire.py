@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gbnf import surrogates
-from gbnf_server.errors import MalformedText
-from gbnf_server.inference.logprobs import TokenLogprob
+from gbnf_server.llama.logprobs import TokenLogprob
+from gbnf_server.system.errors import MalformedText
 
 _BOM = b"\xef\xbb\xbf"
 _DEEPEST = 100

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gbnf.tools import Tool
-    from gbnf_server.batch import Batch, BatchResult
-    from gbnf_server.errors import SetupError
     from gbnf_server.planner import PlannerOptions
+    from gbnf_server.planner.batch import Batch, BatchResult
+    from gbnf_server.system.errors import SetupError
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,11 @@ def run_batch(
     """Run or resume a batch, write its results, and return how many requests have each outcome."""
     import asyncio
 
-    from gbnf_server.batch import Batch, parse_requests, read_requests
+    from gbnf_bench.metadata import identity
     from gbnf_server.cli.output import stderr_console
-    from gbnf_server.evaluation.metadata import identity
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
+    from gbnf_server.planner.batch import Batch, parse_requests, read_requests
 
     if str(files.requests) == STDIN:
         requests = parse_requests(read_text(STDIN, "requests"), source_name(STDIN))
@@ -202,8 +202,8 @@ async def _write_results(
 ) -> Counter[str]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from gbnf_server.batch import write_result
     from gbnf_server.cli.output import escape_line, shorten
+    from gbnf_server.planner.batch import write_result
 
     counts: Counter[str] = Counter()
     columns = (
@@ -240,7 +240,7 @@ def _opened(out: Path) -> TextIO:
 
 
 def _unwritable(out: Path, error: OSError) -> SetupError:
-    from gbnf_server.errors import SetupError
+    from gbnf_server.system.errors import SetupError
 
     return SetupError(
         f"the results can't be written to {out}: {error.strerror or error}. They are in the log."

@@ -103,8 +103,8 @@ def _execute(tool: Tool, arguments: dict[str, Any], folder: Path, *, approve_all
 
     from gbnf_server.cli.output import escape_line, stderr_console, write
     from gbnf_server.cli.person import person_at_terminal
-    from gbnf_server.errors import ExecutorError
     from gbnf_server.executors import Context, Workspace, run_executor
+    from gbnf_server.system.errors import ExecutorError
 
     console = stderr_console()
     workspace = Workspace(folder)

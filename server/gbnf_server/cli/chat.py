@@ -208,7 +208,7 @@ class _Conversation:
             self.unanswered = self.unanswered or run.outcome != "answered"
 
     def _undo(self) -> None:
-        from gbnf_server.errors import ExecutorError
+        from gbnf_server.system.errors import ExecutorError
 
         if not self.runs:
             self._say("there is no request to undo", "yellow")

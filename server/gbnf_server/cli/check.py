@@ -96,8 +96,8 @@ def _piped() -> str | None:
 
 def _load_in_engine(source: str) -> bool:
     """Whether llama.cpp took the grammar; False where there is no vocabulary. Raises GrammarRefused."""
-    from gbnf_server.demo_model import model_path
-    from gbnf_server.inference.grammar_checker import GrammarChecker
+    from gbnf_server.llama.demo_model import model_path
+    from gbnf_server.llama.grammar_checker import GrammarChecker
 
     if not model_path().is_file():
         return False

@@ -13,13 +13,13 @@ from typer.main import get_command, get_group
 
 from gbnf_server.cli.help import EXIT_CODES, reflow
 
-#: For each command its function or application in `gbnf_server.cli`, and the first paragraph of its help.
+#: For each command its function or application, in `gbnf_server.cli` without a package, and the first paragraph of its help.
 _COMMANDS = {
     "run": ("run:run", "Plan and execute one request with a local model."),
     "chat": ("chat:chat", "Plan and execute one request after another; the model sees the earlier ones."),
     "batch": ("batch:batch", "Plan and execute each request of a file, several at a time."),
     "tune": (
-        "tune:tune",
+        "gbnf_bench.tune_command:tune",
         "Compare strategies on a model, print a table, and save the best as the model's profile.",
     ),
     "generate": ("generate:generate", "Generate one JSON value that fits a JSON Schema, and print it."),
@@ -45,7 +45,10 @@ _COMMANDS = {
         "Property-test manifests: find calls that their grammar wrongly accepts or rejects.",
     ),
     "doctor": ("doctor:doctor", "Check this machine: one line per check, with a fix for what is missing."),
-    "bench": ("bench:bench", "Run suites of requests with each configuration, and print a table."),
+    "bench": (
+        "gbnf_bench.bench_command:bench",
+        "Run suites of requests with each configuration, and print a table.",
+    ),
     "server": ("server:server", "Build llama-server, and run it on this machine."),
 }
 _WITH_EXIT_CODES = ("run", "batch")
@@ -75,7 +78,8 @@ class Commands(Mapping[str, Any]):
 def _load(name: str) -> Any:
     """Return a command. Raises KeyError."""
     module, _, attribute = _COMMANDS[name][0].partition(":")
-    found = getattr(import_module(f"gbnf_server.cli.{module}"), attribute)
+    name_of_module = module if "." in module else f"gbnf_server.cli.{module}"
+    found = getattr(import_module(name_of_module), attribute)
     if isinstance(found, typer.Typer):
         group = get_group(found)
         group.name = name

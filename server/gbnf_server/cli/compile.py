@@ -78,7 +78,7 @@ def compile_(
     from gbnf.tools.near_misses import misspelt_keywords
     from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.cli.tables import show_finding, show_report
-    from gbnf_server.errors import InputError
+    from gbnf_server.system.errors import InputError
 
     misspelt: tuple[Finding, ...] = ()
     kept: list[str] = []

@@ -104,7 +104,7 @@ class _ConfigReader:
         return found
 
     def _content(self) -> dict[str, Any]:
-        from gbnf_server.errors import InputError
+        from gbnf_server.system.errors import InputError
 
         try:
             return tomllib.loads(self.path.read_bytes().decode("utf-8-sig"))
@@ -159,7 +159,7 @@ class _ConfigReader:
         return str(path if is_path else value)
 
     def _fail(self, key: str, problem: str) -> NoReturn:
-        from gbnf_server.errors import InputError
+        from gbnf_server.system.errors import InputError
 
         raise InputError(f"{self.path}: {key}: {problem}")
 

@@ -26,9 +26,9 @@ def doctor(
     from rich.text import Text
 
     from gbnf_server.cli.exit_codes import ExitCode
+    from gbnf_server.cli.machine_checks import checks
     from gbnf_server.cli.model_options import ModelSource
     from gbnf_server.cli.output import escape_line, stdout_console, write
-    from gbnf_server.doctor import checks
 
     styles = {"ok": ("✓", "green"), "limited": ("–", "yellow"), "broken": ("✗", "bold red")}
     done = []

@@ -11,7 +11,7 @@ from rich.text import Text
 from gbnf.errors import GbnfError
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.output import stderr_console
-from gbnf_server.errors import GbnfServerError, InputError
+from gbnf_server.system.errors import GbnfServerError, InputError
 
 
 def report(error: BaseException) -> ExitCode:

@@ -23,7 +23,7 @@ _TOOL_KEYS = frozenset({"args", "function", "inputSchema", "input_schema", "name
 
 def read_text(path: str | Path, what: str) -> str:
     """Return the text of a file, or of the standard input. Raises InputError, which asks for `what`."""
-    from gbnf_server.errors import InputError
+    from gbnf_server.system.errors import InputError
 
     try:
         content = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
@@ -41,7 +41,7 @@ def read_text(path: str | Path, what: str) -> str:
 def read_json(path: str | Path, what: str) -> Any:
     """Return the JSON value in a file, or on the standard input. Raises InputError."""
     from gbnf.strict_json import InvalidJsonError, parse_json
-    from gbnf_server.errors import InputError
+    from gbnf_server.system.errors import InputError
 
     text = read_text(path, what)
     try:
@@ -53,7 +53,7 @@ def read_json(path: str | Path, what: str) -> Any:
 def read_schema(path: str | Path) -> Mapping[str, Any] | bool:
     """Return the JSON Schema in a file, or on the standard input. Raises InputError."""
     from gbnf.schema.keywords import KEYWORDS
-    from gbnf_server.errors import InputError
+    from gbnf_server.system.errors import InputError
 
     value = read_json(path, "a JSON Schema")
     if not isinstance(value, dict | bool):
@@ -106,7 +106,7 @@ def compile_schema_file(
 ) -> Grammar:
     """Compile the schema of a file. Raises InputError with the file's name."""
     from gbnf import SchemaError, compile_schema
-    from gbnf_server.errors import InputError
+    from gbnf_server.system.errors import InputError
 
     try:
         return compile_schema(schema, whitespace=whitespace)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gbnf_server.inspect.inspected_grammar import GrammarChoice
     from gbnf_server.inspect.inspection import Inspection
     from gbnf_server.inspect.live_decoding import LiveDecoder
-    from gbnf_server.pages.run_files import RecordedRun
+    from gbnf_server.planner.run_files import RecordedRun
 
 _HOST = "127.0.0.1"
 
@@ -149,7 +149,7 @@ def _choice(
             "template decides"
         )
     from gbnf_server.backends.chat_template import ChatTemplate
-    from gbnf_server.inference.native import NativeModel
+    from gbnf_server.llama.native import NativeModel
 
     path = ModelSource(model).path()
     with closing(NativeModel(path, vocab_only=True)) as native:
@@ -166,7 +166,7 @@ def _runs(files: list[Path]) -> list[RecordedRun]:
     """Return the runs of files. Raises RunFileError."""
     if not files:
         return []  # without the planner, which the module imports
-    from gbnf_server.pages.run_files import read_runs
+    from gbnf_server.planner.run_files import read_runs
 
     return [run for file in files for run in read_runs(file)]
 
@@ -174,8 +174,8 @@ def _runs(files: list[Path]) -> list[RecordedRun]:
 def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice) -> Inspection:
     from gbnf import SchemaError
     from gbnf.tools.near_misses import misspelt_keywords
-    from gbnf_server.errors import InputError
     from gbnf_server.inspect.inspection import InspectedSchema, Inspection
+    from gbnf_server.system.errors import InputError
 
     name = source_name(file)
     content = read_schema(file)
@@ -188,7 +188,7 @@ def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice
 
 def _token_counter(model: str | None) -> Callable[[str], int] | None:
     """Return what counts the tokens of a text; None without a model. Raises ModelLoadError for its file."""
-    from gbnf_server.errors import ModelLoadError
+    from gbnf_server.system.errors import ModelLoadError
 
     path = ModelSource(model).path()
     if not path.is_file():
@@ -198,7 +198,7 @@ def _token_counter(model: str | None) -> Callable[[str], int] | None:
 
     @cache
     def load() -> Callable[[str], int]:
-        from gbnf_server.inference.native import NativeModel
+        from gbnf_server.llama.native import NativeModel
 
         native = NativeModel(path, vocab_only=True)
         return lambda text: len(native.tokenize(text, special=False))
@@ -229,7 +229,7 @@ def _decoder(model: str | None, inspection: Inspection) -> LiveDecoder | None:
 
 def _write_file(path: Path, text: str) -> None:
     from gbnf_server.cli.output import stderr_console
-    from gbnf_server.errors import SetupError
+    from gbnf_server.system.errors import SetupError
 
     try:
         path.write_text(text, "utf-8", errors="replace")  # a schema may contain a lone surrogate
@@ -245,10 +245,10 @@ def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
 
     import uvicorn
 
-    from gbnf_server.cli.listening import listen, url_of
     from gbnf_server.cli.output import stderr_console, write
-    from gbnf_server.gateway.http_server import server_config
     from gbnf_server.inspect.app import create_app
+    from gbnf_server.web.http_server import server_config
+    from gbnf_server.web.listening import listen, url_of
 
     token = secrets.token_urlsafe(24)
     with listen(_HOST, port) as listening:

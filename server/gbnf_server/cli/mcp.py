@@ -87,8 +87,8 @@ def _serve_http(app: ASGIApp, host: str, port: int) -> None:
     import uvicorn
 
     from gbnf_server.cli.errors import interruptible
-    from gbnf_server.cli.listening import listen, url_of
     from gbnf_server.cli.output import stderr_console, write
+    from gbnf_server.web.listening import listen, url_of
 
     with listen(host, port) as listening, interruptible():
         write(f"{url_of(host, listening)}{_HTTP_PATH}")

@@ -259,7 +259,7 @@ class ModelSource:
 
         Raises ModelLoadError.
         """
-        from gbnf_server.demo_model import model_path
+        from gbnf_server.llama.demo_model import model_path
         from gbnf_server.system.model_downloads import download_model
         from gbnf_server.system.smollm2 import SMOLLM2, smollm2_path
 
@@ -315,7 +315,7 @@ class ModelSource:
 
     def facts(self, backend: Backend) -> dict[str, Any]:
         """Return what is known of the backend's model, as JSON; queries a llama-server."""
-        from gbnf_server.evaluation.metadata import describe_model_file, describe_server_model
+        from gbnf_bench.metadata import describe_model_file, describe_server_model
 
         match self.backend_name:
             case BackendName.IN_PROCESS:

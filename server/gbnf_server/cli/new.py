@@ -42,7 +42,7 @@ def new(
     from gbnf.errors import ManifestError
     from gbnf.tools import Tool
     from gbnf_server.cli.output import stderr_console, write
-    from gbnf_server.errors import SetupError
+    from gbnf_server.system.errors import SetupError
 
     name = path.name
     try:

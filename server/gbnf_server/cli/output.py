@@ -77,7 +77,7 @@ def write(text: str) -> None:
 
 def write_stdout(text: str) -> None:
     """Write to stdout, and flush. Raises SetupError; click handles a closed pipe."""
-    from gbnf_server.errors import SetupError  # noqa: PLC0415 - `--help` needs none of the package
+    from gbnf_server.system.errors import SetupError  # noqa: PLC0415 - `--help` needs none of the package
 
     if sys.stdout is None:  # closed before the process started
         raise SetupError("the result can't be written: standard output is closed")

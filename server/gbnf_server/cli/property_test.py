@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gbnf import Grammar
     from gbnf.testing import Counterexample
     from gbnf.tools import Tool
-    from gbnf_server.inference.grammar_checker import GrammarChecker
+    from gbnf_server.llama.grammar_checker import GrammarChecker
 
 STEPS = (1, 3)
 """Earlier steps for step references, in the tests that have some."""
@@ -63,7 +63,7 @@ def property_test(
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.model_options import ModelSource
     from gbnf_server.cli.output import plural, write
-    from gbnf_server.inference.grammar_checker import GrammarChecker
+    from gbnf_server.llama.grammar_checker import GrammarChecker
 
     sources = ToolSources.of_paths([path] if path else [], manifests, tools, mcp, context)
     with interruptible(), sources.open() as pool:

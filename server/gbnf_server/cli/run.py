@@ -370,8 +370,8 @@ def _with_images(
     if not request.images:
         return request.query, (), pool
     from gbnf import load_manifests
-    from gbnf_server.bundled import describe_frame_manifest
-    from gbnf_server.errors import InputError, SetupError
+    from gbnf_server.system.bundled import describe_frame_manifest
+    from gbnf_server.system.errors import InputError, SetupError
     from gbnf_server.system.image_files import read_image
 
     try:
@@ -389,8 +389,8 @@ def _with_images(
 
 def _copy_image(file: Path, data: bytes, workspace: Workspace) -> str:
     """Copy an image into the workspace, as a change that can be undone; return its path there."""
-    from gbnf_server.errors import ExecutorError
     from gbnf_server.executors import Context, Write
+    from gbnf_server.system.errors import ExecutorError
 
     try:
         name = workspace.relative(workspace.root / file.name)

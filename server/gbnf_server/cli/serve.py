@@ -134,15 +134,15 @@ def serve(
     for source in sources:
         source.check()
     from gbnf_server.cli.default_model import model_for_other_tools
-    from gbnf_server.cli.listening import listen, url_of
     from gbnf_server.cli.output import stderr_console, write
-    from gbnf_server.gateway.access import Access
     from gbnf_server.gateway.app import create_app
     from gbnf_server.gateway.edges import all_edges
     from gbnf_server.gateway.engine import Engine
     from gbnf_server.gateway.gateway import Gateway
-    from gbnf_server.gateway.logs import log_to_stderr
     from gbnf_server.gateway.serving import GatewayServer
+    from gbnf_server.web.access import Access
+    from gbnf_server.web.listening import listen, url_of
+    from gbnf_server.web.logs import log_to_stderr
 
     console = stderr_console()
     agent_options = _AgentOptions(
@@ -223,8 +223,8 @@ def _check_not_given(context: typer.Context) -> None:
 @contextmanager
 def _open(sources: Sequence[ModelSource], parallel: int | None) -> Iterator[Upstreams]:
     """Open the backends of all sources. Raises BackendError if none answers."""
-    from gbnf_server.errors import BackendError
     from gbnf_server.gateway.upstreams import Upstreams
+    from gbnf_server.system.errors import BackendError
 
     faults: list[BackendError] = []
     opened: list[Upstream] = []
@@ -253,7 +253,7 @@ def _upstream(source: ModelSource, backend: Backend, places: int) -> Upstream:
 
 def _places(source: ModelSource, backend: Backend) -> int:
     """Return how many answers a backend makes at a time; asks a server. Raises BackendError."""
-    from gbnf_server.errors import BackendError, BackendUnreachable, ServerResponseError
+    from gbnf_server.system.errors import BackendError, BackendUnreachable, ServerResponseError
 
     match source.backend_name:
         case BackendName.IN_PROCESS:

@@ -16,7 +16,7 @@ from gbnf_server.cli.model_options import HfOption, ModelSource
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gbnf_server.llama_server.build import Gpu, InstallProgress
+    from gbnf_server.llama.server_build import Gpu, InstallProgress
 
 server = typer.Typer(
     help="Build llama-server, and run it on this machine.", no_args_is_help=True, rich_markup_mode="rich"
@@ -50,7 +50,7 @@ def install(
     gpu = chosen[0] if chosen else None
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console, write
-    from gbnf_server.llama_server.build import install as build
+    from gbnf_server.llama.server_build import install as build
 
     console = stderr_console()
     with interruptible("the same command continues where it stopped"):
@@ -66,7 +66,7 @@ def _build(console: Console, jobs: int | None, gpu: Gpu | None) -> Path:
     from rich.text import Text
 
     from gbnf_server.cli.output import escape_line, shorten
-    from gbnf_server.llama_server.build import install as build
+    from gbnf_server.llama.server_build import install as build
 
     columns = (TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -143,8 +143,8 @@ def start(
     """
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console, write
-    from gbnf_server.llama_server.api_keys import key_file
-    from gbnf_server.llama_server.build import start as run
+    from gbnf_server.llama.api_keys import key_file
+    from gbnf_server.llama.server_build import start as run
 
     source = ModelSource(model, hf=hf)
     source.check()

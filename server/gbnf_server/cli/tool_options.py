@@ -59,7 +59,7 @@ class ToolSources:
     def open(self) -> Iterator[tuple[Tool, ...]]:
         """Load the tools, for use inside the block, in which MCP servers run."""
         from gbnf import load_manifests, load_tools
-        from gbnf_server.bundled import manifests_path
+        from gbnf_server.system.bundled import manifests_path
 
         check_one_stdin(*(self.tools or ()))
         files: list[str | Path] = [*(self.manifests or ()), *(self.tools or ())]

@@ -14,13 +14,13 @@ with a message for the model. It changes files with `Context.change`; other chan
 
 from __future__ import annotations
 
-from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors.context import Context
 from gbnf_server.executors.journal import MakeFolder, Trash, Write
 from gbnf_server.executors.person import AbsentPerson, Field, Form, Person, ScriptedPerson, TerminalPerson
 from gbnf_server.executors.runner import run_executor
 from gbnf_server.executors.undo import UndoResult
 from gbnf_server.executors.workspace import Workspace
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
 
 __all__ = [
     "AbsentPerson",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import icalendar
 
-from gbnf_server.errors import ExecutorError
+from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
     from gbnf_server.executors.workspace import Workspace

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.person import AbsentPerson, check_answer
 from gbnf_server.executors.secrets import Secrets
+from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -20,9 +20,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gbnf.errors import InvalidArgumentError
-from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import protocol
 from gbnf_server.executors.failures import describe_failure, format_traceback
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -27,7 +27,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.journal_store import (
     JOURNAL_FOLDER,
     MAX_CHANGES,
@@ -40,6 +39,7 @@ from gbnf_server.executors.journal_store import (
 )
 from gbnf_server.executors.undo import UndoOperation, UndoResult, content, with_parents
 from gbnf_server.executors.workspace import DIRECTORY, STATE_FOLDER
+from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

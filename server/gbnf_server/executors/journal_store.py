@@ -29,9 +29,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.folder_trees import folder_size, remove_trees
 from gbnf_server.executors.workspace import STATE_FOLDER
+from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never, get_args
 
-from gbnf_server.errors import ExecutorError
+from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.person import Field, Form
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
+from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

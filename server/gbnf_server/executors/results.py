@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gbnf.surrogates import replace_lone_surrogates
-from gbnf_server.errors import ExecutorError
+from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
     from gbnf_server.executors.secrets import Secrets

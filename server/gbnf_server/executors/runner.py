@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gbnf.errors import GbnfError
 from gbnf.surrogates import replace_lone_surrogates
-from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
 from gbnf_server.executors.in_process import call_function
 from gbnf_server.executors.results import redact_result
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.system.processes import kill_descendants, memory_of_descendants, signal_name
 
 if TYPE_CHECKING:

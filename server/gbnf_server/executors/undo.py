@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.journal_store import TRASH_FOLDER
+from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gbnf.surrogates import has_surrogate
-from gbnf_server.errors import ExecutorError, SetupError
+from gbnf_server.system.errors import ExecutorError, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

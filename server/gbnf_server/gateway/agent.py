@@ -17,7 +17,6 @@ from itertools import pairwise
 from gbnf.prompts.messages import Message
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
-from gbnf_server.errors import GatewayError
 from gbnf_server.executors import Context
 from gbnf_server.gateway.answers import (
     AnswerEvent,
@@ -41,6 +40,7 @@ from gbnf_server.planner import (
     ToolDone,
     ToolFailed,
 )
+from gbnf_server.system.errors import GatewayError
 
 MODEL_NAME = "planner"
 _SHOWN_CHARACTERS = 500  # of a result, as reasoning

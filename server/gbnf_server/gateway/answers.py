@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf import Finding
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
-from gbnf_server.inference.logprobs import TokenLogprob
+from gbnf_server.llama.logprobs import TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)

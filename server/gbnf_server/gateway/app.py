@@ -24,16 +24,16 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gbnf_server.errors import BackendUnreachable, GatewayError
-from gbnf_server.gateway.access import Access
-from gbnf_server.gateway.bodies import ClientLeft, read_body, while_connected
 from gbnf_server.gateway.edge import Edge, Reply, StoredAnswers, TokenCounts
-from gbnf_server.gateway.event_streams import EventSender
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.logs import log, log_error
 from gbnf_server.gateway.models import list_models, model_card
 from gbnf_server.gateway.proxying import PASSED, PassThrough
-from gbnf_server.gateway.responses import ABORT, Response
+from gbnf_server.system.errors import BackendUnreachable, GatewayError
+from gbnf_server.web.access import Access
+from gbnf_server.web.bodies import ClientLeft, read_body, while_connected
+from gbnf_server.web.event_streams import EventSender
+from gbnf_server.web.logs import log, log_error
+from gbnf_server.web.responses import ABORT, Response
 
 _WATCHED = frozenset({"/health", "/metrics"})
 """Answered while the server drains, and not logged."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 from gbnf.prompts.messages import Message
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.failed_calls import CallKey
+from gbnf_server.system.errors import GatewayError
 
 
 @dataclass(frozen=True, slots=True)

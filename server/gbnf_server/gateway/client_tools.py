@@ -11,8 +11,8 @@ from gbnf.schema.applicators import SchemaPath, map_subschemas
 from gbnf.surrogates import has_surrogate
 from gbnf.tools.loosening import loosened_argument_schema
 from gbnf.tools.manifest_checks import nests_deeper
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.chat import FunctionTool
+from gbnf_server.system.errors import GatewayError
 
 _MAX_NAME = 128
 _MAX_DEPTH = 60

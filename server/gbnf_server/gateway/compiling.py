@@ -29,7 +29,6 @@ from gbnf.prompts.descriptions import PromptStyle
 from gbnf.tool_formats import ToolFormat
 from gbnf.tools.exclusion import excluding
 from gbnf_server.backends.base import AnswerFormat, Backend, Dialect
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import Receipt
 from gbnf_server.gateway.chat import ChatRequest, FreeText, GbnfText, JsonObject, JsonSchema, OutputFormat
 from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tools, opened, strict_error, strict_problem
@@ -44,6 +43,7 @@ from gbnf_server.gateway.streams import (
     WholeJsonCall,
     union,
 )
+from gbnf_server.system.errors import GatewayError
 
 _WORKERS = 2
 _KEPT = 256

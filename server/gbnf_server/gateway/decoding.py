@@ -28,7 +28,7 @@ from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.verification import grammar_violation
 from gbnf_server.gateway.compiling import Compiled
 from gbnf_server.gateway.streams import GrammarIgnored
-from gbnf_server.inference.stop_strings import StopStrings
+from gbnf_server.llama.stop_strings import StopStrings
 
 _LETTERS = string.ascii_letters + string.digits
 _ID_LENGTH = 9

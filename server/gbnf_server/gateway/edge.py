@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import AnswerEvent
 from gbnf_server.gateway.chat import ChatRequest
+from gbnf_server.system.errors import GatewayError
 
 
 class Reply(Protocol):

@@ -15,7 +15,14 @@ from gbnf.prompts.messages import Message
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import Delta
 from gbnf_server.backends.base import Backend, Completion, Request
-from gbnf_server.errors import (
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
+from gbnf_server.gateway.chat import ChatRequest, GbnfText
+from gbnf_server.gateway.compiling import Compiled, Compiler, Target
+from gbnf_server.gateway.decoding import Decoding, generate
+from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
+from gbnf_server.gateway.prompting import for_template, with_json_calls
+from gbnf_server.gateway.streams import GrammarIgnored
+from gbnf_server.system.errors import (
     BackendError,
     BackendUnreachable,
     ContextOverflow,
@@ -24,13 +31,6 @@ from gbnf_server.errors import (
     RequestNotSupported,
     ServerResponseError,
 )
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
-from gbnf_server.gateway.chat import ChatRequest, GbnfText
-from gbnf_server.gateway.compiling import Compiled, Compiler, Target
-from gbnf_server.gateway.decoding import Decoding, generate
-from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
-from gbnf_server.gateway.prompting import for_template, with_json_calls
-from gbnf_server.gateway.streams import GrammarIgnored
 
 DEFAULT_MAX_TOKENS = 4096
 """The limit of an answer's tokens if the client gives none, and the context has twice as many."""

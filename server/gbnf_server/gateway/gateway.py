@@ -12,12 +12,14 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from gbnf_server.backends.base import Backend
-from gbnf_server.errors import BackendError
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.edge import Edge
-from gbnf_server.gateway.event_streams import Pause
-from gbnf_server.gateway.limits import (
+from gbnf_server.gateway.metrics import Metrics
+from gbnf_server.gateway.upstreams import Upstreams
+from gbnf_server.system.errors import BackendError
+from gbnf_server.web.event_streams import Pause
+from gbnf_server.web.limits import (
     Limits,
     MemoryBudget,
     MemoryShare,
@@ -26,10 +28,8 @@ from gbnf_server.gateway.limits import (
     memory_of,
     read_object,
 )
-from gbnf_server.gateway.logs import content_text, log
-from gbnf_server.gateway.metrics import Metrics
-from gbnf_server.gateway.queue import AnswerQueue
-from gbnf_server.gateway.upstreams import Upstreams
+from gbnf_server.web.logs import content_text, log
+from gbnf_server.web.queue import AnswerQueue
 
 _SMALL_BODY = 32 * 1024  # bytes: read in about a millisecond
 _READERS = 2  # threads that read JSON: what they build is bounded, and so is how many do

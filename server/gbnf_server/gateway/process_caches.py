@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-_PACKAGES = ("gbnf.", "gbnf_server.inference.")
+_PACKAGES = ("gbnf.", "gbnf_server.llama.")
 
 
 def clear_process_caches() -> None:

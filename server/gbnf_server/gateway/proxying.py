@@ -13,8 +13,8 @@ import httpx
 from starlette.types import Send
 
 from gbnf_server.backends.http_transport import proxy_of
-from gbnf_server.errors import BackendUnreachable
-from gbnf_server.llama_server import api_keys
+from gbnf_server.llama import api_keys
+from gbnf_server.system.errors import BackendUnreachable
 
 PASSED = (
     ("GET", "/props"),

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gbnf.prompts.messages import Image
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
-from gbnf_server.errors import GatewayError
+from gbnf_server.system.errors import GatewayError
 
 _Model = TypeVar("_Model", bound="Part")
 

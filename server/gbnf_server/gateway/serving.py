@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.http_server import server_config
+from gbnf_server.web.http_server import server_config
 
 
 class GatewayServer(uvicorn.Server):

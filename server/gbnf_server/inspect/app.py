@@ -21,13 +21,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf_server.errors import GatewayError
-from gbnf_server.gateway.access import Access
-from gbnf_server.gateway.bodies import ClientLeft, read_body, while_connected
-from gbnf_server.gateway.limits import Limits, MemoryBudget
 from gbnf_server.inspect.inspection import Inspection
 from gbnf_server.inspect.live_decoding import DecodingOptions
 from gbnf_server.inspect.rendering import content_security_policy
+from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.access import Access
+from gbnf_server.web.bodies import ClientLeft, read_body, while_connected
+from gbnf_server.web.limits import Limits, MemoryBudget
 
 _LIMITS = Limits(body_bytes=1024 * 1024, memory_bytes=16 * 1024 * 1024)
 _THREADS = 2

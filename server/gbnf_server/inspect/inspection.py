@@ -14,16 +14,16 @@ from gbnf.calls import ToolCall
 from gbnf.findings import Finding
 from gbnf.prompts.descriptions import call_skeleton
 from gbnf.tools import Tool
-from gbnf_server.errors import GatewayError, InputError
 from gbnf_server.inspect import rendering
 from gbnf_server.inspect.grammar_view import GrammarView, view_schema, view_tool
 from gbnf_server.inspect.inspected_grammar import PLAIN, GrammarChoice
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolMeter
 from gbnf_server.inspect.text_view import TextChecker
+from gbnf_server.system.errors import GatewayError, InputError
 
 if TYPE_CHECKING:
     from gbnf_server.inspect.live_decoding import DecodingOptions, LiveDecoder
-    from gbnf_server.pages.run_files import RecordedRun
+    from gbnf_server.planner.run_files import RecordedRun
 
 _SUMMARY = 90
 """Characters of a description in the list of tools."""

@@ -14,13 +14,13 @@ from gbnf import compile_schema
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend, Request
-from gbnf_server.errors import GatewayError
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.events import RunFinished
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import CallFormat, PlannerOptions, ResolvedOptions
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.streaming import request_of
+from gbnf_server.system.errors import GatewayError
 
 Strategy: TypeAlias = Literal["json", "unconstrained", "native", "text", "lines"]
 STRATEGIES: dict[Strategy, str] = {

@@ -14,11 +14,11 @@ from markupsafe import Markup
 
 from gbnf_server.inspect.diagrams import RuleDiagram, diagram
 from gbnf_server.inspect.grammar_view import GrammarView, RuleView
+from gbnf_server.inspect.pages import rendering as pages
+from gbnf_server.inspect.pages.gbnf_tokens import GbnfToken, tokens
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolView
 from gbnf_server.inspect.schema_lines import SchemaLine
 from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextView
-from gbnf_server.pages import rendering as pages
-from gbnf_server.pages.gbnf_tokens import GbnfToken, tokens
 
 MOST_REQUEST = 2000
 """Characters of a request."""

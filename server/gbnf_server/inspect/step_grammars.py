@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
-from gbnf_server.pages.run_files import RecordedRun
 from gbnf_server.planner.events import RunStarted, StepOffer, StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.recorded_calls import grammar_text
+from gbnf_server.planner.run_files import RecordedRun
 from gbnf_server.planner.tool_offer import grammar_of_step
 
 

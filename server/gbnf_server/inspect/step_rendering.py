@@ -11,14 +11,14 @@ from markupsafe import Markup
 from gbnf.tools import Tool
 from gbnf_server.inspect.decoding_view import DecodingView, view_decoding
 from gbnf_server.inspect.live_decoding import MOST_REQUEST, MOST_TOKENS, Strategy
+from gbnf_server.inspect.pages.grammar_lines import GrammarLines
+from gbnf_server.inspect.pages.run_view import RunView, decoding_label, view_run
+from gbnf_server.inspect.pages.timeline import render_timeline
 from gbnf_server.inspect.rendering import Tab, render_template
 from gbnf_server.inspect.step_grammars import with_compiled_grammars
-from gbnf_server.pages.grammar_lines import GrammarLines
-from gbnf_server.pages.run_files import RecordedRun
-from gbnf_server.pages.run_view import RunView, decoding_label, view_run
-from gbnf_server.pages.timeline import render_timeline
 from gbnf_server.planner.events import StepOffer
 from gbnf_server.planner.recorded_calls import RecordedCall
+from gbnf_server.planner.run_files import RecordedRun
 
 KINDS = {
     "sampled": "chosen in a step of the model",

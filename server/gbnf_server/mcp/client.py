@@ -22,7 +22,6 @@ from gbnf.errors import ManifestErrors
 from gbnf.tools import Tool
 from gbnf.tools.manifest_checks import NAME_PATTERN, RESERVED_NAMES
 from gbnf.tools.sources import load_tools
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context
 from gbnf_server.mcp.config import McpSource, read_source
 from gbnf_server.mcp.connection import Caller, Connection, McpServerError
@@ -30,6 +29,7 @@ from gbnf_server.mcp.elicitation import answer_server
 from gbnf_server.mcp.event_loop import BackgroundLoop
 from gbnf_server.mcp.log import OnLog
 from gbnf_server.mcp.results import result_object
+from gbnf_server.system.errors import ExecutorError
 
 START_TIMEOUT_S = 60.0
 """For a server to start and list its tools: `npx` may download it first."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf_server.errors import InputError
+from gbnf_server.system.errors import InputError
 
 McpSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 """A command line, a URL, the path of an `mcp.json`, or its parsed content."""

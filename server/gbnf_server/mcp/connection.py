@@ -42,10 +42,10 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from gbnf_server.errors import ExecutorError, SetupError
 from gbnf_server.mcp.config import HttpServer, McpServerConfig, StdioServer
 from gbnf_server.mcp.log import OnLog, ServerLog
 from gbnf_server.mcp.stdio import LONGEST_MESSAGE, TOO_LONG, StdioTransport
+from gbnf_server.system.errors import ExecutorError, SetupError
 
 MOST_TOOLS = 4000
 _MOST_PAGES = 1000

@@ -14,10 +14,10 @@ from typing import Any
 
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, Field, Form
 from gbnf_server.executors.person import FieldKind, check_answer
 from gbnf_server.mcp.results import output_fault
+from gbnf_server.system.errors import ExecutorError
 
 _ATTEMPTS = 3
 _CONSENT = "consent"

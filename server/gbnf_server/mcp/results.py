@@ -38,8 +38,8 @@ from referencing import Registry
 
 from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
 from gbnf.schema.validators import extend_validator
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, Write
+from gbnf_server.system.errors import ExecutorError
 
 FILES_FOLDER = "mcp-files"
 """Where in the workspace a tool's images and other binary data are saved."""

@@ -56,9 +56,9 @@ from gbnf.errors import GbnfError
 from gbnf.prompts.declarations import plain_schema, with_groups
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, Form, run_executor
 from gbnf_server.mcp.elicitation import form_answers, form_params
+from gbnf_server.system.errors import ExecutorError
 
 _NAME = "gbnf"
 _MOST_CALLS = 16  # at a time; others wait

@@ -24,10 +24,10 @@ from typing import Any
 from gbnf.prompts.messages import Message, call_text, error_text, result_text, shorten
 from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
-from gbnf_server.errors import ContextOverflow
 from gbnf_server.planner.events import Step
 from gbnf_server.planner.history import message_size
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.system.errors import ContextOverflow
 
 _LAST_TIER = 4
 

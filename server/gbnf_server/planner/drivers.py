@@ -21,7 +21,6 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar, assert_never
 
 from gbnf.errors import GbnfError
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, Field, Form, Person
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import Event, Run
@@ -34,6 +33,7 @@ from gbnf_server.planner.streaming import (
     request_of,
     stream_text,
 )
+from gbnf_server.system.errors import ExecutorError
 
 __all__ = ["Hook", "RunEnvironment", "adrive", "astream", "drive"]
 

@@ -31,13 +31,6 @@ from gbnf.tools.pool_filter import Selection
 from gbnf.tools.step_references import offered_args
 from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.backends.reasoning import reasoning_grammar
-from gbnf_server.errors import (
-    BackendUnreachable,
-    ContextOverflow,
-    ExecutorError,
-    ExecutorTimeout,
-    MalformedText,
-)
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
 from gbnf_server.planner import calls, salvaging
 from gbnf_server.planner.call_checks import CallRefused, OfferedTools, check_completion
@@ -68,6 +61,13 @@ from gbnf_server.planner.reasoning import call_messages, reasoning_messages, rea
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import declared_tools, find_tools, offer_tools, select, system_message
+from gbnf_server.system.errors import (
+    BackendUnreachable,
+    ContextOverflow,
+    ExecutorError,
+    ExecutorTimeout,
+    MalformedText,
+)
 
 Clock: TypeAlias = Callable[[], datetime]
 Planning: TypeAlias = Generator[Effect | Event, Any, Run]

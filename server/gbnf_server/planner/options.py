@@ -12,8 +12,8 @@ from gbnf.tool_formats import ToolFormat
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect
 from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.errors import BackendError, RequestNotSupported
 from gbnf_server.planner.reasoning import ReasoningMode
+from gbnf_server.system.errors import BackendError, RequestNotSupported
 
 CallFormat: TypeAlias = Literal["native", "json", "text", "lines"]
 """How the model writes a call, and how the call is read.

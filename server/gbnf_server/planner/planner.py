@@ -133,7 +133,7 @@ class Planner:
 
         The backend limits concurrency, too: an in-process model by `parallel`, a llama-server by its slots.
         All runs share the planner's context. An interrupt, or an exception that is not an outcome, ends all
-        runs; `gbnf_server.batch` can resume them. Not for use inside an event loop.
+        runs; `gbnf_server.planner.batch` can resume them. Not for use inside an event loop.
 
         Raises ValueError before the first run if any query is blank, or contains a lone surrogate.
         """

@@ -14,7 +14,6 @@ from typing import Any, Self
 
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.recording import RecordingBackend
-from gbnf_server.errors import SetupError
 from gbnf_server.planner.events import (
     Event,
     ModelCalled,
@@ -26,6 +25,7 @@ from gbnf_server.planner.events import (
     TextWritten,
 )
 from gbnf_server.planner.recorded_calls import RecordedCall
+from gbnf_server.system.errors import SetupError
 
 INTERRUPTED = "interrupted"
 """The outcome in the file of a run that has not finished."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from gbnf_server.errors import InputError, SetupError
+from gbnf_server.system.errors import InputError, SetupError
 
 
 class LogInUseError(SetupError):

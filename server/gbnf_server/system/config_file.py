@@ -10,7 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
-from gbnf_server.errors import InputError, SetupError
+from gbnf_server.system.errors import InputError, SetupError
 
 CONFIG_VARIABLE = "GBNF_CONFIG"
 FILE_NAME = "gbnf.toml"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from gbnf.prompts.messages import Image
-from gbnf_server.errors import SetupError
+from gbnf_server.system.errors import SetupError
 
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from gbnf_server.errors import ModelLoadError
+from gbnf_server.system.errors import ModelLoadError
 
 DEFAULT_QUANTIZATION = "Q4_K_M"
 

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from gbnf_server.errors import ModelLoadError
+from gbnf_server.system.errors import ModelLoadError
 
 SMOLLM2 = "smollm2"
 """The name of the model on a command line, and of the extra that installs it."""

@@ -15,7 +15,7 @@ from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import END_OF_TEXT, Matcher
 from gbnf.grammar.parse import parse_gbnf
-from gbnf_server.inference.grammar_checker import EngineMatch
+from gbnf_server.llama.grammar_checker import EngineMatch
 from isolation import Confined, Crashed, Finished
 from support.grammars import LETTERS, grammars, mutations
 from support.oracle import engine

@@ -8,8 +8,8 @@ from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.ir import EPSILON, CharClass, Literal, Ref, Repeat, Rules, Seq, alt, char_class
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import check, parse_gbnf
-from gbnf_server.errors import GrammarRefused
-from gbnf_server.inference.native import NativeGrammar
+from gbnf_server.llama.native import NativeGrammar
+from gbnf_server.system.errors import GrammarRefused
 from support.oracle import engine
 
 # (grammar, a text of its language)

@@ -21,8 +21,8 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.reasoning import reasoning_message
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
-from gbnf_server.errors import BackendError
-from gbnf_server.inference.native import NativeModel
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.system.errors import BackendError
 from support.oracle import vocabulary_path
 from support.server import PROPS, Reply, completion, scripted
 

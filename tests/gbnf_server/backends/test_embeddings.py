@@ -12,9 +12,9 @@ import pytest
 
 from gbnf import filter_pool, load_manifests
 from gbnf_server.backends.embeddings import EmbeddingRanker, ModelEmbeddings, ServerEmbeddings
-from gbnf_server.bundled import manifests_path
-from gbnf_server.errors import BackendError, BackendUnreachable, ModelLoadError, ServerResponseError
-from gbnf_server.llama_server import build
+from gbnf_server.llama import server_build as build
+from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.errors import BackendError, BackendUnreachable, ModelLoadError, ServerResponseError
 from support.models import make_model
 from support.server import Reply, Script, require_llama_server, scripted
 

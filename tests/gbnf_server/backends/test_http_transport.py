@@ -15,7 +15,7 @@ import pytest
 from gbnf_server.backends import http_transport as network
 from gbnf_server.backends.http_client import Flow, HttpClient, RetryPolicy, Send, Wait
 from gbnf_server.backends.http_transport import Deadline, RequestBudget
-from gbnf_server.errors import BackendError, BackendUnreachable
+from gbnf_server.system.errors import BackendError, BackendUnreachable
 
 
 class Clock:

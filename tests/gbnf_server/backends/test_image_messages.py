@@ -15,8 +15,8 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
-from gbnf_server.errors import BackendError
-from gbnf_server.llama_server.process import LlamaServerProcess
+from gbnf_server.llama.server_process import LlamaServerProcess
+from gbnf_server.system.errors import BackendError
 from support.hostile_server import WIRES
 from support.server import PROPS, Reply, completion, scripted
 

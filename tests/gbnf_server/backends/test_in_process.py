@@ -20,7 +20,7 @@ from gbnf.grammar.ir import EPSILON, Literal, Ref, Rules, char_class, seq
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.errors import BackendError, ContextOverflow, GrammarRefused, ModelLoadError
+from gbnf_server.system.errors import BackendError, ContextOverflow, GrammarRefused, ModelLoadError
 from support.backends import prompt_tokens
 from support.models import SPECIAL, TEMPLATE, make_model
 from support.server import CONTEXT

@@ -20,15 +20,15 @@ from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.errors import (
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.server_process import LlamaServerProcess
+from gbnf_server.system.errors import (
     BackendError,
     BackendUnreachable,
     ContextOverflow,
     GrammarRefused,
     ServerResponseError,
 )
-from gbnf_server.llama_server import build
-from gbnf_server.llama_server.process import LlamaServerProcess
 from support.backends import prompt_tokens
 from support.llama_client import ASK, CALL, Ask, asking, hasty
 from support.models import make_model

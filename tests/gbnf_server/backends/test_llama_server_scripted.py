@@ -17,7 +17,7 @@ from hypothesis import given
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
-from gbnf_server.errors import (
+from gbnf_server.system.errors import (
     BackendError,
     BackendUnreachable,
     ContextOverflow,

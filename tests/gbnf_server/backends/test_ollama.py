@@ -22,14 +22,14 @@ from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.ollama import Ollama
-from gbnf_server.errors import (
+from gbnf_server.planner import Planner
+from gbnf_server.system.errors import (
     BackendError,
     BackendUnreachable,
     ContextOverflow,
     GrammarRefused,
     ServerResponseError,
 )
-from gbnf_server.planner import Planner
 from support.executors import world
 from support.server import Reply, scripted
 from support.wires import odd

@@ -24,18 +24,18 @@ from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import AnswerFormat, Backend, Completion, Request
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
-from gbnf_server.demo_model import model_path
-from gbnf_server.errors import (
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.server_process import LlamaServerProcess
+from gbnf_server.planner import Planner
+from gbnf_server.planner.events import RunFinished, TextWritten, ToolCalled
+from gbnf_server.system.errors import (
     BackendError,
     BackendUnreachable,
     ContextOverflow,
     GrammarRefused,
     ServerResponseError,
 )
-from gbnf_server.llama_server import build
-from gbnf_server.llama_server.process import LlamaServerProcess
-from gbnf_server.planner import Planner
-from gbnf_server.planner.events import RunFinished, TextWritten, ToolCalled
 from support.executors import bundled_tools, world
 from support.server import Reply, require_llama_server, scripted
 from support.wires import odd

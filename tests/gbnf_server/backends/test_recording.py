@@ -11,7 +11,7 @@ import pytest
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Capabilities, Completion, Request
 from gbnf_server.backends.recording import RecordingBackend
-from gbnf_server.errors import BackendUnreachable
+from gbnf_server.system.errors import BackendUnreachable
 from support.backends import FakeBackend
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]

@@ -24,8 +24,8 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
-from gbnf_server.errors import RequestNotSupported
-from gbnf_server.llama_server.process import LlamaServerProcess
+from gbnf_server.llama.server_process import LlamaServerProcess
+from gbnf_server.system.errors import RequestNotSupported
 from support.llama_client import ASK
 from support.server import Reply, scripted
 

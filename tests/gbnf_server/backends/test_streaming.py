@@ -30,9 +30,9 @@ from gbnf_server.backends.reasoning import (
 )
 from gbnf_server.backends.streaming import ChatStream, CompletionStream, OllamaStream, ReasoningFilter
 from gbnf_server.backends.wire import LineDecoder, join_surrogates
-from gbnf_server.errors import BackendError, BackendUnreachable, MalformedText, ServerResponseError
-from gbnf_server.llama_server import build
-from gbnf_server.llama_server.process import LlamaServerProcess
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.server_process import LlamaServerProcess
+from gbnf_server.system.errors import BackendError, BackendUnreachable, MalformedText, ServerResponseError
 from support.models import TEMPLATE, make_model
 from support.server import Reply, Script, completion, require_llama_server, scripted
 from support.wires import ANY_TEXT, BROKEN, SIZES, cut, odd

@@ -15,7 +15,7 @@ from gbnf_server.backends.template_roles import (
     adapt_messages,
     probe_roles,
 )
-from gbnf_server.errors import ChatTemplateError
+from gbnf_server.system.errors import ChatTemplateError
 
 # The names of control tokens are escaped: a subject of their own tests.
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="<[]"), max_size=8)

@@ -24,7 +24,7 @@ from gbnf_server.backends.wire import (
     read,
     value_at,
 )
-from gbnf_server.errors import MalformedText
+from gbnf_server.system.errors import MalformedText
 from support.wires import ANY_TEXT, BROKEN, JSON, NO_UTF8, SIZES, cut
 
 

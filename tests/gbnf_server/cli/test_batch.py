@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.demo_model import model_path
-from gbnf_server.llama_server import build
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.demo_model import model_path
 from support.command_line import Gbnf
 from support.models import make_model
 from support.server import require_llama_server

@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console
 
 from gbnf import Grammar, args_complexity, compile_pool, compile_schema, load_manifests
-from gbnf_server.bundled import manifests_path
 from gbnf_server.cli import main
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.help import reflow
 from gbnf_server.cli.tables import ToolRow, tools_table
-from gbnf_server.demo_model import model_path
-from gbnf_server.llama_server.build import find_llama_server
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.server_build import find_llama_server
+from gbnf_server.system.bundled import manifests_path
 from support.command_line import Gbnf
 from support.toys import make_tool
 

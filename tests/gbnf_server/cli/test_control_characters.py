@@ -179,7 +179,7 @@ def test_run_shows_an_answer(look: Look, tmp_path: Path, ways: list[str], stream
     [f"return {{'entries': [{EVIL!r}]}}", f"return {{'found': {EVIL!r}}}", f"raise ExecutorError({EVIL!r})"],
 )
 def test_run_shows_what_a_tool_did(look: Look, tmp_path: Path, body: str) -> None:
-    make_tool(tmp_path / "tools", "ping", f"from gbnf_server.errors import ExecutorError\n{body}")
+    make_tool(tmp_path / "tools", "ping", f"from gbnf_server.system.errors import ExecutorError\n{body}")
     with scripted(completion=answers(PING, "done")) as script:
         check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--soft"))
 

@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from gbnf.tools import BUILT_IN_TOOLS, OfferPolicy, RunPolicy
 from gbnf_server.cli.app import app
-from gbnf_server.demo_model import model_path
+from gbnf_server.llama.demo_model import model_path
 from support.smollm2 import requires_smollm2
 
 ROOT = Path(__file__).parents[3]

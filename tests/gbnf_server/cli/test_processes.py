@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.demo_model import model_path
+from gbnf_server.llama.demo_model import model_path
 from support.models import make_model
 from support.toys import make_tool
 

@@ -18,7 +18,6 @@ from rich.console import Console
 
 from gbnf import load_manifests
 from gbnf.tools import RunPolicy
-from gbnf_server.bundled import manifests_path
 from gbnf_server.cli import main
 from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.exit_codes import ExitCode
@@ -29,6 +28,7 @@ from gbnf_server.cli.run_progress import PausingPerson, RunProgress
 from gbnf_server.executors import AbsentPerson, Workspace
 from gbnf_server.executors.journal import Journal
 from gbnf_server.planner import PlannerOptions, StepStarted, TextWritten, ToolCalled, ToolDone
+from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.smollm2 import has_smollm2
 from support.command_line import Gbnf
 from support.models import make_model

@@ -15,12 +15,12 @@ import typer
 from PIL import Image
 
 from gbnf import load_manifests
+from gbnf_bench.tune_command import TuneOptions, compare_strategies, make_profile
 from gbnf_server.cli.app import _OLD_OPTIONS
 from gbnf_server.cli.batch import batch
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import BackendName, ModelSource
 from gbnf_server.cli.run import OutputOptions, RunRequest, run, run_request
-from gbnf_server.cli.tune import TuneOptions, compare_strategies, make_profile
 from gbnf_server.planner import PlannerOptions
 from gbnf_server.planner.profiles import load
 from support.command_line import Gbnf

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import AbsentPerson, Context, Field, Form, Workspace
 from gbnf_server.executors.context import machine_timezone
+from gbnf_server.system.errors import ExecutorError
 from support.executors import ROME, SATURDAY, world
 
 

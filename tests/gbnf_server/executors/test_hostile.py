@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Form, run_executor
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
 from support.executors import snapshot, world
 from support.hostile_executors import DEADLY, HOSTILE, MARK, Hostile
 from support.processes import limits_s, wait_until

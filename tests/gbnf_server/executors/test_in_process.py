@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gbnf.tools import RunPolicy, Tool, load_tools
-from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import Context, Field, Form, ScriptedPerson, Write, run_executor
 from gbnf_server.planner.fingerprints import code_identity
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
 from support.executors import snapshot, world
 
 Function = Callable[[dict[str, Any], Context], Any]

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write, journal_store
 from gbnf_server.executors.journal import Change, Journal
+from gbnf_server.system.errors import ExecutorError
 from support.executors import snapshot
 
 

@@ -18,9 +18,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import AbsentPerson, Field, Form, ScriptedPerson, TerminalPerson, Workspace
 from gbnf_server.executors.person import FIELD_KINDS, FieldKind, check_answer, replace_control_characters
+from gbnf_server.system.errors import ExecutorError
 
 OPTIONS = ("Red", "green", "blue, dark")
 

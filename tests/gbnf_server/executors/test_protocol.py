@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors.person import FIELD_KINDS, Field, Form
 from gbnf_server.executors.protocol import (
     ChildMessage,
@@ -27,6 +26,7 @@ from gbnf_server.executors.protocol import (
 )
 from gbnf_server.executors.results import MAX_DEPTH
 from gbnf_server.executors.secrets import Secrets
+from gbnf_server.system.errors import ExecutorError
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

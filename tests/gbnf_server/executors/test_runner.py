@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from gbnf.tools import Tool
 from gbnf.tools.manifest_checks import MIN_MEMORY_MB
-from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
 from gbnf_server.executors.runner import INHERITED_VARIABLES, PATH_VARIABLES
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
 from support.executors import SATURDAY, bundled_tools, snapshot, world
 from support.processes import is_alive, limits_s, wait_until
 

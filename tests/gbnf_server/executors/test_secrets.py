@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.tools import Tool
-from gbnf_server.batch import Batch, BatchRequest, BatchResult
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, ScriptedPerson, Workspace, run_executor
 from gbnf_server.executors.results import redact_result
 from gbnf_server.executors.secrets import HANDLE_PREFIX, Secrets
 from gbnf_server.planner import Event, Planner, PlannerOptions
+from gbnf_server.planner.batch import Batch, BatchRequest, BatchResult
+from gbnf_server.system.errors import ExecutorError
 from support.by_hand import ANSWER, BY_NAME, call
 from support.executors import world
 from support.scripts import HANDLE, Copying

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.errors import ExecutorError, SetupError
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
 from gbnf_server.executors.journal import Journal
+from gbnf_server.system.errors import ExecutorError, SetupError
 from support.executors import snapshot
 
 NAMES = [

@@ -14,16 +14,16 @@ from gbnf import load_manifests
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.bundled import manifests_path
-from gbnf_server.demo_model import model_path
-from gbnf_server.errors import GatewayError
 from gbnf_server.executors import AbsentPerson, Context, Workspace
 from gbnf_server.gateway.agent import PlannerAgent
 from gbnf_server.gateway.answers import AnswerEvent, Finished, ReasoningDelta, Started, TextDelta
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
+from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import PlannerOptions
+from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.errors import GatewayError
 from support.gateways import PATH, PlainEdge, client_of, request, served, until
 from support.scripts import Script
 from support.toys import make_tool

@@ -14,10 +14,10 @@ from hypothesis import given
 from pydantic import BaseModel, TypeAdapter
 
 from gbnf.prompts.messages import Image
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import Started, TextDelta
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.chat import FunctionTool, JsonSchema, Sampling, ToolChoice
+from gbnf_server.system.errors import GatewayError
 from support.answers import RECEIPT, USAGE, Answer, Call, answers, edge_transport, undeclared
 
 TOOL: Any = {"name": "f", "description": "F.", "input_schema": {"type": "object"}}

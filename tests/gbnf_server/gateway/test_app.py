@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from gbnf_server.errors import BackendError, BackendUnreachable, GatewayError
-from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.limits import Limits
 from gbnf_server.gateway.upstreams import Upstreams
+from gbnf_server.system.errors import BackendError, BackendUnreachable, GatewayError
+from gbnf_server.web.access import Access
+from gbnf_server.web.limits import Limits
 from support.gateways import PATH, ScriptedEngine, client_of, make_gateway, request, samples, until
 
 Use = Callable[[httpx.AsyncClient], Awaitable[Any]]

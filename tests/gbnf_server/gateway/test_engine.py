@@ -20,8 +20,6 @@ from gbnf.prompts.messages import Image
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.demo_model import model_path
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import CallEnded, CallStarted, Finished, Started, TextDelta
 from gbnf_server.gateway.chat import (
     ChatRequest,
@@ -33,7 +31,9 @@ from gbnf_server.gateway.chat import (
     ToolChoice,
 )
 from gbnf_server.gateway.engine import Engine
-from gbnf_server.llama_server import build
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.system.errors import GatewayError
 from support.gateway_answers import (
     PLACE,
     SCHEMAS,

@@ -14,12 +14,12 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
 from gbnf.prompts.messages import Image
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import Finished, Started, TextDelta
 from gbnf_server.gateway.chat import FunctionTool, JsonObject, JsonSchema, ToolChoice
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse
-from gbnf_server.inference.logprobs import TokenLogprob
+from gbnf_server.llama.logprobs import TokenLogprob
+from gbnf_server.system.errors import GatewayError
 from support.answers import RECEIPT, USAGE, Answer, Call, answers, edge_transport, undeclared
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}

@@ -10,9 +10,9 @@ from jsonschema import Draft202012Validator
 
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, GbnfText, JsonObject, JsonSchema, ToolChoice
 from gbnf_server.gateway.engine import Engine
+from gbnf_server.system.errors import GatewayError
 from support.gateway_answers import PLACE, TOOLS, USER, answer, calls, end, text
 from support.server import Reply, scripted
 

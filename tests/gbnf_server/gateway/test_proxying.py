@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.app import create_app
-from gbnf_server.gateway.limits import Limits
 from gbnf_server.gateway.proxying import PASSED, PassThrough
-from gbnf_server.llama_server.process import LlamaServerProcess
+from gbnf_server.llama.server_process import LlamaServerProcess
+from gbnf_server.web.access import Access
+from gbnf_server.web.limits import Limits
 from support.gateways import ScriptedEngine, make_gateway
 
 

@@ -16,14 +16,14 @@ from pydantic import BaseModel
 
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.demo_model import model_path
-from gbnf_server.errors import RequestNotSupported
-from gbnf_server.gateway.access import Access
 from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.edges import all_edges
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.system.errors import RequestNotSupported
+from gbnf_server.web.access import Access
 
 SCHEMA = {
     "type": "object",

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.limits import Limits
+from gbnf_server.web.limits import Limits
 from support.gateways import (
     PATH,
     ScriptedEngine,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
 from gbnf_server.backends.base import Completion, Request
-from gbnf_server.errors import BackendError, BackendUnreachable, ContextOverflow, ServerResponseError
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, http_probe
+from gbnf_server.system.errors import BackendError, BackendUnreachable, ContextOverflow, ServerResponseError
 from support.backends import FakeBackend
 from support.gateways import until
 from support.server import Reply, scripted

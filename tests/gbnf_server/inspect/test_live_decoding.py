@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 from gbnf import load_manifests
 from gbnf_server.backends.base import Capabilities, Completion, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.demo_model import model_path
-from gbnf_server.errors import BackendError, GatewayError, ModelLoadError
 from gbnf_server.inspect.app import create_app
 from gbnf_server.inspect.inspection import InspectedSchema, Inspection
 from gbnf_server.inspect.live_decoding import STRATEGIES, DecodingOptions, LiveDecoder
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.system.errors import BackendError, GatewayError, ModelLoadError
 from support.backends import FakeBackend
 from support.oracle import CHECKOUT
 

@@ -17,7 +17,6 @@ import psutil
 import pytest
 
 from gbnf.tools import Tool
-from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import (
     AbsentPerson,
     Context,
@@ -29,6 +28,7 @@ from gbnf_server.executors import (
 )
 from gbnf_server.mcp import McpServerError, McpTools, mcp_tools
 from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
 from support.mcp_servers import SDK_SERVER, hostile_server, http_server, named, sdk_server
 from support.processes import children, is_alive, wait_until
 from support.scripts import Script

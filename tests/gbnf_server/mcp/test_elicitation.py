@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import AbsentPerson, Context, Field, Form, Person, ScriptedPerson, Workspace
 from gbnf_server.executors.person import FIELD_KINDS
 from gbnf_server.mcp.elicitation import answer_server, form_answers, form_params
+from gbnf_server.system.errors import ExecutorError
 
 OPTIONS = ("red", "green")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.errors import ExecutorError, ExecutorTimeout
 from gbnf_server.executors import AbsentPerson, Context, Workspace, run_executor
 from gbnf_server.mcp import McpServerError, McpTools, mcp_tools
 from gbnf_server.mcp.connection import MOST_TOOLS
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
 from support.mcp_servers import hostile_server, named
 from support.processes import is_alive, wait_until
 

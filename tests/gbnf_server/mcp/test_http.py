@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import AbsentPerson, Context, Workspace, run_executor
 from gbnf_server.mcp import McpServerError, mcp_tools
+from gbnf_server.system.errors import ExecutorError
 from support.mcp_servers import named
 
 INFO = {

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from gbnf import compile_pool, filter_pool
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import Context, ScriptedPerson, Workspace, run_executor
 from gbnf_server.mcp import McpTools, mcp_tools
 from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.system.errors import ExecutorError
 from gbnf_server.system.folders import cache_folder
 from support.mcp_servers import named
 from support.processes import wait_until

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from mcp_types import CallToolResult, ImageContent, TextContent
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import AbsentPerson, Context, Workspace
 from gbnf_server.mcp.results import output_fault, result_object
+from gbnf_server.system.errors import ExecutorError
 
 JSON = st.recursive(
     st.none()

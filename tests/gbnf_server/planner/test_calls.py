@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import Tool, load_manifests
-from gbnf_server.bundled import manifests_path
 from gbnf_server.planner.calls import clip, fill_references, result_entries
 from gbnf_server.planner.repeats import canonical
+from gbnf_server.system.bundled import manifests_path
 from support.toys import NEVER
 
 TOOLS = {tool.name: tool for tool in load_manifests(manifests_path())}

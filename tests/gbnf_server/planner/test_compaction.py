@@ -17,15 +17,15 @@ from gbnf.prompts.messages import Image, Message
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.bundled import manifests_path
-from gbnf_server.demo_model import model_path
-from gbnf_server.errors import ContextOverflow, ExecutorError
-from gbnf_server.llama_server import build
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import Event, HistoryCompacted, Planner, PlannerOptions, Run
 from gbnf_server.planner.compaction import prompt_size
 from gbnf_server.planner.effects import CallModel, ExecuteTool
 from gbnf_server.planner.events import StepStarted, ToolDone
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.errors import ContextOverflow, ExecutorError
 from support.by_hand import ANSWER, POOL, Driven, call, drive_by_hand, resolved
 from support.executors import world
 from support.server import require_llama_server

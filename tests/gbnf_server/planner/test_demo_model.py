@@ -14,12 +14,12 @@ from gbnf.prompts.messages import call_text
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.bundled import manifests_path
-from gbnf_server.demo_model import model_path
-from gbnf_server.errors import ExecutorError
-from gbnf_server.llama_server import build
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import Planner
 from gbnf_server.planner.effects import CallModel
+from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.errors import ExecutorError
 from support.by_hand import completion, drive_by_hand, resolved
 from support.executors import world
 from support.server import require_llama_server

@@ -19,13 +19,13 @@ from gbnf.tools.ranking import BM25
 from gbnf_server.backends.base import Capabilities
 from gbnf_server.backends.embeddings import EmbeddingRanker, ServerEmbeddings
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.errors import BackendUnreachable
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.effects import CallModel, ExecuteTool
 from gbnf_server.planner.events import RunStarted, StepStarted, ToolDone, WarningRaised
 from gbnf_server.planner.fingerprints import digest, options_identity
 from gbnf_server.planner.options import MAX_TOOLS, SMALL_MODEL_MARGIN, SMALL_MODEL_TOOLS, ResolvedOptions
 from gbnf_server.planner.tool_offer import FOUND_AT_ONCE
+from gbnf_server.system.errors import BackendUnreachable
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, POOL, Driven, call, completion, drive_by_hand, resolved
 from support.executors import world

@@ -13,14 +13,6 @@ from gbnf.calls import CALL_SYNTAXES, CallSyntaxName, ToolCall, render_tool_call
 from gbnf.compiler.layout import Whitespace
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
-from gbnf_server.errors import (
-    BackendUnreachable,
-    ContextOverflow,
-    ExecutorError,
-    ExecutorTimeout,
-    ServerResponseError,
-    SetupError,
-)
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
@@ -31,6 +23,14 @@ from gbnf_server.planner.events import (
     ToolFailed,
 )
 from gbnf_server.planner.repeats import MAX_READS
+from gbnf_server.system.errors import (
+    BackendUnreachable,
+    ContextOverflow,
+    ExecutorError,
+    ExecutorTimeout,
+    ServerResponseError,
+    SetupError,
+)
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand, resolved
 from support.oracle import engine
 

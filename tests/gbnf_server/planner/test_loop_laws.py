@@ -14,14 +14,6 @@ from gbnf import validate_call
 from gbnf.tools import ASK_USER, FINAL_ANSWER
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS
-from gbnf_server.errors import (
-    BackendUnreachable,
-    ContextOverflow,
-    ExecutorError,
-    ExecutorTimeout,
-    ServerResponseError,
-    SetupError,
-)
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
@@ -39,6 +31,14 @@ from gbnf_server.planner.events import (
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.reasoning import pop_reasoning
 from gbnf_server.planner.repeats import MAX_READS, canonical
+from gbnf_server.system.errors import (
+    BackendUnreachable,
+    ContextOverflow,
+    ExecutorError,
+    ExecutorTimeout,
+    ServerResponseError,
+    SetupError,
+)
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, Driven, call, completion, drive_by_hand, resolved
 
 # Good calls, near misses, and noise: what a model may write.

@@ -20,13 +20,13 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER
 from gbnf_server.backends.base import Backend, Capabilities
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.bundled import manifests_path
-from gbnf_server.demo_model import model_path
-from gbnf_server.errors import BackendError, RequestNotSupported
-from gbnf_server.llama_server import build
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import Planner, PlannerOptions, Run
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.errors import BackendError, RequestNotSupported
 from support.backends import FakeBackend
 from support.by_hand import Driven, completion, drive_by_hand, resolved
 from support.executors import world

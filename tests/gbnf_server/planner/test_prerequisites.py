@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from gbnf.errors import PoolError
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.errors import ExecutorError
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.events import (
@@ -29,6 +28,7 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import answer_of
+from gbnf_server.system.errors import ExecutorError
 from support.by_hand import ANSWER, Driven, call, completion, drive_by_hand, resolved
 from support.executors import world
 from support.models import make_model

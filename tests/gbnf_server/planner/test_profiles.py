@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gbnf.compiler.layout import Whitespace
 from gbnf.tools import Tool
-from gbnf_server.errors import SetupError
 from gbnf_server.planner.options import CallFormat
 from gbnf_server.planner.profiles import ModelKey, Profile, find, load, save, tools_key
+from gbnf_server.system.errors import SetupError
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 KEYS = st.builds(ModelKey, TEXTS, st.none() | st.integers(0, 2**40))

@@ -19,7 +19,7 @@ from gbnf.dialects import call_schema
 from gbnf.tools import Tool
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar, reasoning_message
-from gbnf_server.demo_model import model_path
+from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import ModelCalled
 from gbnf_server.planner.effects import CallModel, ExecuteTool
 from gbnf_server.planner.reasoning import MAX_REASONING_LENGTH, with_reasoning_grammar, with_reasoning_schema

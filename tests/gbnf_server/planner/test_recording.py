@@ -16,13 +16,13 @@ from gbnf import compile_schema
 from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion, Request
-from gbnf_server.errors import SetupError
 from gbnf_server.executors import Context, ScriptedPerson, Workspace
-from gbnf_server.inference.trace import Candidate, TracedToken
-from gbnf_server.pages.run_files import RecordedRun, read_runs
+from gbnf_server.llama.trace import Candidate, TracedToken
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.recording import RunRecorder
+from gbnf_server.planner.run_files import RecordedRun, read_runs
+from gbnf_server.system.errors import SetupError
 from support.by_hand import ANSWER, call
 from support.scripts import Script
 from support.toys import make_tool

@@ -10,8 +10,8 @@ import pytest
 
 from gbnf.errors import PoolError
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.demo_model import model_path
 from gbnf_server.executors import Context, Workspace
+from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import CallFormat, Planner, PlannerOptions, Run
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call
 from support.scripts import Script

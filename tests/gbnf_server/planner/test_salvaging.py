@@ -11,10 +11,10 @@ import pytest
 
 from gbnf.errors import GbnfError
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.errors import BackendUnreachable, ContextOverflow, ExecutorError
 from gbnf_server.planner import Event, ModelCalled, Planner, PlannerOptions, Run, SalvageStarted
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.system.errors import BackendUnreachable, ContextOverflow, ExecutorError
 from support.by_hand import NOW, POOL, Driven, call, completion, drive_by_hand, resolved
 from support.executors import snapshot, world
 from support.server import completion as served

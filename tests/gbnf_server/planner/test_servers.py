@@ -12,8 +12,8 @@ import pytest
 
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.llama_server import build
-from gbnf_server.llama_server.process import LlamaServerProcess
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.planner import Event, Hook, ModelCalled, Planner, PlannerOptions, Run, ToolDone
 from support.executors import world
 from support.server import Reply, completion, require_llama_server, scripted

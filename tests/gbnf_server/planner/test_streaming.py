@@ -17,7 +17,6 @@ from gbnf.prompts.messages import Image
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.errors import BackendError
 from gbnf_server.planner import (
     Event,
     Hook,
@@ -32,6 +31,7 @@ from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.partial_answer import PartialAnswer
 from gbnf_server.planner.streaming import RunEnvironment, stream_text
+from gbnf_server.system.errors import BackendError
 from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, resolved, ticking
 from support.executors import world
 from support.models import make_model

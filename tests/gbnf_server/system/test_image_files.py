@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image as Pillow
 
-from gbnf_server.errors import SetupError
+from gbnf_server.system.errors import SetupError
 from gbnf_server.system.image_files import read_image
 
 

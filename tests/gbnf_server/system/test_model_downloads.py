@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.errors import ModelLoadError
+from gbnf_server.system.errors import ModelLoadError
 from gbnf_server.system.model_downloads import choose_files
 from support.hugging_face import GATED, hugging_face
 
@@ -36,7 +36,7 @@ REPOS = {
 }
 DOWNLOAD = """
 import sys
-from gbnf_server.errors import ModelLoadError
+from gbnf_server.system.errors import ModelLoadError
 from gbnf_server.system.model_downloads import download_model
 try:
     print(download_model(sys.argv[1]))

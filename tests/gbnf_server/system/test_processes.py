@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.errors import ExecutorError
 from gbnf_server.executors import run_executor
+from gbnf_server.system.errors import ExecutorError
 from gbnf_server.system.processes import (
     describe_exit,
     has_exited,

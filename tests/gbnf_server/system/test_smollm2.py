@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.errors import ModelLoadError
 from gbnf_server.system import smollm2
+from gbnf_server.system.errors import ModelLoadError
 from support.smollm2 import no_smollm2, requires_smollm2
 
 __all__ = ["no_smollm2"]

@@ -9,10 +9,10 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.anthropic_messages.reply import MessagesReply, error_body
 from gbnf_server.gateway.anthropic_messages.request import read_count_request, read_request
 from gbnf_server.gateway.chat import ChatRequest
+from gbnf_server.system.errors import GatewayError
 
 
 def random_id() -> str:

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import (
     AnswerEvent,
     ArgumentsDelta,
@@ -25,6 +24,7 @@ from gbnf_server.gateway.answers import (
 from gbnf_server.gateway.anthropic_messages.request import THREAD_REFUSED
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.reply_headers import reply_headers
+from gbnf_server.system.errors import GatewayError
 
 Event: TypeAlias = dict[str, Any]
 

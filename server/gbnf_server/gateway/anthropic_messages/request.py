@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.anthropic_messages.blocks import MessageParam, add_content, add_messages
 from gbnf_server.gateway.chat import ChatRequest, FreeText, FunctionTool, JsonSchema, Sampling, ToolChoice
 from gbnf_server.gateway.reading import Part, read_kind, read_part, refused
 from gbnf_server.gateway.turns import Turns
+from gbnf_server.system.errors import GatewayError
 
 
 class ToolParam(Part):

@@ -9,7 +9,6 @@ from typing import Any, assert_never
 from pydantic import BaseModel, ValidationError
 
 from gbnf.prompts.messages import Message
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.chat import (
     ChatRequest,
     FreeText,
@@ -39,6 +38,7 @@ from gbnf_server.gateway.openai_chat.models import (
     UserPart,
 )
 from gbnf_server.gateway.reading import NO_REASONING, read_arguments, read_data_url, validation_error
+from gbnf_server.system.errors import GatewayError
 
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import (
     AnswerEvent,
     ArgumentsDelta,
@@ -25,10 +24,11 @@ from gbnf_server.gateway.answers import (
     Started,
     TextDelta,
 )
-from gbnf_server.gateway.event_streams import COMMENT
 from gbnf_server.gateway.openai_chat.conversion import ParsedBody, parse_body
 from gbnf_server.gateway.reply_headers import reply_headers
-from gbnf_server.inference.logprobs import TokenLogprob
+from gbnf_server.llama.logprobs import TokenLogprob
+from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.event_streams import COMMENT
 
 
 class ChatCompletions:

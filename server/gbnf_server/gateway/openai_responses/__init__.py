@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.openai_responses.reply import ResponsesReply
 from gbnf_server.gateway.openai_responses.request import read_request
 from gbnf_server.gateway.openai_responses.store import ResponseStore
+from gbnf_server.system.errors import GatewayError
 
 
 def random_id(prefix: str) -> str:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import (
     AnswerEvent,
     ArgumentsDelta,
@@ -22,7 +21,6 @@ from gbnf_server.gateway.answers import (
     Started,
     TextDelta,
 )
-from gbnf_server.gateway.event_streams import COMMENT
 from gbnf_server.gateway.openai_responses.output import (
     CallOutput,
     Event,
@@ -34,7 +32,9 @@ from gbnf_server.gateway.openai_responses.output import (
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse
 from gbnf_server.gateway.reply_headers import reply_headers
-from gbnf_server.inference.logprobs import TokenLogprob
+from gbnf_server.llama.logprobs import TokenLogprob
+from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.event_streams import COMMENT
 
 
 class ResponsesReply:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gbnf_server.demo_model import model_path
-from gbnf_server.llama_server import build
+from gbnf_server.llama import server_build as build
+from gbnf_server.llama.demo_model import model_path
 from support.clients import gateway_process
 from support.models import make_model
 from support.server import require_llama_server

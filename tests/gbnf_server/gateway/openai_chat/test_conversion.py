@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.chat import FreeText, GbnfText, JsonObject, JsonSchema, Sampling, ToolChoice
 from gbnf_server.gateway.openai_chat.conversion import parse_body
+from gbnf_server.system.errors import GatewayError
 
 ASK = {"role": "user", "content": "hello"}
 TOOL = {"type": "function", "function": {"name": "go", "parameters": {"type": "object"}}}

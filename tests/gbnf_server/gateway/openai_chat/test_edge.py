@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gbnf_server.errors import GatewayError
 from gbnf_server.gateway.answers import (
     AnswerEvent,
     ArgumentsDelta,
@@ -25,7 +24,8 @@ from gbnf_server.gateway.answers import (
 )
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_chat.edge import ChatReply
-from gbnf_server.inference.logprobs import TokenLogprob
+from gbnf_server.llama.logprobs import TokenLogprob
+from gbnf_server.system.errors import GatewayError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
 RECEIPT = Receipt("sha256:00", format="json", verified=True)

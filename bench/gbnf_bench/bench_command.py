@@ -1,0 +1,348 @@
+"""`gbnf bench`: what the grammar does for a model, as a table."""
+
+# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.help import reflow
+from gbnf_server.cli.model_options import (
+    LAST_SEED,
+    ApiKeyOption,
+    MarkdownOption,
+    MaxTokensOption,
+    ModelSource,
+    QuietOption,
+    TemperatureOption,
+    ThreadsOption,
+)
+from gbnf_server.cli.tool_options import ManifestsOption
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gbnf_bench.configurations import Configuration
+    from gbnf_bench.results import Results
+    from gbnf_bench.run_log import RunLog
+    from gbnf_bench.runner import RunOptions
+
+
+LEADERBOARD_DEFAULT = ("none", "text", "grammar")
+"""The strategies that --bfcl compares by default: free text, tool-call parsing, the grammar."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteOptions:
+    """The suites to run, and the tools for them; the bundled ones by default."""
+
+    suites: Sequence[str] = ()
+    manifests: Sequence[Path] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderboardOptions:
+    """The part of the function-calling leaderboard to run. `limit`: questions of each category."""
+
+    folder: Path | None = None
+    categories: Sequence[str] = ()
+    limit: int | None = None
+    compile_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BenchTask:
+    """What a bench of either kind runs, on which model, and where the files go."""
+
+    source: ModelSource
+    configurations: tuple[Configuration, ...]
+    options: RunOptions
+    console: Console
+    label: str | None = None
+    out: Path = Path("gbnf-bench")
+    fresh: bool = False
+    quiet: bool = False
+
+    def log(self, label: str) -> RunLog:
+        """Open the log of the runs."""
+        from gbnf_bench.run_log import RunLog
+
+        return RunLog(self.out / f"{label}.jsonl", fresh=self.fresh)
+
+    def show_files(self, label: str, endings: str) -> None:
+        """Say where the results are."""
+        self.console.print(f"results: {self.out / label}.{endings}", style="dim", soft_wrap=True)
+
+
+def run(
+    context: typer.Context,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Bundled suite, or a TOML or Python file; repeatable. Default: representative.",
+        ),
+    ] = None,
+    configuration: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Configuration to run; repeatable. Default: all; with --bfcl, the strategies none (free "
+            "text), text and grammar.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="F.gguf|NAME", help="Model file, or smollm2, run in this process.")
+    ] = None,
+    server: Annotated[str | None, typer.Option(metavar="URL", help="Running llama-server.")] = None,
+    api_key: ApiKeyOption = None,
+    threads: ThreadsOption = None,
+    manifests: ManifestsOption = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each case, for a temperature above 0.")] = 1,
+    temperature: TemperatureOption = 0.0,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, max=LAST_SEED, help="Seed of the first run of each case; the next run adds 1."),
+    ] = 0,
+    max_tokens: MaxTokensOption = 512,
+    label: Annotated[
+        str | None, typer.Option(help="Name of the result files. Default: the model's name.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the result files.")] = Path(
+        "gbnf-bench"
+    ),
+    bfcl: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Run the function-calling leaderboard's files in this folder instead."
+        ),
+    ] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="With --bfcl: category to run; repeatable.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="With --bfcl: maximum questions of each category.")
+    ] = None,
+    compile_only: Annotated[
+        bool, typer.Option("--compile-only", help="With --bfcl: check the grammars, without a model.")
+    ] = False,
+    warm: Annotated[
+        bool,
+        typer.Option(
+            "--warm",
+            help="Keep the KV cache between runs: faster with a large model, but latencies and near ties "
+            "then depend on earlier runs.",
+        ),
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the earlier runs of this label.")] = False,
+    markdown: MarkdownOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Run suites of requests with each configuration, and print a table.
+
+    Without options: ten requests, every configuration, the bundled model; one to two minutes. Each run has a
+    workspace of its own and executes tools. Runs are stored as they finish: after an interruption, the same
+    command resumes. The results are also written as a JSON file and an HTML report.
+
+    \b
+    Try:
+      gbnf bench
+      gbnf bench --model Qwen3-4B-Q4_K_M.gguf --suite representative --suite decoys
+      gbnf bench --server http://127.0.0.1:8080 --configuration union --configuration filter
+      gbnf bench compare gbnf-bench/a.json gbnf-bench/b.json
+      gbnf bench --bfcl bfcl_eval/data --model Qwen3-4B-Q4_K_M.gguf --category simple_python --limit 50
+    """
+    if context.invoked_subcommand is not None:
+        return
+    source = ModelSource(model, server, api_key, threads=threads)
+    source.check()
+    suites = SuiteOptions(suite or (), manifests or ())
+    leaderboard = LeaderboardOptions(bfcl, category or (), limit, compile_only)
+    if compile_only and (model is not None or server is not None or configuration):
+        raise typer.BadParameter("--compile-only excludes --model, --server and --configuration")
+    from gbnf_bench.bench_output import show
+    from gbnf_bench.configurations import CONFIGURATIONS, STRATEGIES, named
+    from gbnf_bench.runner import RunOptions
+    from gbnf_server.cli.errors import interruptible
+    from gbnf_server.cli.output import stderr_console
+
+    try:
+        if bfcl is None:
+            configurations = named(configuration or [], CONFIGURATIONS)
+        else:
+            configurations = named(configuration or LEADERBOARD_DEFAULT, STRATEGIES)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--configuration") from None
+    options = RunOptions(runs, temperature, seed, max_tokens, warm)
+    task = BenchTask(source, configurations, options, stderr_console(), label, out, fresh, quiet)
+    _check(task, suites, leaderboard)
+    with interruptible():
+        if leaderboard.folder is None:
+            show(run_suites(task, suites), markdown=markdown)
+        elif not run_leaderboard(task, leaderboard, markdown=markdown):
+            raise typer.Exit(ExitCode.FAILURE)
+
+
+def _check(task: BenchTask, suites: SuiteOptions, leaderboard: LeaderboardOptions) -> None:
+    """Raise BadParameter if options conflict; warn of repeated runs that are all the same."""
+    options, label = task.options, task.label
+    if leaderboard.folder is None and leaderboard != LeaderboardOptions():
+        raise typer.BadParameter("--category, --limit and --compile-only require --bfcl")
+    if leaderboard.folder is not None and (suites != SuiteOptions() or options.runs > 1):
+        raise typer.BadParameter("--suite, --manifests and --runs do not apply to --bfcl")
+    if label is not None and (label.strip(". ") == "" or "/" in label or "\0" in label):
+        raise typer.BadParameter(
+            f"{label!r} is not a file name: use a name without /; --out sets the folder", param_hint="--label"
+        )
+    if options.seed + options.runs - 1 > LAST_SEED:
+        raise typer.BadParameter(
+            f"the last of {options.runs} runs has the seed {options.seed + options.runs - 1}: "
+            f"{LAST_SEED} is the maximum",
+            param_hint="--seed",
+        )
+    if options.runs > 1 and options.temperature == 0:
+        task.console.print(
+            "at temperature 0, all runs of a case are the same: set --temperature", style="yellow"
+        )
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A.json", help="Result file.")],
+    second: Annotated[Path, typer.Argument(metavar="B.json", help="Another result file.")],
+) -> None:
+    """Print the differences between two stored benches, with 95 % intervals.
+
+    Compare the cases that both have, in pairs. Suites are scored again by the current rules; the answers of
+    the leaderboard (--bfcl) keep their scores.
+    """
+    from gbnf_bench.bench_output import show_tables
+    from gbnf_bench.comparison import compare_files
+    from gbnf_server.system.errors import InputError
+
+    tables = compare_files(first, second)
+    if not tables:
+        raise InputError(f"{first} and {second} have no case and configuration in common")
+    show_tables(tables)
+
+
+def score(
+    stored: Annotated[Path, typer.Argument(metavar="A.json", help="Result file.")],
+    markdown: MarkdownOption = False,
+) -> None:
+    """Score a stored bench again by the current rules; update its numbers and its report."""
+    from gbnf_bench.bench_output import show
+    from gbnf_bench.results import Results
+
+    results = Results.load(stored)
+    _write(results, stored.parent, stored.stem, "free some space, or score a copy elsewhere")
+    show(results, markdown=markdown)
+
+
+def run_suites(task: BenchTask, chosen: SuiteOptions) -> Results:
+    """Do the runs of the suites that the log doesn't have, write the result files, return the results."""
+    from gbnf import load_manifests
+    from gbnf_bench.bench_output import run_jobs
+    from gbnf_bench.call_matching import references_of
+    from gbnf_bench.dsl import load_suites
+    from gbnf_bench.metadata import about, identity
+    from gbnf_bench.results import Results
+    from gbnf_bench.runner import Bench
+    from gbnf_server.cli.default_model import choose_model
+    from gbnf_server.system.bundled import manifests_path
+
+    pool = load_manifests(chosen.manifests or manifests_path())
+    suites = load_suites(chosen.suites or ["representative"], pool)
+    if len({each.name for each in suites}) < len(suites):
+        raise typer.BadParameter("two suites have the same name", param_hint="--suite")
+    source, _, _ = choose_model(task.source, pool)  # all tools: each case runs in a workspace of its own
+    with source.open() as backend:
+        facts = source.facts(backend)
+        label = task.label or _slug(facts["name"])
+        bench = Bench(suites, task.configurations, pool, backend, model=identity(facts), options=task.options)
+        with task.log(label) as log:
+            run_jobs(bench, log, task.console, quiet=task.quiet)
+            records = tuple(log.records[job.key, job.fingerprint] for job in bench.jobs)
+            made_at = log.latest
+        grammars = bench.step_grammars(records)  # while the backend can tell what it supports
+    task.show_files(label, "json and .html")
+    tools = [*pool, *(tool for each in suites for tool in each.decoys)]
+    header = about(label, facts, task.options, made_at)
+    results = Results(header, task.configurations, suites, references_of(tools), records, grammars)
+    _write(results, task.out, label, "use another --out")
+    return results
+
+
+def run_leaderboard(task: BenchTask, chosen: LeaderboardOptions, *, markdown: bool = False) -> bool:
+    """Run the leaderboard's questions and print their table, or only check their grammars.
+
+    Return False if a grammar is wrong.
+    """
+    from gbnf_bench.bench_output import show_tables
+    from gbnf_bench.bfcl.results import gain_table, table, write
+    from gbnf_bench.bfcl.runner import LeaderboardRun
+    from gbnf_bench.bfcl_command import ask_all, read
+    from gbnf_bench.bfcl_command import compile_only as check_grammars
+    from gbnf_bench.metadata import about, identity
+    from gbnf_bench.run_log import unwritable
+    from gbnf_server.cli.default_model import model_for_other_tools
+    from gbnf_server.cli.output import write as write_output
+
+    assert chosen.folder is not None
+    leaderboard = read(chosen.folder, chosen.categories, chosen.limit, task.console)
+    if chosen.compile_only:
+        return check_grammars(leaderboard, task.console)
+    source = model_for_other_tools(task.source)
+    with source.open() as backend:
+        facts = source.facts(backend)
+        label = task.label or f"{_slug(facts['name'])}-bfcl"
+        leaderboard_run = LeaderboardRun(
+            leaderboard, task.configurations, backend, model=identity(facts), options=task.options
+        )
+        with task.log(label) as log:
+            answers = ask_all(leaderboard_run, log, task.console, quiet=task.quiet)
+            made_at = log.latest
+    path = task.out / f"{label}.json"
+    try:
+        write(about(label, facts, task.options, made_at), answers, path)
+    except OSError as error:
+        raise unwritable(path, error) from None
+    cells = table(answers)
+    if markdown:
+        write_output(cells.markdown())
+    else:
+        show_tables([cells, *([gain_table(answers)] if len(task.configurations) > 1 else [])])
+    task.show_files(label, "json")
+    return True
+
+
+def _write(results: Results, out: Path, label: str, hint: str) -> None:
+    import json
+
+    from gbnf_bench.report import report
+    from gbnf_bench.result_files import replace_file
+    from gbnf_bench.run_log import unwritable
+
+    texts = {"json": json.dumps(results.to_json(), ensure_ascii=False) + "\n", "html": report(results)}
+    for ending, text in texts.items():
+        path = out / f"{label}.{ending}"
+        try:
+            replace_file(path, text)
+        except OSError as error:
+            raise unwritable(path, error, hint) from None
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
+
+
+bench = typer.Typer(invoke_without_command=True)
+bench.callback(help=reflow(run.__doc__))(run)
+bench.command(help=reflow(compare.__doc__))(compare)
+bench.command(help=reflow(score.__doc__))(score)

@@ -1,0 +1,239 @@
+"""The leaderboard with a model: the planner answers each question with the entry's functions as tools.
+
+Prompt, ranking, grammar and decoding are those of a run. The first call of a function ends it, except where
+several are expected: there each call is reported as done, and the model answers when it has made them all.
+Nothing is executed. Where calls are expected, no answer is possible before the first. These are the
+differences from the leaderboard's own prompts: no second call is requested where one is expected, and each
+call is a step. A refused text is not a call; a call that its schema refuses is one, and wrong. There are no
+retries.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from gbnf.calls import ToolCalls, parse_tool_calls
+from gbnf.errors import GbnfError
+from gbnf.schema.closing import close_arguments
+from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools.prerequisites import ANY_TOOL
+from gbnf_bench.bfcl.ast_checker import Call, fault
+from gbnf_bench.bfcl.files import Leaderboard, LeaderboardEntry
+from gbnf_bench.bfcl.functions import tools_of
+from gbnf_bench.configurations import Configuration
+from gbnf_bench.run_log import Key, RunLog, RunRecord
+from gbnf_bench.runner import RunOptions, run_events
+from gbnf_bench.snapshots import Snapshot
+from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.executors import Context, Workspace
+from gbnf_server.planner.events import ToolCalled
+from gbnf_server.planner.fingerprints import digest, options_identity, versions
+from gbnf_server.planner.loop import plan
+from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
+from gbnf_server.planner.planner import steady_clock
+
+SPARE_STEPS = 4
+"""Maximum steps beyond the expected calls."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """One entry under one configuration."""
+
+    entry: LeaderboardEntry
+    configuration: Configuration
+    fingerprint: str
+
+    @property
+    def key(self) -> Key:
+        """The key of the question's record in a log."""
+        return (self.entry.category, self.entry.id, self.configuration.name, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class GradedAnswer:
+    """The result of a question: the calls by the functions' names, and why they are wrong, if they are.
+
+    `valid`: there are calls, and jsonschema accepts the arguments of each. `truncated`: the token limit ended
+    or shortened a text. `tokens`: of the model's texts. `seconds`: for its prompts and texts.
+    """
+
+    calls: tuple[Call, ...]
+    fault: str | None
+    valid: bool = False
+    truncated: bool = False
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+class LeaderboardRun:
+    """The leaderboard's questions for one model. Raises BackendUnreachable if the server goes away."""
+
+    def __init__(
+        self,
+        leaderboard: Leaderboard,
+        configurations: Sequence[Configuration],
+        backend: Backend,
+        *,
+        model: str,
+        options: RunOptions,
+    ) -> None:
+        self._backend, self._options, self._versions = backend, options, versions()
+        self._completer = _LastCompletion(backend)
+        self.questions = tuple(
+            Question(entry, configuration, self._fingerprint(entry, configuration, model))
+            for entries in leaderboard.entries.values()
+            for entry in entries
+            for configuration in configurations
+        )
+
+    def remaining(self, log: RunLog) -> tuple[Question, ...]:
+        """Return the questions without an answer in the log."""
+        return tuple(each for each in self.questions if (each.key, each.fingerprint) not in log.records)
+
+    def ask_all(self, log: RunLog) -> Iterator[tuple[Question, RunRecord]]:
+        """Ask the remaining questions, and yield each record after logging it."""
+        for question in self.remaining(log):
+            record = self.ask(question)
+            log.append(record)
+            yield question, record
+
+    def ask(self, question: Question) -> RunRecord:
+        """Ask the model one question."""
+        try:
+            tools = tuple(tools_of(question.entry.functions).values())
+        except GbnfError as error:
+            events: tuple[Any, ...] = ({"event": "unusable", "error": str(error)},)
+        else:
+            events = self._events(question, tools)
+        return RunRecord(
+            *question.key, self._options.seed, question.fingerprint, events, Snapshot(), Snapshot()
+        )
+
+    def _events(self, question: Question, tools: tuple[Tool, ...]) -> tuple[Any, ...]:
+        options = self._options_of(question.entry, question.configuration)
+        clock = steady_clock(datetime.now(UTC))
+        if not self._options.warm:
+            self._backend.clear_prompt_cache()
+        planning = plan(_query(question.entry), tools, options, turn="bfcl", clock=clock)
+        with tempfile.TemporaryDirectory(prefix="gbnf-bfcl-") as folder:
+            # no function is executed: each call is reported as done
+            context = Context(Workspace(folder))
+            names = {tool.name for tool in tools}
+            return run_events(
+                planning,
+                self._completer,
+                context,
+                lambda *_: {"done": True},
+                ends=lambda event: (
+                    question.entry.kind != "several" and isinstance(event, ToolCalled) and event.name in names
+                ),
+            )
+
+    def _options_of(self, entry: LeaderboardEntry, configuration: Configuration) -> ResolvedOptions:
+        options = PlannerOptions(
+            max_steps=len(entry.expected) + SPARE_STEPS,
+            max_seconds=None,
+            max_blocked=1,
+            required=() if entry.kind in {"none", "some"} else (ANY_TOOL,),
+            max_tokens=self._options.max_tokens,
+            temperature=self._options.temperature,
+            seed=self._options.seed,
+            salvage=False,
+            **configuration.settings,
+        )
+        return configuration.resolve(options, self._backend)
+
+    def _fingerprint(self, entry: LeaderboardEntry, configuration: Configuration, model: str) -> str:
+        return digest(
+            {
+                "messages": entry.messages,
+                "functions": entry.functions,
+                "settings": options_identity(self._options_of(entry, configuration)),
+                "model": model,
+                "warm": self._options.warm,
+                "versions": self._versions,
+            }
+        )
+
+
+class _LastCompletion:
+    """Answers a request without a grammar as the one before it, if they are equal.
+
+    Configurations that differ only in how a text is parsed need it once.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._last: tuple[Request, Completion] | None = None
+
+    def generate(self, request: Request) -> Completion:
+        if request.grammar is not None:
+            return self._backend.generate(request)
+        if self._last is None or self._last[0] != request:
+            self._last = request, self._backend.generate(request)
+        return self._last[1]
+
+    async def agenerate(self, request: Request) -> Completion:
+        return await self._backend.agenerate(request)
+
+
+def answer_of(entry: LeaderboardEntry, record: RunRecord) -> GradedAnswer:
+    """Return a record's grade.
+
+    Pure, so that a stored run can be scored again.
+    """
+    try:
+        tools = tools_of(entry.functions)
+    except GbnfError as error:
+        return GradedAnswer((), f"its functions are no tools: {error}")
+    names = {tool.name: function for function, tool in tools.items()}
+    calls = tuple(
+        (names.get(name, name), arguments)
+        for name, arguments in _called(record.events, tuple(tools.values()))
+    )
+    failed = next((event["run"]["error"] for event in record.events if _has_failed(event)), None)
+    texts = [event for event in record.events if event["event"] == "model_called"]
+    return GradedAnswer(
+        calls,
+        failed or fault(entry, calls),
+        bool(calls) and all(_is_valid(call, tools) for call in calls),
+        any(text["finish"] == "length" or text["shortened_at"] is not None for text in texts),
+        sum(text["completion_tokens"] for text in texts),
+        sum(text["prompt_s"] + text["completion_s"] for text in texts),
+    )
+
+
+def _is_valid(call: Call, tools: Mapping[str, Tool]) -> bool:
+    name, arguments = call
+    return name in tools and Draft202012Validator(close_arguments(tools[name].args)).is_valid(arguments)
+
+
+def _called(events: Sequence[Mapping[str, Any]], tools: tuple[Tool, ...]) -> Iterator[Call]:
+    """Return the accepted calls, and the call that was refused for its name or its arguments."""
+    names = {tool.name for tool in tools}
+    for event in events:
+        if event["event"] == "tool_called" and event["name"] in names:  # not find_tools
+            yield event["name"], event["arguments"]
+        elif event["event"] == "call_blocked" and event["refusal"] == "invalid":
+            step = parse_tool_calls(event["text"], (*tools, FINAL_ANSWER))
+            if isinstance(step, ToolCalls):
+                written = [
+                    (call.name, call.arguments) for call in step.calls if call.name != FINAL_ANSWER.name
+                ]
+                yield from [*written, *((call.name, {}) for call in step.invalid)][:1]
+
+
+def _has_failed(event: Mapping[str, Any]) -> bool:
+    return bool(event["event"] == "run_finished" and event["run"]["outcome"] == "failed")
+
+
+def _query(entry: LeaderboardEntry) -> str:
+    """Return the messages as one request, system messages first."""
+    return "\n\n".join(message["content"] for message in entry.messages)

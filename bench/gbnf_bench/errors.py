@@ -1,0 +1,67 @@
+"""Errors of the files that the bench reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gbnf_server.system.errors import InputError
+
+KeyPath = tuple[str | int, ...]
+"""Keys and indices from the root of a file to a value."""
+
+
+class Fault(ValueError):  # noqa: N818 - a part of InvalidSuite, which is the error
+    """One fault. Fields: `at`, `value` (None if there is none), `problem`, `hint`."""
+
+    def __init__(self, at: KeyPath, value: Any, problem: str, hint: str) -> None:
+        self.at, self.value, self.problem, self.hint = at, value, problem, hint
+        super().__init__(problem)
+
+    def prefixed(self, *at: str | int) -> Fault:
+        """Return the same fault with a prefix to its location."""
+        return Fault((*at, *self.at), self.value, self.problem, self.hint)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteError:
+    """A fault in a file; `key` is its dotted path, such as `cases[3].steps`."""
+
+    path: str
+    key: str
+    value: Any
+    problem: str
+    hint: str
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f" (got {_shorten(self.value)})"
+        return f"{self.path}: {self.key or 'the file'}: {self.problem}{shown}. {self.hint}".rstrip()
+
+
+class InvalidSuite(InputError):  # noqa: N818 - several errors, so the plural says it
+    """All faults of one suite, in the file's order. Field: `errors`."""
+
+    def __init__(self, path: str, faults: Sequence[Fault]) -> None:
+        self.errors = tuple(
+            SuiteError(path, dotted(fault.at), fault.value, fault.problem, fault.hint) for fault in faults
+        )
+        count = f"{len(faults)} fault" + ("s" if len(faults) != 1 else "")
+        super().__init__("\n".join([f"{count} in a suite:", *(f"  {error}" for error in self.errors)]))
+
+
+class ResultsFileError(InputError):
+    """Unreadable stored runs or leaderboard files; the message names file, location and hint."""
+
+
+def dotted(at: KeyPath) -> str:
+    """`("cases", 3, "steps")` -> `cases[3].steps`; indices start at 1."""
+    text = ""
+    for part in at:
+        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _shorten(value: Any, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

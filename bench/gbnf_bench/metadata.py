@@ -1,0 +1,75 @@
+"""The metadata of a stored bench: versions, machine, model, settings."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gbnf_bench.runner import RunOptions
+from gbnf_server.backends.base import Backend
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.backends.wire import parse_count
+from gbnf_server.planner.fingerprints import digest, versions
+
+
+def about(
+    label: str, model: Mapping[str, Any], options: RunOptions, made_at: datetime | None = None
+) -> dict[str, Any]:
+    """Return the header of a stored bench, as JSON.
+
+    `made_at`: the time of its latest run; by default now.
+    """
+    return {
+        "label": label,
+        "made_at": (made_at or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "machine": {"system": sys.platform, "architecture": platform.machine()},
+        "model": dict(model),
+        "options": asdict(options),
+    }
+
+
+def describe_model_file(path: Path, backend: Backend) -> dict[str, Any]:
+    """Return the fields that identify a model file."""
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "name": backend.name,
+        "file": path.name,
+        "bytes": path.stat().st_size,
+        "sha256": sha256,
+        "context_length": backend.context_length,
+        "prompt_style": backend.prompt_style,
+    }
+
+
+def describe_server_model(backend: LlamaServer) -> dict[str, Any]:
+    """Return what a llama-server reports of its model.
+
+    It has no hash; the file's name and the build identify it. Raises BackendError.
+    """
+    props = backend.props
+    return {
+        "name": backend.name,
+        "file": Path(str(props.get("model_path", ""))).name,
+        "build": str(props.get("build_info", "")),
+        "slots": parse_count(props.get("total_slots")) or 1,
+        "context_length": backend.context_length,
+        "prompt_style": backend.prompt_style,
+    }
+
+
+def identity(model: Mapping[str, Any]) -> str:
+    """Return the part of a run's fingerprint that identifies the model, without the server's URL."""
+    told = {
+        key: value
+        for key, value in model.items()
+        if key != "slots" and not (key == "name" and model.get("file"))
+    }
+    return str(model.get("sha256") or digest(told))

@@ -1,0 +1,167 @@
+"""A bench as one self-contained HTML page."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from gbnf_bench.cases import COMPLEXITIES, Case
+from gbnf_bench.metrics import BY_KEY, METRICS, format_value
+from gbnf_bench.plot_axis import SecondsAxis
+from gbnf_bench.results import Results, ScoredRun, by_case
+from gbnf_bench.statistics import estimate, value
+from gbnf_bench.tables import (
+    TextTable,
+    by_configuration,
+    cell,
+    complexity_table,
+    cost_table,
+    gain_table,
+    heading,
+    quality_table,
+)
+from gbnf_server.inspect.pages.grammar_lines import GrammarLines
+from gbnf_server.inspect.pages.rendering import PAGES, content_security_policy, read_assets, render_template
+from gbnf_server.inspect.pages.run_view import view_run
+from gbnf_server.inspect.pages.timeline import render_timeline
+from gbnf_server.planner.run_files import read_events, run_of_events
+
+OUTCOMES = ("converged", "answered, wrong", "salvaged", "blocked", "exhausted", "failed")
+"""The outcomes of a run, the best first; the page has a colour for each."""
+_MOST_TIMELINES = 8_000_000
+"""Characters of timelines; half of them for the runs that converged."""
+_EXPECTATIONS = ("abstain", "calls", "plans", "after", "answer")
+
+
+def report(results: Results) -> str:
+    """Return the report as HTML."""
+    scored = results.scored()
+    groups = by_configuration(results, scored)
+    latencies = [_spread(name, runs) for name, runs in groups.items()]
+    css = read_assets((PAGES, "base.css"), (PAGES, "timeline.css"), ("gbnf_bench", "report.css"))
+    js = read_assets((PAGES, "grammar_lines.js"))
+    grammars = GrammarLines()
+    page = render_template(
+        "report.html.j2",
+        "gbnf_bench",
+        css=css,
+        js=js,
+        policy=content_security_policy(css=css, js=js),
+        about=results.about,
+        suites=results.suites,
+        configurations=results.configurations,
+        quality=quality_table(results),
+        cost=cost_table(results),
+        gains=gain_table(results) if len(groups) > 1 else None,
+        complexities=complexity_table(results),
+        convergence=[_bar(name, runs) for name, runs in groups.items()],
+        fates=OUTCOMES,
+        outcomes=[{"name": name, "counts": Counter(map(outcome_of, runs))} for name, runs in groups.items()],
+        latencies=latencies,
+        time_axis=SecondsAxis([seconds for row in latencies for seconds in row["percentiles"]]),
+        details=_details(results, groups, scored, grammars),
+        grammars=grammars,
+        all_metrics=_all_metrics(groups),
+        parts=_by_complexity(groups),
+        runs=len(scored),
+    )
+    return str(page)
+
+
+def outcome_of(run: ScoredRun) -> str:
+    """Return the outcome of a run, one of `OUTCOMES`."""
+    if run.score.converged:
+        return OUTCOMES[0]
+    return OUTCOMES[1] if run.score.outcome == "answered" else run.score.outcome
+
+
+def _bar(name: str, runs: Sequence[ScoredRun]) -> dict[str, Any]:
+    metric = BY_KEY["converged"]
+    found = estimate(metric, list(by_case(runs).values()))
+    return {"name": name, "text": cell(metric, found), **asdict(found)}
+
+
+def _spread(name: str, runs: Sequence[ScoredRun]) -> dict[str, Any]:
+    seconds = [run.score.run_s for run in runs]
+    percentiles = np.percentile(seconds, (5, 25, 50, 75, 95), method="inverted_cdf").tolist()
+    return {"name": name, "percentiles": percentiles, "count": len(runs)}
+
+
+def _all_metrics(groups: Mapping[str, Sequence[ScoredRun]]) -> list[dict[str, Any]]:
+    by_name = {name: list(by_case(runs).values()) for name, runs in groups.items()}
+    return [
+        {
+            "heading": heading(metric),
+            "about": metric.about,
+            "cells": [cell(metric, estimate(metric, grouped)) for grouped in by_name.values()],
+        }
+        for metric in METRICS
+    ]
+
+
+def _by_complexity(groups: Mapping[str, Sequence[ScoredRun]]) -> list[TextTable]:
+    """Return every metric by complexity, a table for each configuration."""
+    tables = []
+    for name, runs in groups.items():
+        there = [each for each in COMPLEXITIES if any(run.case.complexity == each for run in runs)]
+        scores = [[[run.score] for run in runs if run.case.complexity == each] for each in there]
+        rows = tuple(
+            (heading(metric), *(format_value(metric, value(metric, part)) for part in scores))
+            for metric in METRICS
+        )
+        tables.append(TextTable(name, ("metric", *there), rows))
+    return tables
+
+
+def _expected(case: Case) -> str:
+    """Return the case's expectations, as written in its suite."""
+    expected = {key: case.source[key] for key in _EXPECTATIONS if key in case.source}
+    return json.dumps(expected, ensure_ascii=False)
+
+
+def _details(
+    results: Results,
+    groups: Mapping[str, Sequence[ScoredRun]],
+    scored: Sequence[ScoredRun],
+    grammars: GrammarLines,
+) -> list[dict[str, Any]]:
+    """Return each case with its runs, a list for each configuration.
+
+    Runs beyond `_MOST_TIMELINES` have no timeline.
+    """
+    cases: dict[str, dict[str, Any]] = {}
+    shown = 0
+    for run in scored:
+        entry = cases.setdefault(
+            run.identity,
+            {
+                "suite": run.suite,
+                "case": run.case,
+                "expected": _expected(run.case),
+                "runs": {name: [] for name in groups},
+            },
+        )
+        most = _MOST_TIMELINES // 2 if run.score.converged else _MOST_TIMELINES
+        timeline = _timeline(results, run, grammars) if shown < most else Markup()
+        shown += len(timeline)
+        entry["runs"][run.record.configuration].append(
+            {
+                "score": run.score,
+                "fate": OUTCOMES.index(outcome_of(run)),
+                "timeline": timeline,
+            }
+        )
+    return list(cases.values())
+
+
+def _timeline(results: Results, run: ScoredRun, grammars: GrammarLines) -> Markup:
+    known = results.grammars.get((run.suite, run.record.configuration), {})
+    name = f"{run.case.id}, {run.record.configuration}"
+    events = read_events(run.record.events, f"the run of {name}")
+    return render_timeline(view_run(run_of_events(name, events, known)), grammars, level=4)

@@ -1,0 +1,38 @@
+"""The result files of a bench: read, and replaced atomically."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gbnf_bench.errors import ResultsFileError
+from gbnf_server.planner.run_files import RunFileError
+
+_Read = TypeVar("_Read")
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file atomically. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        temporary.write_text(text, "utf-8", "replace")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def load_stored(path: Path, read: Callable[[Any], _Read], command: str) -> _Read:
+    """Return `read` of the file's JSON value. Raises ResultsFileError, also if `read` refuses the value."""
+    try:
+        return read(json.loads(path.read_text("utf-8")))
+    except OSError as error:
+        raise ResultsFileError(
+            f"{path} cannot be read: {error.strerror or error}. Use a JSON file from `{command}`."
+        ) from None
+    except (ValueError, LookupError, TypeError, AttributeError, RunFileError) as error:
+        raise ResultsFileError(
+            f"{path} is not a JSON file from `{command}`: {error!r}. Use a JSON file from that command."
+        ) from None

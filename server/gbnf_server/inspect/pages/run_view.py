@@ -1,0 +1,288 @@
+"""What the page shows of a run: its steps in time, calls of the model, refusals, tools and results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from gbnf_server.inspect.pages.durations import seconds
+from gbnf_server.planner.events import (
+    CallBlocked,
+    Event,
+    HistoryCompacted,
+    ModelCalled,
+    Run,
+    RunStarted,
+    SalvagedAnswer,
+    SalvageStarted,
+    StepStarted,
+    ToolCalled,
+    ToolDone,
+    ToolFailed,
+    WarningRaised,
+)
+from gbnf_server.planner.recorded_calls import RecordedCall
+from gbnf_server.planner.run_files import RecordedRun
+
+EntryKind: TypeAlias = Literal["grammar", "model", "tool", "refused", "failed", "note"]
+
+_MOST_CHARACTERS = 20_000
+_REFUSALS = {
+    "cut": "truncated",
+    "ungrammatical": "does not fit the grammar",
+    "unparsed": "no call",
+    "invalid": "invalid",
+    "repeated": "repeated",
+}
+_PURPOSES = {"call": "call", "thought": "reasoning", "salvage": "answer from results"}
+
+
+@dataclass(frozen=True, slots=True)
+class EntryView:
+    """Something that happened in a step. `start_s`: from the start of the run; None for no duration.
+
+    `text` is what the model wrote, or what a tool was given, if that is not a part of what the model wrote;
+    `result` what came of it. `decoding`: the index of
+    the call of the model in the file; None if the file has none. `grammar`: what constrained the model, if it
+    is known.
+    """
+
+    kind: EntryKind
+    label: str
+    text: str = ""
+    result: str = ""
+    facts: tuple[str, ...] = ()
+    start_s: float | None = None
+    duration_s: float = 0.0
+    decoding: int | None = None
+    grammar: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step of a run. `tools`: the names of those that it offers, as far as they are known."""
+
+    title: str
+    tools: tuple[str, ...] = ()
+    entries: tuple[EntryView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run. `total_s`: the length of its time axis. `salvaged`: what the answer is made of, if salvaged."""
+
+    name: str
+    query: str
+    outcome: str
+    answer: str
+    salvaged: str
+    error: str
+    facts: tuple[str, ...]
+    steps: tuple[StepView, ...]
+    warnings: tuple[str, ...]
+    total_s: float
+    has_grammars: bool
+    are_compiled: bool
+
+
+def view_run(recorded: RecordedRun) -> RunView:
+    """Return what is shown of a run."""
+    run = recorded.run
+    steps = tuple(_from_events(recorded) if recorded.events else _from_steps(recorded))
+    ends = [
+        entry.start_s + entry.duration_s
+        for step in steps
+        for entry in step.entries
+        if entry.start_s is not None
+    ]
+    warnings = () if run is None else run.warnings
+    return RunView(
+        recorded.name,
+        recorded.query,
+        "not finished" if run is None else run.outcome,
+        "" if run is None else run.answer or "",
+        "" if run is None or run.salvage is None else _salvaged(run.salvage),
+        recorded.error,
+        () if run is None else tuple(_facts(run, recorded.events)),
+        steps,
+        warnings,
+        max([*ends, 0.0 if run is None else run.duration_s, 1e-6]),
+        any(entry.grammar for step in steps for entry in step.entries),
+        recorded.are_compiled,
+    )
+
+
+def decoding_label(decoding: RecordedCall, run: RecordedRun, index: int) -> str:
+    """Return the name of a call of the model, for a list of them."""
+    where = f"step {decoding.step}, {_PURPOSES[decoding.purpose]}" if decoding.step else f"call {index + 1}"
+    return f"{_cut(run.query or run.name, 60)}: {where}"
+
+
+def _salvaged(salvage: SalvagedAnswer) -> str:
+    of = ", ".join(map(str, salvage.steps))
+    by = "by the model" if salvage.by == "model" else "as a list"
+    return f"made {by} of the results of the steps {of}" + (f"; {salvage.error}" if salvage.error else "")
+
+
+def _facts(run: Run, events: Iterable[Event]) -> Iterator[str]:
+    yield f"{len(run.steps)} step{'' if len(run.steps) == 1 else 's'}"
+    yield seconds(run.duration_s)
+    yield f"{run.prompt_tokens} prompt tokens ({run.cached_tokens} cached)"
+    yield f"{run.completion_tokens} generated"
+    for event in events:
+        if isinstance(event, RunStarted):
+            yield event.backend
+            yield "constrained by a grammar" if event.grammar else "without a grammar"
+            yield f"{len(event.tools)} tools, {len(event.dropped)} dropped"
+    yield run.started_at.isoformat(sep=" ", timespec="seconds")
+
+
+def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
+    events = recorded.events
+    origin = events[0].at
+    answered = iter([n for n, decoding in enumerate(recorded.decodings) if not decoding.error])
+    constrained = all(event.grammar for event in events if isinstance(event, RunStarted))
+    repairs = {step.number: step.repairs for step in (() if recorded.run is None else recorded.run.steps)}
+    steps: list[StepView] = []
+
+    def since(at: datetime, duration_s: float = 0.0) -> float:
+        return max((at - origin).total_seconds() - duration_s, 0.0)
+
+    def add(entry: EntryView) -> None:
+        if not steps:
+            steps.append(StepView("Before the first step"))
+        steps[-1] = replace(steps[-1], entries=(*steps[-1].entries, entry))
+
+    given = wrote = ""
+    for event in events:
+        match event:
+            case StepStarted(at, number, tools, _, compile_s):
+                steps.append(StepView(f"Step {number}", tools))
+                count = f"{len(tools)} tool{'' if len(tools) == 1 else 's'}"
+                if constrained:
+                    grammar = recorded.grammars.get(event.offer, "")
+                    start = since(at, compile_s)
+                    add(
+                        EntryView(
+                            "grammar", f"Grammar of {count}", "", "", (), start, compile_s, None, grammar
+                        )
+                    )
+            case SalvageStarted(_, _, ended, error, based_on):
+                steps.append(StepView("An answer from the results"))
+                of = ", ".join(map(str, based_on))
+                add(EntryView("note", f"The run {ended}", error, f"results of the steps {of}"))
+            case ModelCalled():
+                start = since(event.at, event.duration_s)
+                wrote = event.text
+                decoding = next(answered, None)
+                grammar = "" if decoding is None else recorded.decodings[decoding].grammar
+                add(replace(_model_entry(event, decoding), start_s=start, grammar=grammar))
+                if event.purpose == "call":
+                    for repair in repairs.get(event.step, ()):
+                        add(EntryView("note", "Repaired", "", repair))
+            case CallBlocked(_, _, refusal, _, error):
+                add(EntryView("refused", f"Refused: {_REFUSALS[refusal]}", "", error))
+            case ToolCalled():
+                given = _json(event.arguments)
+                if given in wrote:  # as the model wrote them: no reference was filled in, nothing repaired
+                    given = ""
+            case ToolDone(at, _, name, result, duration_s, output):
+                add(
+                    EntryView(
+                        "tool", name, given, _json(result), _output(output),
+                        since(at, duration_s), duration_s,
+                    )
+                )  # fmt: skip
+            case ToolFailed(at, _, name, fault, error, duration_s, output):
+                add(
+                    EntryView(
+                        "failed", f"{name}: {fault}", given, error, _output(output),
+                        since(at, duration_s), duration_s,
+                    )
+                )  # fmt: skip
+            case HistoryCompacted(_, _, _, shortened, before, after):
+                of = ", ".join(map(str, shortened))
+                add(EntryView("note", "History shortened", "", f"{before} to {after} tokens; steps {of}"))
+            case WarningRaised(_, _, message):
+                add(EntryView("note", "Warning", "", message))
+    failed = [(n, each) for n, each in enumerate(recorded.decodings) if each.error]
+    for number, each in failed:
+        add(EntryView("failed", "Call of the model", "", each.error, decoding=number))
+    yield from steps
+
+
+def _model_entry(event: ModelCalled, decoding: int | None) -> EntryView:
+    facts = [
+        f"{event.prompt_tokens} prompt tokens ({event.cached_tokens} cached)",
+        f"{event.completion_tokens} generated",
+    ]
+    if event.grammar_s is not None:
+        facts.append(f"grammar {seconds(event.grammar_s)}")
+    facts += ["truncated"] if event.finish == "length" else []
+    reason = f"the repetition of {event.repeated!r}" if event.repeated else "the token limit"
+    facts += [f"shortened by {reason}"] if event.shortened_at is not None else []
+    return EntryView(
+        "model",
+        f"Model: {_PURPOSES[event.purpose]}",
+        _cut(event.text),
+        _cut(event.reasoning),
+        tuple(facts),
+        duration_s=event.duration_s,
+        decoding=decoding,
+    )
+
+
+def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
+    """Yield the steps of a run without events; a batch's log has the calls of the model apart from them."""
+    left = list(enumerate(recorded.decodings))
+    clock = 0.0
+    for step in () if recorded.run is None else recorded.run.steps:
+        entries = []
+        found = next((n for n, (_, each) in enumerate(left) if each.text == step.text), None)
+        for _ in range(0 if found is None else found + 1):
+            index, decoding = left.pop(0)
+            entries.append(_logged_entry(decoding, index))
+        if found is None:
+            entries.append(EntryView("model", "Model: call", _cut(step.text), _cut(step.reasoning)))
+        entries[-1] = replace(entries[-1], start_s=clock, duration_s=step.model_s)
+        clock += step.model_s
+        entries += [EntryView("note", "Repaired", "", repair) for repair in step.repairs]
+        if step.refusal is not None:
+            entries.append(EntryView("refused", f"Refused: {_REFUSALS[step.refusal]}", "", step.error or ""))
+        elif step.call is not None and (step.result is not None or step.fault is not None):
+            entries.append(
+                EntryView(
+                    "tool" if step.fault is None else "failed",
+                    str(step.call.get("name", "")) + ("" if step.fault is None else f": {step.fault}"),
+                    _json(step.call.get("arguments", {})),
+                    _json(step.result) if step.fault is None else step.error or "",
+                    _output(step.output),
+                    clock,
+                    step.tool_s,
+                )
+            )
+            clock += step.tool_s
+        yield StepView(f"Step {step.number}", (), tuple(entries))
+    if left:
+        yield StepView("Other calls of the model", (), tuple(_logged_entry(each, n) for n, each in left))
+
+
+def _logged_entry(decoding: RecordedCall, index: int) -> EntryView:
+    facts = (f"{decoding.prompt_tokens} prompt tokens", f"{decoding.completion_tokens} generated")
+    text, reasoning = _cut(decoding.text), _cut(decoding.reasoning)
+    return EntryView("model", "Model: call", text, reasoning, facts, decoding=index, grammar=decoding.grammar)
+
+
+def _output(output: str) -> tuple[str, ...]:
+    return (f"printed: {_cut(output, 400)}",) if output else ()
+
+
+def _json(value: Mapping[str, Any] | None) -> str:
+    return _cut(json.dumps(value, ensure_ascii=False))
+
+
+def _cut(text: str, limit: int = _MOST_CHARACTERS) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,281 @@
+"""The decoding loop: adds tokens that the model samples and text that the grammar forces."""
+
+from __future__ import annotations
+
+import codecs
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gbnf.grammar.forced_continuation import ForcedContinuation
+from gbnf_server.llama.cancellation import Cancellation
+from gbnf_server.llama.constraint import Constraint
+from gbnf_server.llama.drafts import Draft, Drafter, following_tokens
+from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits
+from gbnf_server.llama.logprobs import TokenLogprob, token_logprob
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.repetition_guard import RepetitionGuard
+from gbnf_server.llama.sampler import Sampler
+from gbnf_server.llama.stop_strings import StopStrings
+from gbnf_server.llama.token_budget import TokenBudget
+from gbnf_server.llama.trace import TracedToken, TraceRecorder
+from gbnf_server.system.errors import BackendError
+
+_MIN_DRAFT_BATCH = 3  # tokens evaluated at once: on a CPU, two cost as much as one after the other
+
+OnText = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Generation:
+    """The answer so far. `forced_tokens`: how many of `tokens` took no step; `first_token_at`: time in s.
+
+    `stop_string`: what ended it, and is no part of `text`. `logprobs`: one per token, if they are wanted.
+    `shortened_at`: the index in `text` from which on a token was refused so that the answer can end;
+    `repeated`: what was repeated there, "" if the token limit refused it. `trace`: one entry for each token,
+    and one for the end of the generation, if it was asked for.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    text: str = ""
+    forced_tokens: int = 0
+    finish: Literal["stop", "length"] = "length"
+    first_token_at: float = 0.0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    stop_string: str | None = None
+    shortened_at: int | None = None
+    repeated: str = ""
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    trace: list[TracedToken] = field(default_factory=list)
+
+
+class Decoder:
+    """Generates one answer after a prompt, in a sequence of the KV cache.
+
+    `jumps`: draft forced and copied text (see `drafts`); append the forced end of an answer without asking
+    the model, except for log-probabilities. `stop_strings` end the text. `logprobs`: how many alternatives to
+    each token are wanted beside its log-probability, None for neither. `on_text` gets each new piece of the
+    text. `control_texts`: forced texts that are control tokens, such as the marker of a tool-call format.
+    `trace`: record what happens at each token.
+    """
+
+    def __init__(
+        self,
+        model: NativeModel,
+        kv_cache: KVCache,
+        sequence: CachedSequence,
+        sampler: Sampler,
+        constraint: Constraint | None,
+        *,
+        jumps: bool,
+        stop: Cancellation,
+        stop_strings: Sequence[str] = (),
+        logprobs: int | None = None,
+        on_text: OnText | None = None,
+        control_texts: Collection[str] = (),
+        trace: bool = False,
+    ) -> None:
+        self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
+        self._constraint = constraint
+        self._drafts = jumps
+        self._stop_strings, self._logprob_count = StopStrings(stop_strings), logprobs
+        self._stop, self._on_text = stop, on_text
+        self._control_texts = sorted(control_texts, key=len, reverse=True)
+        self._characters = codecs.getincrementaldecoder("utf-8")("replace")
+        self._answer = Generation()
+        # Logits of the last evaluation, by the number of tokens of prompt and answer before them. Drafts may
+        # be cached beyond the answer; `cached_tokens` agrees with prompt and answer in their common length.
+        self._logits: dict[int, Logits] = {}
+        self._budget: TokenBudget | None = None
+        self._guard = RepetitionGuard(model, constraint)
+        self._spaced = True  # whether the model last wrote an optional space
+        self._space_at: int | None = None  # where the text may have the next one
+        self._drafter: Drafter | None = None
+        self._max_tokens = 0
+        self._is_traced = trace
+        self._trace: TraceRecorder | None = None
+
+    def generate(self, prompt: Sequence[int], max_tokens: int) -> Generation:
+        """Generate at most `max_tokens`, which the context must have space for. Raises BackendError."""
+        answer, self._max_tokens = self._answer, max_tokens
+        if self._constraint is not None:
+            self._budget = TokenBudget(self._model, self._constraint, max_tokens)
+        if self._is_traced:
+            self._trace = TraceRecorder(self._model, self._constraint, max_tokens)
+            answer.trace = self._trace.tokens
+        if self._drafts:
+            self._drafter = Drafter(self._model, prompt, self._constraint, self._control_texts)
+        while self._stop_strings.found is None:
+            forced = self._forced_continuation()
+            if forced is not None and forced.ends and self._append_end(forced.text, len(prompt)):
+                answer.finish = "stop"
+                break
+            if self._guard.ends_answer:
+                self._shorten(self._guard.repeated)
+                break
+            if len(answer.tokens) >= max_tokens:
+                break
+            token, looked = self._sample(self._next_logits(prompt, forced), max_tokens - len(answer.tokens))
+            if token in self._model.end_tokens:
+                answer.finish = "stop"
+                if self._trace is not None and looked is not None:
+                    self._trace.sampled(looked, token, "end")
+                break
+            position = len(prompt) + len(answer.tokens)
+            is_cached = self._commit_token(position, token)
+            is_guessed = self._drafter is not None and self._drafter.sampled(position, token)
+            answer.forced_tokens += is_cached and not is_guessed
+            if self._trace is not None and looked is not None:
+                self._trace.sampled(looked, token, "drafted" if is_cached else "sampled")
+            answer.tokens.append(token)
+            self._emit(self._characters.decode(self._model.piece(token)))
+        if self._is_complete():
+            answer.finish = "stop"
+        if answer.finish == "stop":
+            self._emit(self._characters.decode(b"", final=True))
+        self._end_text()
+        if self._drafter is not None:
+            answer.drafted_tokens, answer.accepted_tokens = self._drafter.drafted, self._drafter.accepted
+        return answer
+
+    def _forced_continuation(self) -> ForcedContinuation | None:
+        """Return the text that the grammar forces, None if nothing is drafted or it is unknown."""
+        if self._constraint is None or self._drafter is None:
+            return None
+        found = self._constraint.forced_continuation(spaced=self._was_spaced())
+        if found is not None and (space := found.optional_space) is not None:
+            self._space_at = len(self._answer.text) + space
+        return found
+
+    def _is_complete(self) -> bool:
+        """Whether nothing can follow, or the token limit has determined where the answer ends."""
+        state = None if self._constraint is None else self._constraint.state()
+        if state is None or not state.can_end or self._stop_strings.found is not None:
+            return False
+        return state.must_end or (self._budget is not None and self._budget.refused)
+
+    def _was_spaced(self) -> bool:
+        """Return whether the last optional space was written: then the next one probably is, too."""
+        text = self._answer.text
+        if self._space_at is not None and self._space_at < len(text):
+            self._spaced, self._space_at = text[self._space_at] == " ", None
+        return self._spaced
+
+    def _append_end(self, text: str, start: int) -> bool:
+        """Append forced text that ends the answer; return whether its tokens fit and are known.
+
+        No token after it is sampled, so it is not evaluated.
+        """
+        answer, constraint = self._answer, self._constraint
+        tokens = following_tokens(self._model, answer.tokens, text, self._control_texts)
+        if self._logprob_count is not None or constraint is None:
+            return not text
+        if tokens is None or len(answer.tokens) + len(tokens) > self._max_tokens:
+            return False
+        if text and not constraint.accept_text(text):
+            return False
+        for token in tokens:
+            self._commit_token(start + len(answer.tokens), token)
+            answer.tokens.append(token)
+        answer.forced_tokens += len(tokens)
+        if self._trace is not None:
+            self._trace.forced(tokens)
+        self._emit(text)
+        return True
+
+    def _commit_token(self, index: int, token: int) -> bool:
+        """Set the token at an index of prompt and answer; roll back the cache if it has another one there.
+
+        Returns whether the token is already cached.
+        """
+        cached_tokens = self._sequence.cached_tokens
+        if index < len(cached_tokens) and cached_tokens[index] != token:
+            self._kv_cache.roll_back(self._sequence, index)
+        return index < len(cached_tokens)
+
+    def _next_logits(self, prompt: Sequence[int], forced: ForcedContinuation | None) -> Logits:
+        """Return the logits of the next token; an evaluation also computes those for the drafts."""
+        tokens, sequence = self._answer.tokens, self._sequence
+        length = len(prompt) + len(tokens)
+        known = min(len(sequence.cached_tokens), length)
+        if known == length and length in self._logits:
+            return self._logits[length]
+        known = min(known, length - 1)
+        if known < len(sequence.cached_tokens):
+            self._kv_cache.roll_back(sequence, known)
+        left = [*prompt[known:], *tokens] if known < len(prompt) else tokens[known - len(prompt) :]
+        drafts: Sequence[Draft] = ()
+        if self._drafter is not None and not self._characters.getstate()[0]:
+            drafts = self._drafter.propose(tokens, self._answer.text, forced, spaced=self._spaced)
+            drafts = drafts[: self._max_tokens - len(tokens) - 1]
+            if len(left) + len(drafts) < _MIN_DRAFT_BATCH:
+                drafts = ()
+            self._drafter.evaluated(drafts, length)
+        ahead = range(len(drafts) + 1)
+        output_positions = [len(left) - 1 + count for count in ahead]
+        found = self._kv_cache.evaluate(
+            sequence, [*left, *(draft.token for draft in drafts)], self._stop, output_positions
+        )
+        self._logits = {length + count: logits for count, logits in zip(ahead, found, strict=True)}
+        self._answer.first_token_at = self._answer.first_token_at or time.perf_counter()
+        return found[0]
+
+    def _sample(self, logits: Logits, left: int) -> tuple[int, TracedToken | None]:
+        """Return the next token, and what the trace says of it."""
+        budget = self._budget if self._budget is not None and self._budget.is_active else None
+        guard = self._guard if self._guard.is_active else None
+        if budget is not None:
+            budget.start_step(left)
+        if guard is not None:
+            guard.start_step()
+        looked = None if self._trace is None else self._trace.look(logits, budget, guard)
+        filters = [each.fits for each in (budget, guard) if each is not None]
+        fits = (lambda token: all(fits(token) for fits in filters)) if filters else None
+        try:
+            token = self._sampler.sample(logits, self._constraint, fits)
+            if token is None and guard is not None:
+                guard.give_up()
+                token = self._sampler.sample(logits, self._constraint, fits)
+            if token is None and self._constraint is not None and self._constraint.forget_state():
+                token = self._sampler.sample(logits, self._constraint)
+        except ValueError as error:
+            raise BackendError(f"the model computes invalid logits: {error}. Is its file complete?") from None
+        if token is None:
+            raise BackendError(
+                "the grammar allows no token of this model's vocabulary: it has a dead end here."
+            )
+        if budget is not None and budget.refused:
+            self._shorten()
+        if guard is not None and guard.refused:
+            self._shorten(guard.repeated)
+        if self._constraint is not None and token not in self._model.end_tokens:
+            if budget is not None:
+                budget.accept(token)
+            self._constraint.accept(token)
+        if self._logprob_count is not None and token not in self._model.end_tokens:
+            self._answer.logprobs.append(token_logprob(self._model, logits, token, self._logprob_count))
+        return token, looked
+
+    def _shorten(self, repeated: str = "") -> None:
+        """Note from where on the answer is not the model's own, if this is the first time."""
+        if self._answer.shortened_at is None:
+            self._answer.shortened_at, self._answer.repeated = len(self._answer.text), repeated
+
+    def _emit(self, text: str) -> None:
+        self._answer.text += text
+        self._guard.accept(text, self._answer.text)
+        self._pass_on(self._stop_strings.feed(text))
+
+    def _end_text(self) -> None:
+        """Pass on the rest, and drop the text from a stop string on."""
+        self._pass_on(self._stop_strings.end())
+        if (found := self._stop_strings.found) is not None:
+            answer = self._answer
+            answer.text = answer.text[: answer.text.index(found)]
+            answer.finish, answer.stop_string = "stop", found
+
+    def _pass_on(self, text: str) -> None:
+        if text and self._on_text is not None:
+            self._on_text(text)

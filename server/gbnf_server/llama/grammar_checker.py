@@ -1,0 +1,199 @@
+"""Check grammars and texts with llama.cpp's own grammar engine, on a vocabulary alone.
+
+No weights are needed: a text is tokenized, each token is tested against the grammar and accepted, and at the
+end the end-of-generation token is tested.
+
+Invariant: the process survives any grammar. The engine hangs on some grammars (inverted repetition bounds),
+uses all memory for others (left recursion hidden behind rules that may be empty) and overflows its stack on
+the deepest. So GBNF text is parsed by `Grammar.parse` before the engine sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from gbnf import Grammar
+from gbnf.errors import GrammarSyntaxError
+from gbnf_server.llama.native import NativeGrammar, NativeModel
+from gbnf_server.system.errors import GrammarRefused, ModelLoadError
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMatch:
+    """The engine's result for a text.
+
+    `accepted`: the text is a prefix of the language. `complete`: the text is in the language.
+    `consumed_tokens`: how many tokens the engine accepted. `position`: how many characters it accepted, so
+    the index of the first character that does not fit, if there is one.
+    """
+
+    accepted: bool
+    complete: bool
+    consumed_tokens: int
+    position: int
+
+
+class GrammarChecker:
+    """The grammar engine over a vocabulary. Thread-safe."""
+
+    def __init__(self, model: NativeModel) -> None:
+        if not model.end_tokens:
+            raise ModelLoadError(f"{model.path} has no end-of-generation token, so a text could not end.")
+        self.model = model
+        self._end = min(model.end_tokens)
+
+    @staticmethod
+    def load(path: Path | str, *, vocab_only: bool = True) -> GrammarChecker:
+        """Load a GGUF, by default without its weights. Raises ModelLoadError."""
+        return GrammarChecker(NativeModel(path, vocab_only=vocab_only))
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    def check(self, grammar: Grammar | str) -> None:
+        """Return if the engine accepts the grammar. Raises GrammarRefused with llama.cpp's own reason.
+
+        GBNF text reaches the engine only if `Grammar.parse` accepts it.
+        """
+        with self._parse(grammar):
+            pass
+
+    def match(self, grammar: Grammar | str, text: str) -> EngineMatch:
+        """Match one text against one grammar. Raises GrammarRefused as `check` does."""
+        return self.match_many(grammar, [text])[0]
+
+    def match_many(self, grammar: Grammar | str, texts: Iterable[str]) -> list[EngineMatch]:
+        """Match several texts against one grammar, parsed once. Raises GrammarRefused as `check` does."""
+        with self._parse(grammar) as native:
+            return [self._replay(native, text) for text in texts]
+
+    def _parse(self, grammar: Grammar | str) -> NativeGrammar:
+        guard_grammar(_parsed(grammar) if isinstance(grammar, str) else grammar)
+        return NativeGrammar.parse(self.model, str(grammar))
+
+    def _replay(self, grammar: NativeGrammar, text: str) -> EngineMatch:
+        """Match the text token by token, as a model would write it.
+
+        If a token is refused, its characters are tried one by one: that finds the exact position, and accepts
+        a text that only another tokenization can spell (such as the name of an end-of-generation token, which
+        some vocabularies tokenize to that token).
+        """
+        encodable = text[: _lone_surrogate(text)]
+        raw = encodable.encode()
+        token_at = self._token_starts(encodable, raw)
+        taken = offset = 0
+
+        def refused() -> EngineMatch:
+            return EngineMatch(
+                accepted=False,
+                complete=False,
+                consumed_tokens=taken,
+                position=len(raw[:offset].decode(errors="ignore")),
+            )
+
+        with grammar.clone() as state:
+            while offset < len(raw):
+                token = token_at.get(offset)
+                if token is not None and self._take(state, token):
+                    taken, offset = taken + 1, offset + len(self.model.piece(token))
+                    continue
+                if _is_inside_character(raw, offset):
+                    return refused()
+                end = offset + 1
+                while _is_inside_character(raw, end):
+                    end += 1
+                for part in self._spell(raw[offset:end]):
+                    if part is None or not self._take(state, part):
+                        return refused()
+                    taken += 1
+                offset = end
+            if len(encodable) < len(text):
+                return refused()
+            return EngineMatch(
+                accepted=True,
+                complete=state.allows(self._end),
+                consumed_tokens=taken,
+                position=len(text),
+            )
+
+    def _take(self, state: NativeGrammar, token: int) -> bool:
+        if token in self.model.end_tokens or not state.allows(token):
+            return False
+        state.accept(token)
+        return True
+
+    def _token_starts(self, text: str, raw: bytes) -> dict[int, int]:
+        """Return the text's tokens by byte offset; {} if the tokens do not spell the text.
+
+        Names of special tokens are tokenized as ordinary text, since a grammar describes text.
+        """
+        starts, offset = {}, 0
+        for token in self.model.tokenize(text, special=False):
+            piece = self.model.piece(token)
+            if not raw.startswith(piece, offset):
+                return {}
+            starts[offset] = token
+            offset += len(piece)
+        return starts if offset == len(raw) else {}
+
+    def _spell(self, character: bytes) -> Sequence[int | None]:
+        """Return a character's token, otherwise one for each byte; None for a byte without a token."""
+        whole = self._tokens_by_piece.get(character)
+        if whole is not None:
+            return [whole]
+        return [self._tokens_by_piece.get(bytes([byte])) for byte in character]
+
+    @cached_property
+    def _tokens_by_piece(self) -> dict[bytes, int]:
+        """The tokens of one character or a part of one."""
+        pieces = ((self.model.piece(token), token) for token in reversed(range(self.model.size)))
+        return {
+            piece: token
+            for piece, token in pieces
+            if 0 < len(piece) <= _LONGEST_CHARACTER and token not in self.model.end_tokens
+        }
+
+
+_LONGEST_CHARACTER = 4  # bytes of UTF-8
+_MOST_RULES = 20_000  # the engine detects left recursion recursively; a chain of 100,000 rules crashed it
+
+
+@lru_cache(maxsize=64)
+def _parsed(gbnf: str) -> Grammar:
+    try:
+        return Grammar.parse(gbnf)
+    except GrammarSyntaxError as error:
+        raise GrammarRefused(str(error)) from error
+
+
+def guard_grammar(grammar: object) -> Grammar:
+    """Return the grammar if it cannot harm llama.cpp's engine, here or in a server. Raises GrammarRefused.
+
+    `Grammar.parse` and the compiler rule out all other grammars that would.
+    """
+    if not isinstance(grammar, Grammar):
+        raise GrammarRefused(f"it is a {type(grammar).__name__}. Use Grammar.parse(text) for GBNF text.")
+    if len(grammar.rules.productions) > _MOST_RULES:
+        raise GrammarRefused(
+            f"it has more than {_MOST_RULES} rules, and a chain of so many overflows the engine's stack. "
+            "Join rules that are used once."
+        )
+    return grammar
+
+
+def _lone_surrogate(text: str) -> int:
+    """Return the index of the first lone surrogate, which UTF-8 cannot encode; the length for none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return len(text)
+
+
+def _is_inside_character(raw: bytes, offset: int) -> bool:
+    return offset < len(raw) and raw[offset] & 0b1100_0000 == 0b1000_0000

@@ -1,0 +1,34 @@
+"""Log-probabilities of tokens, from the logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gbnf_server.llama.native import NativeModel
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token's bytes, its log-probability, and those of the likeliest tokens in its place.
+
+    Natural logarithms at temperature 1, before any constraint.
+    """
+
+    token: bytes
+    logprob: float
+    top: tuple[tuple[bytes, float], ...] = ()
+
+
+def token_logprob(
+    model: NativeModel, logits: npt.NDArray[np.float32], token: int, count: int
+) -> TokenLogprob:
+    """Return the log-probability of a token, and of the `count` likeliest."""
+    values = logits.astype(np.float64)
+    values -= values.max()
+    values -= np.log(np.exp(values).sum())
+    top = np.argsort(-values, kind="stable")[:count] if count else ()
+    others = tuple((model.piece(int(each)), float(values[each])) for each in top)
+    return TokenLogprob(model.piece(token), float(values[token]), others)

@@ -1,0 +1,371 @@
+"""llama.cpp's models and grammars through ctypes, where a wrong call would crash the process.
+
+`NativeModel` has weights or just a vocabulary; `NativeGrammar` is a parsed grammar and its state in a text.
+Invariants:
+
+- The engine never gets a grammar that is empty (it would constrain nothing), contains NUL (the rest would be
+  ignored) or is not UTF-8; `grammar_checker.guard_grammar` does all other checks.
+- `NativeGrammar.accept` is called only with a token that `allows` has just allowed, and never with an
+  end-of-generation token: the engine aborts the process otherwise.
+- The engine's messages go to the logger `gbnf_server.llama.bindings`, never to the terminal.
+
+A `NativeModel` may be used by several threads at once, a `NativeGrammar` by one at a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import weakref
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import regex
+
+from gbnf_server.llama.bindings import llama_cpp
+from gbnf_server.llama.cpu_support import model_params
+from gbnf_server.llama.process_globals import capture_log_errors, capture_stderr, initialize_engine
+from gbnf_server.llama.spelling import Speller
+from gbnf_server.system.errors import GrammarRefused, ModelLoadError
+
+_LONGEST_DEFAULT_CONTEXT = 8192  # tokens: for 128k the KV cache would take gigabytes
+_SMALL = 64 * 1024 * 1024  # bytes of a model file
+_KEPT_SELECTIONS = 32  # of tokens by first byte: 1 MB each, for a vocabulary of 128k
+
+_RUN = 2048
+"""Characters. llama.cpp splits texts into words with std::regex, which recurses for each character of a word:
+some 20,000 letters in a row overflow a stack of 8 MB, and end the process."""
+_LONG_RUN = regex.compile(
+    "|".join(f"{kind}{{{2 * _RUN},}}" for kind in (r"[\p{L}\p{M}]", r"\p{N}", r"\s", r"[^\s\p{L}\p{N}]"))
+)
+
+
+class NativeModel:
+    """A GGUF file, loaded: its vocabulary and metadata, and its weights unless `vocab_only`."""
+
+    def __init__(self, path: Path | str, *, vocab_only: bool = False, gpu_layers: int | None = None) -> None:
+        """Load the file. Raises ModelLoadError if it is missing or llama.cpp cannot use it.
+
+        Raises SetupError if this build of llama.cpp does not work on this CPU.
+        """
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise ModelLoadError(f"there is no model file {self.path}. Use the path of a GGUF file.")
+        initialize_engine()
+        params = llama_cpp.llama_model_default_params() if vocab_only else model_params()
+        params.vocab_only = vocab_only
+        if gpu_layers is not None:
+            params.n_gpu_layers = gpu_layers
+        with capture_log_errors() as messages:
+            self.handle = llama_cpp.llama_model_load_from_file(os.fsencode(self.path), params)
+        if not self.handle:
+            reason = " ".join("".join(messages).split()) or "llama.cpp gave no reason"
+            raise ModelLoadError(f"{self.path} cannot be loaded: {reason}. Is it a complete GGUF model?")
+        self.close = weakref.finalize(self, llama_cpp.llama_model_free, self.handle)
+        self.vocabulary = llama_cpp.llama_model_get_vocab(self.handle)
+        self.size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
+        if not self.size:
+            raise ModelLoadError(f"{self.path} has no vocabulary. Use a GGUF file of a language model.")
+        self.splits: dict[int, tuple[int, ...]] = {}
+        """Tokens that the model last wrote in these parts, where the tokenizer would not (see `drafts`)."""
+        self._pieces: dict[int, bytes] = {}
+        self._by_first_byte: dict[frozenset[int], npt.NDArray[np.int64]] = {}
+
+    @cached_property
+    def metadata(self) -> dict[str, str]:
+        """The GGUF's key-value pairs, values as text."""
+        model = self.handle
+        pairs = {}
+        for index in range(llama_cpp.llama_model_meta_count(model)):
+            key = _read_string(llama_cpp.llama_model_meta_key_by_index, model, index)
+            pairs[key] = _read_string(llama_cpp.llama_model_meta_val_str_by_index, model, index)
+        return pairs
+
+    @property
+    def name(self) -> str:
+        """The model's own name, or the file's if it has none."""
+        return self.metadata.get("general.name") or self.path.stem
+
+    @property
+    def parameters(self) -> int:
+        """The number of weights."""
+        return int(llama_cpp.llama_model_n_params(self.handle))
+
+    @cached_property
+    def training_context_length(self) -> int:
+        """The context length of the model's training, in tokens; 0 if unknown."""
+        architecture = self.metadata.get("general.architecture", "")
+        return int(self.metadata.get(f"{architecture}.context_length", 0))
+
+    @property
+    def default_context(self) -> int:
+        """The default context length in tokens: that of the training, up to 8192."""
+        return min(self.training_context_length or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT)
+
+    def memory_estimate(self) -> int:
+        """Return the bytes that weights and the KV cache of `default_context` need."""
+        values = self.metadata
+        prefix = values.get("general.architecture", "") + "."
+
+        def number(key: str, default: int) -> int:
+            text = values.get(prefix + key, "")
+            return int(text) if text.isdecimal() else default
+
+        heads = max(number("attention.head_count", 1), 1)
+        head_width = number("attention.key_length", number("embedding_length", 0) // heads)
+        kv_heads = number("attention.head_count_kv", heads)
+        per_token = 2 * 2 * number("block_count", 0) * kv_heads * head_width  # keys and values of 16 bits
+        return self.path.stat().st_size + self.default_context * per_token
+
+    @property
+    def is_small(self) -> bool:
+        """Whether one thread is fastest: several would wait for each other most of the time.
+
+        Measured on a busy machine of two cores, 221 tokens into 3.5 million parameters: 0.03 s with one
+        thread, 0.9 s with two.
+        """
+        return self.path.stat().st_size < _SMALL
+
+    @cached_property
+    def has_recurrent_state(self) -> bool:
+        """Whether the model is recurrent, so that its cache can be cleared but not rolled back."""
+        is_recurrent, is_hybrid = llama_cpp.llama_model_is_recurrent, llama_cpp.llama_model_is_hybrid
+        return bool(is_recurrent(self.handle) or is_hybrid(self.handle))
+
+    @cached_property
+    def end_tokens(self) -> frozenset[int]:
+        """The tokens that end a generation."""
+        is_end = llama_cpp.llama_vocab_is_eog
+        return frozenset(token for token in range(self.size) if is_end(self.vocabulary, token))
+
+    @cached_property
+    def control_token_texts(self) -> frozenset[str]:
+        """The texts that `tokenize(special=True)` turns into control tokens."""
+        handle, text = self.vocabulary, llama_cpp.llama_vocab_get_text
+        control = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
+        attributes = llama_cpp.llama_vocab_get_attr
+        tokens = (token for token in range(self.size) if attributes(handle, token) & control)
+        return frozenset(text(handle, token).decode(errors="replace") for token in tokens)
+
+    @property
+    def bos_token(self) -> int | None:
+        """The token that every prompt begins with, None if the vocabulary adds none."""
+        wanted = llama_cpp.llama_vocab_get_add_bos(self.vocabulary)
+        token = int(llama_cpp.llama_vocab_bos(self.vocabulary))
+        return token if wanted and token >= 0 else None
+
+    @property
+    def begin_text(self) -> str:
+        """The text of the token that begins a text, "" if there is none."""
+        return self.token_text(llama_cpp.llama_vocab_bos(self.vocabulary))
+
+    @property
+    def end_text(self) -> str:
+        """The text of the token that ends a text, "" if there is none."""
+        return self.token_text(llama_cpp.llama_vocab_eos(self.vocabulary))
+
+    def token_text(self, token: int) -> str:
+        """Return the text of a special token such as the end-of-sequence token; "" for a negative one."""
+        return self.piece(token).decode(errors="replace") if token >= 0 else ""
+
+    def tokenize(self, text: str, *, special: bool) -> list[int]:
+        """Return the tokens of a text, without start or end. `special`: names become special tokens.
+
+        Long runs of letters, digits, spaces or signs are tokenized in parts.
+        """
+        parts = _short_runs(text) if self._splits_by_pattern else [text]
+        return [token for part in parts for token in self._tokenize(part.encode(), special=special)]
+
+    def _tokenize(self, raw: bytes, *, special: bool) -> list[int]:
+        capacity = len(raw) + 16
+        while True:
+            tokens = (llama_cpp.llama_token * capacity)()
+            count = llama_cpp.llama_tokenize(self.vocabulary, raw, len(raw), tokens, capacity, False, special)
+            if count >= 0:
+                return list(tokens[:count])
+            capacity = -count
+
+    @cached_property
+    def _splits_by_pattern(self) -> bool:
+        return bool(llama_cpp.llama_vocab_type(self.vocabulary) == llama_cpp.LLAMA_VOCAB_TYPE_BPE)
+
+    def tokenize_exactly(self, text: str, control_texts: Collection[str] = ()) -> list[int] | None:
+        """Return the tokens that spell the text; None if none do.
+
+        Names of special tokens are text, except for those in `control_texts`, which become these tokens. A
+        tokenizer may add a space of its own, or know a text that names a special token only as that one.
+        """
+        parts = re.split(f"({'|'.join(map(re.escape, control_texts))})", text) if control_texts else [text]
+        tokens = [
+            token for index, part in enumerate(parts) for token in self.tokenize(part, special=index % 2 == 1)
+        ]
+        if not self.end_tokens.isdisjoint(tokens):
+            return None
+        return tokens if b"".join([self.piece(token) for token in tokens]) == text.encode() else None
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of a token, for a special one those of its name. They may be incomplete UTF-8."""
+        known = self._pieces.get(token)
+        if known is None:
+            known = self._pieces[token] = self._piece(token)
+        return known
+
+    @cached_property
+    def speller(self) -> Speller:
+        """Spells texts in tokens that are neither control tokens nor end a generation."""
+        attributes, handle = llama_cpp.llama_vocab_get_attr, self.vocabulary
+        texts = (
+            llama_cpp.LLAMA_TOKEN_ATTR_NORMAL
+            | llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
+            | llama_cpp.LLAMA_TOKEN_ATTR_BYTE
+        )
+        return Speller(
+            (token, piece)
+            for token, piece in enumerate(self._read_pieces())
+            if attributes(handle, token) & texts and token not in self.end_tokens
+        )
+
+    def tokens_by_first_byte(self, first: frozenset[int]) -> npt.NDArray[np.int64]:
+        """Return the tokens whose piece begins with one of these bytes, ascending. Treat as immutable."""
+        known = self._by_first_byte.get(first)
+        if known is None:
+            wanted = np.zeros(257, dtype=np.bool_)
+            wanted[list(first)] = True
+            known = np.flatnonzero(wanted[self._first_bytes])
+            if len(self._by_first_byte) >= _KEPT_SELECTIONS:
+                self._by_first_byte.clear()
+            self._by_first_byte[first] = known
+        return known
+
+    def _read_pieces(self) -> list[bytes]:
+        """Return the pieces of all tokens."""
+        to_piece, capacity = llama_cpp.llama_token_to_piece, 256
+        buffer = ctypes.create_string_buffer(capacity)
+        if len(self._pieces) < self.size:
+            for token in range(self.size):
+                size = to_piece(self.vocabulary, token, buffer, capacity, 0, True)
+                self._pieces[token] = buffer.raw[:size] if size >= 0 else self._piece(token)
+        return [self._pieces[token] for token in range(self.size)]
+
+    @cached_property
+    def _first_bytes(self) -> npt.NDArray[np.uint16]:
+        """The first byte of each token's piece, 256 for an empty one."""
+        firsts = (piece[0] if piece else 256 for piece in self._read_pieces())
+        return np.fromiter(firsts, dtype=np.uint16, count=self.size)
+
+    def _piece(self, token: int) -> bytes:
+        capacity = 64
+        while True:
+            buffer = ctypes.create_string_buffer(capacity)
+            size = llama_cpp.llama_token_to_piece(self.vocabulary, token, buffer, capacity, 0, True)
+            if size >= 0:
+                return buffer.raw[:size]
+            capacity = -size
+
+
+class NativeGrammar:
+    """A grammar of the engine, and its state in a text."""
+
+    def __init__(self, model: NativeModel, sampler: Any) -> None:
+        self._model, self._sampler = model, sampler
+        self._close = weakref.finalize(self, llama_cpp.llama_sampler_free, sampler)
+        self._one = (llama_cpp.llama_token_data * 1)()
+        self._array = llama_cpp.llama_token_data_array(data=self._one, size=1, selected=-1, sorted=False)
+
+    @staticmethod
+    def parse(model: NativeModel, gbnf: str) -> NativeGrammar:
+        """Parse a grammar. Raises GrammarRefused with llama.cpp's reason."""
+        if not gbnf.strip():
+            raise GrammarRefused("it is empty. Give at least the rule 'root'.")
+        if "\0" in gbnf:
+            raise GrammarRefused("it holds a NUL character, at which the engine would stop reading.")
+        try:
+            raw = gbnf.encode()
+        except UnicodeEncodeError as error:
+            raise GrammarRefused(f"it is not Unicode text: {error.reason} at {error.start}.") from None
+        with capture_log_errors() as logged, capture_stderr() as printed:
+            sampler = llama_cpp.llama_sampler_init_grammar(model.vocabulary, raw, b"root")
+        if not sampler:
+            raise GrammarRefused(_reason("".join(printed), logged, gbnf))
+        return NativeGrammar(model, sampler)
+
+    def clone(self) -> NativeGrammar:
+        """Return a copy in the same state, without parsing again."""
+        return NativeGrammar(self._model, llama_cpp.llama_sampler_clone(self._sampler))
+
+    def allows(self, token: int) -> bool:
+        """Return whether the token may come next (one that ends the generation: whether the text may end)."""
+        entry, array = self._one[0], self._array
+        entry.id, entry.logit, entry.p = token, 0.0, 0.0
+        array.size, array.selected, array.sorted = 1, -1, False
+        llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
+        return bool(self._one[0].logit == 0.0)
+
+    def accept(self, token: int) -> None:
+        """Advance by a token that `allows` has just allowed, and that does not end the generation."""
+        llama_cpp.llama_sampler_accept(self._sampler, token)
+
+    def allowed(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return `allows` for each token, in one call."""
+        entries = np.zeros(len(tokens), dtype=_TOKEN_DATA)
+        entries["id"] = tokens
+        array = llama_cpp.llama_token_data_array(
+            data=entries.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token_data)),
+            size=len(tokens),
+            selected=-1,
+            sorted=False,
+        )
+        llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
+        return np.asarray(entries["logit"] == 0.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+
+_TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+
+
+def _read_string(read: Any, model: Any, index: int) -> str:
+    """Return the text of a llama.cpp function of the form (model, index, buffer, size) -> length."""
+    capacity = 256
+    while True:
+        buffer = ctypes.create_string_buffer(capacity)
+        size = read(model, index, buffer, capacity)
+        if size < capacity:
+            return buffer.value.decode(errors="replace")
+        capacity = size + 1
+
+
+def _reason(printed: str, logged: Sequence[str], gbnf: str) -> str:
+    """Return llama.cpp's reason for refusing a grammar, with the location of the error."""
+    _, found, reason = printed.partition("error parsing grammar: ")
+    if not found:
+        last = logged[-1] if logged else "llama.cpp gave no reason"
+        return last.partition(": ")[2].strip() or last.strip()
+    reason = reason.removesuffix(f"\n\n{gbnf}\n")
+    what, at, rest = reason.partition(" at ")
+    if not at or not gbnf.endswith(rest):
+        return reason.strip()
+    position = len(gbnf) - len(rest)
+    line = gbnf.count("\n", 0, position) + 1
+    column = position - (gbnf.rfind("\n", 0, position) + 1) + 1
+    near = f"before {rest[:40]!r}" if rest else "at the end"
+    return f"{what} in line {line}, column {column}, {near}"
+
+
+def _short_runs(text: str) -> list[str]:
+    """Return the parts of a text: it is cut inside of long runs only, away from what precedes or follows."""
+    if len(text) < 2 * _RUN:
+        return [text]
+    cuts = [0]
+    for run in _LONG_RUN.finditer(text):
+        cuts += range(run.start() + _RUN, run.end() - _RUN + 1, _RUN)
+    return [text[start:end] for start, end in zip(cuts, [*cuts[1:], len(text)], strict=True)]

@@ -1,0 +1,110 @@
+"""What happened at each token of an answer: what the model preferred, what the grammar refused.
+
+A trace costs a mask over the whole vocabulary for each sampled token, so it is recorded only on request.
+Probabilities are the softmax of the logits: of the model alone, at temperature 1, without truncation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gbnf_server.llama.constraint import Constraint
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.repetition_guard import RepetitionGuard
+from gbnf_server.llama.token_budget import TokenBudget
+
+TokenKind: TypeAlias = Literal["sampled", "drafted", "forced", "end"]
+"""How a token was chosen: by a step of the model; by one in a batch with others; by the grammar. "end" is the
+token that ends the generation, and is no part of the text."""
+
+_CANDIDATES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that the model found likely, and what refused it, if anything did."""
+
+    token: bytes
+    probability: float
+    refused_by: Literal["grammar", "limit", "repetition"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TracedToken:
+    """A token of an answer. `at_s`: seconds from the start of decoding; `left`: tokens left before it.
+
+    `probability`: that of the model before the mask; `allowed_probability`: the sum over all tokens that the
+    grammar allows, so that the token's probability after the mask is the quotient of the two. Both are None
+    for forced tokens, for which the model is not asked. `candidates`: the likeliest tokens, descending.
+    """
+
+    token: bytes
+    kind: TokenKind
+    at_s: float
+    left: int
+    probability: float | None = None
+    allowed_probability: float | None = None
+    candidates: tuple[Candidate, ...] = ()
+
+
+class TraceRecorder:
+    """Records the tokens of one answer."""
+
+    def __init__(self, model: NativeModel, constraint: Constraint | None, max_tokens: int) -> None:
+        self.tokens: list[TracedToken] = []
+        self._model, self._constraint, self._max_tokens = model, constraint, max_tokens
+        self._started = time.perf_counter()
+        self._everything = np.arange(model.size)
+
+    def look(
+        self, logits: npt.NDArray[np.float32], budget: TokenBudget | None, guard: RepetitionGuard | None
+    ) -> TracedToken:
+        """Return what is known before a token is sampled; `sampled` completes it."""
+        values = np.exp(logits.astype(np.float64) - float(logits.max()))
+        probabilities = values / values.sum()
+        allowed = np.ones(len(logits), dtype=np.bool_)
+        if self._constraint is not None:
+            seconds = self._constraint.seconds
+            allowed = np.asarray(self._constraint.allowed(self._everything))
+            self._constraint.seconds = seconds
+        likeliest = np.argsort(-probabilities, kind="stable")[:_CANDIDATES]
+        candidates = tuple(
+            Candidate(
+                self._model.piece(int(token)),
+                float(probabilities[token]),
+                "grammar"
+                if not allowed[token]
+                else "limit"
+                if budget is not None and not budget.would_fit(int(token))
+                else "repetition"
+                if guard is not None and not guard.would_fit(int(token))
+                else None,
+            )
+            for token in likeliest
+        )
+        self._probabilities = probabilities
+        return self._now(
+            TracedToken(b"", "sampled", 0.0, 0, None, float(probabilities[allowed].sum()), candidates)
+        )
+
+    def sampled(self, looked: TracedToken, token: int, kind: TokenKind) -> None:
+        """Add the token that was sampled."""
+        piece = b"" if kind == "end" else self._model.piece(token)
+        self.tokens.append(
+            replace(looked, token=piece, kind=kind, probability=float(self._probabilities[token]))
+        )
+
+    def forced(self, tokens: Sequence[int]) -> None:
+        """Add forced tokens."""
+        for token in tokens:
+            self.tokens.append(self._now(TracedToken(self._model.piece(token), "forced", 0.0, 0)))
+
+    def _now(self, token: TracedToken) -> TracedToken:
+        left = self._max_tokens - len(self.tokens)
+        return replace(token, at_s=time.perf_counter() - self._started, left=left)

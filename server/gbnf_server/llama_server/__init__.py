@@ -1,1 +1,0 @@
-"""Build, start and stop llama-server."""

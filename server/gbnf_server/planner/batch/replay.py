@@ -1,0 +1,227 @@
+"""The replies to one run's effects, recorded as they arrive, from which an interrupted run resumes.
+
+The planner loop is deterministic: with the same replies it does the same. So an interrupted run is replayed
+from its log, without calling the model or executing anything, up to the end of the log.
+
+Invariants: the start of a tool is logged before it starts, and its result before anybody reads it. So a tool
+without a logged end was running when the process ended, and only the effect of that one is unknown.
+
+Credentials are never logged, only their handles and the questions to the person. A resumed run asks again
+when a tool is called with the handle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from gbnf.tools import Tool
+from gbnf_server.backends.base import Completer, Completion, Request
+from gbnf_server.executors import Context, Field, Form, Person, run_executor
+from gbnf_server.system.errors import (
+    BackendError,
+    BackendUnreachable,
+    ContextOverflow,
+    ExecutorError,
+    ServerResponseError,
+)
+
+LogEntry = Mapping[str, Any]
+
+
+class ReplayError(Exception):
+    """The log does not match the run: something that determines it has changed. Not for the loop."""
+
+
+class InterruptedCallError(Exception):
+    """A tool with write effect was running when the process ended. Field: `call`."""
+
+    def __init__(self, call: Mapping[str, Any]) -> None:
+        self.call = call
+        super().__init__(f"{call['name']} was in progress")
+
+
+class Replay:
+    """A run's replies: replayed from `entries`, then recorded with `keep(entry, durable=…)`."""
+
+    def __init__(self, entries: Sequence[LogEntry], keep: Callable[..., None]) -> None:
+        self._played = list(reversed(entries))
+        self._keep = keep
+        #: Set if the server was unreachable or refused service: the run is then not finished.
+        self.backend_error: BackendError | None = None
+        self._typed: dict[str, str] = {}  # questions to the person, by handle, of all logged calls
+
+    def backend(self, backend: Completer) -> Completer:
+        """Wrap a backend: replay its completions, then record them."""
+        return _ReplayedBackend(backend, self)
+
+    def person(self, person: Person) -> Person:
+        """Wrap a person: replay approvals, then record them."""
+        return _ReplayedPerson(person, self)
+
+    def execute(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        """As `run_executor`; also raises InterruptedCallError and ReplayError."""
+        call = {"name": tool.name, "arguments": arguments}
+        begun = self.next("begun")
+        if begun is not None:
+            if begun["call"] != call:
+                raise ReplayError(f"the run called {begun['call']} before, and calls {call} now")
+            done = self.next("done")
+            if done is not None:
+                self._typed |= done.get("typed", {})
+                if "output" in done and context.on_output is not None:
+                    context.on_output(done["output"])
+                if "error" in done:
+                    raise ExecutorError(done["error"])
+                return dict(done["result"])
+            if tool.run.effect != "read":
+                raise InterruptedCallError(call)
+        refused = self._ask_again(arguments, context)  # before the tool starts
+        if begun is None:
+            self.record("begun", call=call, durable=tool.run.effect != "read")
+        printed: list[str] = []
+
+        def on_output(output: str) -> None:
+            printed.append(output)
+            if context.on_output is not None:
+                context.on_output(output)
+
+        try:
+            if refused is not None:
+                raise refused
+            result = run_executor(tool, arguments, replace(context, on_output=on_output))
+        except ExecutorError as error:
+            self._done(context, [*printed, *getattr(error, "__notes__", ())], error=error.message)
+            raise
+        self._done(context, printed, result=result, durable=tool.run.effect != "read")
+        return result
+
+    def _done(self, context: Context, printed: Sequence[str], *, durable: bool = False, **came: Any) -> None:
+        """Record how a tool ended, what it printed, and which credentials it asked for."""
+        if printed:
+            came["output"] = "\n".join(printed)
+        prompts = context.secrets.prompts
+        typed = {handle: prompts[handle] for handle in prompts.keys() - self._typed.keys()}
+        self._typed |= typed
+        self.record("done", durable=durable, **came, **({"typed": typed} if typed else {}))
+
+    def _ask_again(self, arguments: Any, context: Context) -> ExecutorError | None:
+        """Ask the person again for the credentials in the arguments; return the error if nobody answers."""
+        missing = self._typed.keys() - context.secrets.prompts.keys()
+        wanted = {handle: self._typed[handle] for handle in _texts(arguments) if handle in missing}
+        if not wanted:
+            return None
+        fields = tuple(Field(handle, prompt, "credentials") for handle, prompt in wanted.items())
+        try:
+            values = context.person.answer(
+                Form("The run was interrupted, and credentials are not stored", fields)
+            )
+        except ExecutorError as error:
+            return ExecutorError(f"credentials are not stored, and must be entered again: {error.message}")
+        for handle, prompt in wanted.items():
+            context.secrets.restore(handle, values[handle], prompt)
+        return None
+
+    def next(self, kind: str) -> LogEntry | None:
+        """Return the next entry, None at the end of the log. Raises ReplayError if it is of another kind."""
+        if not self._played:
+            return None
+        entry = self._played.pop()
+        if entry["kind"] != kind:
+            raise ReplayError(f"the log has {entry['kind']!r} where the run expects {kind!r}")
+        return entry
+
+    def record(self, kind: str, *, durable: bool = False, **content: Any) -> None:
+        """Log a reply."""
+        self._keep({"kind": kind, **content}, durable=durable)
+
+
+class _ReplayedBackend:
+    """A backend whose completions are logged, and its overflows, after which a run continues.
+
+    Other errors are not: a resumed run tries again.
+    """
+
+    def __init__(self, backend: Completer, replay: Replay) -> None:
+        self._backend, self._replay = backend, replay
+
+    def generate(self, request: Request) -> Completion:
+        played = self._played(request)
+        if played is not None:
+            return played
+        try:
+            completion = self._backend.generate(request)
+        except (BackendUnreachable, ServerResponseError, ContextOverflow) as error:
+            self._note(error)
+            raise
+        self._replay.record("model", completion=asdict(completion))
+        return completion
+
+    async def agenerate(self, request: Request) -> Completion:
+        played = self._played(request)
+        if played is not None:
+            return played
+        try:
+            completion = await self._backend.agenerate(request)
+        except (BackendUnreachable, ServerResponseError, ContextOverflow) as error:
+            self._note(error)
+            raise
+        self._replay.record("model", completion=asdict(completion))
+        return completion
+
+    def _note(self, error: BackendUnreachable | ServerResponseError | ContextOverflow) -> None:
+        if isinstance(error, ContextOverflow):
+            self._replay.record("model", overflow={"needed": error.needed, "available": error.available})
+        elif isinstance(error, BackendUnreachable) or error.is_retryable:
+            self._replay.backend_error = error
+
+    def _played(self, request: Request) -> Completion | None:
+        if self._replay.backend_error is not None:
+            raise self._replay.backend_error  # later replies would be logged in its place
+        entry = self._replay.next("model")
+        if entry is None:
+            return None
+        if "overflow" in entry:
+            raise ContextOverflow(**entry["overflow"])
+        completion = Completion(**{**entry["completion"], "logprobs": (), "trace": ()})
+        if request.on_text is not None:
+            request.on_text(completion.text)
+        return completion
+
+
+class _ReplayedPerson:
+    """A person whose approvals are logged. Answers inside a tool are part of the tool's result."""
+
+    def __init__(self, person: Person, replay: Replay) -> None:
+        self._person, self._replay = person, replay
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        return self._person.answer(form)
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        played = self._replay.next("approval")
+        if played is not None:
+            if "error" in played:
+                raise ExecutorError(played["error"])
+            return bool(played["approved"])
+        try:
+            approved = self._person.approve(call)
+        except ExecutorError as error:
+            self._replay.record("approval", error=error.message)
+            raise
+        self._replay.record("approval", approved=approved)
+        return approved
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every string in a JSON value, except keys."""
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for inner in value.values():
+                yield from _texts(inner)
+        case list() | tuple():
+            for inner in value:
+                yield from _texts(inner)

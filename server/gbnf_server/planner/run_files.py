@@ -1,0 +1,313 @@
+"""Runs from files: of `gbnf run --json` and `--record`, and the logs and results of batches and benches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast, get_args
+
+from pydantic import BaseModel, NonNegativeInt, TypeAdapter, ValidationError
+
+from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf_server.inspect.pages.grammar_lines import GrammarLines, join_lines
+from gbnf_server.planner.events import (
+    Event,
+    Run,
+    RunFinished,
+    RunStarted,
+    StepOffer,
+    TextWritten,
+    event_name,
+)
+from gbnf_server.planner.recorded_calls import RecordedCall
+from gbnf_server.planner.recording import INTERRUPTED
+from gbnf_server.system.errors import InputError
+
+MOST_BYTES = 256 * 1024 * 1024
+_HINT = (
+    "Use a file of `gbnf run --record` or `--json`, or the log or the results of `gbnf batch` or of "
+    "`gbnf bench`."
+)
+_SHOWN = 60
+
+_Value = TypeVar("_Value")
+
+
+class RunFileError(InputError):
+    """A file has no runs that can be shown; the message names the file, the path in it, and the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run from a file. `run` is None if it has not finished; `error` then says why, as far as it is known.
+
+    `events` are not in files of a batch, `decodings` have traces and grammars if they were recorded.
+    `grammars`: of a step without decodings, by its tools and the steps that it may refer to; if they
+    `are_compiled`, not by the run but from tools given since.
+    """
+
+    name: str
+    query: str
+    run: Run | None
+    error: str = ""
+    events: tuple[Event, ...] = ()
+    decodings: tuple[RecordedCall, ...] = ()
+    grammars: Mapping[StepOffer, str] = field(default_factory=dict)
+    are_compiled: bool = False
+
+
+def read_runs(path: Path) -> tuple[RecordedRun, ...]:
+    """Return the runs of a file, in their order; at least one. Raises RunFileError."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunFileError(f"{path} cannot be read: {error.strerror or error}. {_HINT}") from None
+    if len(data) > MOST_BYTES:
+        raise RunFileError(f"{path} has {len(data)} bytes; {MOST_BYTES} are allowed. {_HINT}")
+    try:
+        return parse_runs(data.decode(), str(path))
+    except UnicodeDecodeError as error:
+        raise RunFileError(f"{path} is not UTF-8: {error.reason} at byte {error.start}. {_HINT}") from None
+
+
+def parse_runs(text: str, source: str) -> tuple[RecordedRun, ...]:
+    """As `read_runs`, for a text; `source` names it in errors."""
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
+        raise RunFileError(f"{source} is empty. {_HINT}")
+    first = lines[0][1]
+    head = _json_or_none(first)
+    is_run = isinstance(head, dict) and not head.keys() & {"batch", "event", "id", "configuration"}
+    if head is None or (len(lines) == 1 and is_run):
+        value = _object(text, source)
+        if "suites" in value and "runs" in value:
+            return _benched(value, source)
+        return (_one_run(value, source, Path(source).name),)
+    rows = [(f"{source}, line {number}", _object(line, f"{source}, line {number}")) for number, line in lines]
+    if "event" in rows[0][1]:
+        return (_streamed(rows, source),)
+    if "batch" in rows[0][1]:
+        return _logged(rows[1:], source)
+    if "configuration" in rows[0][1]:
+        return tuple(_bench_run(row, where) for where, row in rows)
+    return tuple(_one_run(row, where, str(row.get("id", ""))) for where, row in rows)
+
+
+def _json_or_none(line: str) -> Any:
+    try:
+        return parse_json(line, surrogates=True)
+    except InvalidJsonError:
+        return None
+
+
+def _object(text: str, where: str) -> dict[str, Any]:
+    try:
+        value = parse_json(text, surrogates=True)
+    except InvalidJsonError as error:
+        raise RunFileError(f"{where} is not JSON: {error}. {_HINT}") from None
+    if not isinstance(value, dict):
+        raise RunFileError(f"{where}: must be an object, got {_shown(value)}. {_HINT}")
+    return value
+
+
+def _one_run(value: Mapping[str, Any], where: str, name: str) -> RecordedRun:
+    """Return the run of an object: the members of a `Run`, and perhaps `events` and `decodings`."""
+    events = tuple(_events(_list(value, "events", where), where))
+    decodings = tuple(
+        _read(RecordedCall, row, where, ("decodings", index))
+        for index, row in enumerate(_list(value, "decodings", where))
+    )
+    query, error = value.get("query", ""), value.get("error") or ""
+    if not isinstance(query, str) or not isinstance(error, str):
+        raise RunFileError(f"{where}, /query and /error: must be strings. {_HINT}")
+    if "outcome" not in value:
+        raise RunFileError(f"{where}, /outcome: is missing. {_HINT}")
+    if value["outcome"] == INTERRUPTED or ("steps" not in value and error):
+        return RecordedRun(name, query, None, error or "the run was interrupted", events, decodings)
+    run = _read(Run, value, where, ())
+    return RecordedRun(name, run.query, run, run.error or "", events, decodings)
+
+
+def _streamed(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> RecordedRun:
+    """Return the run of `gbnf run --json --stream`, an event on each line."""
+    events = [event for where, row in rows for event in _events([row], where, in_list=False)]
+    return run_of_events(Path(source).name, events)
+
+
+def run_of_events(
+    name: str, events: Sequence[Event], grammars: Mapping[StepOffer, str] | None = None
+) -> RecordedRun:
+    """Return the run of its events, with the grammars of its steps as far as they are known."""
+    finished = [event.run for event in events if isinstance(event, RunFinished)]
+    query = next((event.query for event in events if isinstance(event, RunStarted)), "")
+    run = finished[-1] if finished else None
+    error = "the run has not finished" if run is None else run.error or ""
+    kept = tuple(event for event in events if not isinstance(event, TextWritten | RunFinished))
+    return RecordedRun(name, query, run, error, kept, grammars=grammars or {})
+
+
+def read_events(rows: Sequence[Any], where: str) -> tuple[Event, ...]:
+    """Return events from their JSON. Raises RunFileError; `where` names the source."""
+    return tuple(_events(rows, where))
+
+
+def _benched(value: Mapping[str, Any], source: str) -> tuple[RecordedRun, ...]:
+    """Return the runs of the results of a bench."""
+    grammars = read_step_grammars(value.get("grammars", {}), source)
+    rows = _list(value, "runs", source)
+    if not rows:
+        raise RunFileError(f"{source}, /runs: is empty. {_HINT}")
+    found = []
+    for index, row in enumerate(rows):
+        where = f"{source}, /runs/{index}"
+        if not isinstance(row, dict):
+            raise RunFileError(f"{where}: must be an object, got {_shown(row)}. {_HINT}")
+        found.append(_bench_run(row, where, grammars))
+    return tuple(found)
+
+
+def _bench_run(
+    row: Mapping[str, Any],
+    where: str,
+    grammars: Mapping[tuple[str, str], Mapping[StepOffer, str]] | None = None,
+) -> RecordedRun:
+    """Return a run of a bench, from its log or its results."""
+    given = [row.get(name) for name in ("suite", "case", "configuration")]
+    number = row.get("run")
+    if not all(isinstance(each, str) for each in given) or not isinstance(number, int):
+        raise RunFileError(
+            f"{where}, /suite, /case, /configuration and /run: must be strings and a number. {_HINT}"
+        )
+    suite, case, configuration = map(str, given)
+    if "events" not in row:
+        raise RunFileError(
+            f"{where}, /events: is missing; the runs of the function-calling leaderboard have none. {_HINT}"
+        )
+    events = tuple(_events(_list(row, "events", where), where))
+    name = f"{suite}/{case}, {configuration}" + (f", run {number + 1}" if number else "")
+    return run_of_events(name, events, (grammars or {}).get((suite, configuration)))
+
+
+class _StepGrammarRow(BaseModel):
+    """A grammar of a bench's results; `lines` are numbers of those that all of them share."""
+
+    suite: str
+    configuration: str
+    tools: tuple[str, ...]
+    refers_to: tuple[int, ...]
+    lines: tuple[NonNegativeInt, ...]
+    excluded: tuple[str, ...] = ()
+
+
+class _StepGrammarFile(BaseModel):
+    lines: tuple[str, ...] = ()
+    steps: tuple[_StepGrammarRow, ...] = ()
+
+
+def read_step_grammars(value: Any, source: str) -> dict[tuple[str, str], dict[StepOffer, str]]:
+    """Return the grammars in the results of a bench, by suite and configuration. Raises RunFileError."""
+    stored = _read(_StepGrammarFile, value, source, ("grammars",))
+    found: dict[tuple[str, str], dict[StepOffer, str]] = {}
+    for index, row in enumerate(stored.steps):
+        try:
+            text = join_lines(stored.lines, row.lines)
+        except IndexError:
+            raise RunFileError(
+                f"{source}, /grammars/steps/{index}/lines: a number is beyond /grammars/lines. {_HINT}"
+            ) from None
+        found.setdefault((row.suite, row.configuration), {})[row.tools, row.refers_to, row.excluded] = text
+    return found
+
+
+def write_step_grammars(grammars: Mapping[tuple[str, str], Mapping[StepOffer, str]]) -> dict[str, Any]:
+    """Return what `read_step_grammars` reads; each line of the grammars once."""
+    lines = GrammarLines()
+    rows = []
+    for (suite, configuration), offers in grammars.items():
+        for (tools, refers_to, excluded), text in offers.items():
+            numbers = lines.add(text)
+            if numbers is not None:
+                rows.append(
+                    {
+                        "suite": suite, "configuration": configuration,
+                        "tools": tools, "refers_to": refers_to, "excluded": excluded, "lines": numbers,
+                    }
+                )  # fmt: skip
+    return {"lines": lines.lines, "steps": rows}
+
+
+def _logged(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> tuple[RecordedRun, ...]:
+    """Return the runs of a batch's log."""
+    runs: dict[str, Run | None] = {}
+    errors: dict[str, str] = {}
+    decodings: dict[str, list[RecordedCall]] = {}
+    for where, row in rows:
+        name = row.get("id")
+        if not isinstance(name, str):
+            raise RunFileError(f"{where}, /id: must be a string, got {_shown(name)}. {_HINT}")
+        runs.setdefault(name, None)
+        match row.get("kind"):
+            case "model" if "completion" in row:
+                decoding = _read(RecordedCall, row["completion"], where, ("completion",))
+                decodings.setdefault(name, []).append(decoding)
+            case "run":
+                runs[name] = _read(Run, row.get("run"), where, ("run",))
+            case "interrupted":
+                errors[name] = f"it was interrupted during the call {_shown(row.get('call'))}"
+    if not runs:
+        raise RunFileError(f"{source}: the log has no runs yet. {_HINT}")
+    return tuple(
+        RecordedRun(
+            name,
+            "" if run is None else run.query,
+            run,
+            (run.error or "") if run is not None else errors.get(name, "the run has not finished"),
+            decodings=tuple(decodings.get(name, ())),
+        )
+        for name, run in runs.items()
+    )
+
+
+def _list(value: Mapping[str, Any], name: str, where: str) -> list[Any]:
+    found = value.get(name, [])
+    if not isinstance(found, list):
+        raise RunFileError(f"{where}, /{name}: must be a list, got {_shown(found)}. {_HINT}")
+    return found
+
+
+def _events(rows: Sequence[Any], where: str, *, in_list: bool = True) -> Iterator[Event]:
+    kinds = {event_name(kind): kind for kind in get_args(Event)}
+    for index, row in enumerate(rows):
+        path = ("events", index) if in_list else ()
+        name = row.get("event") if isinstance(row, dict) else row
+        if not isinstance(name, str) or name not in kinds:
+            raise RunFileError(f"{where}, {_pointer(path)}: {_shown(name)} is no event. {_HINT}")
+        yield _read(kinds[name], row, where, path)
+
+
+@cache
+def _adapter(kind: type[_Value]) -> TypeAdapter[_Value]:
+    return TypeAdapter(kind)
+
+
+def _read(kind: type[_Value], value: Any, where: str, path: tuple[int | str, ...]) -> _Value:
+    try:
+        return cast("_Value", _adapter(kind).validate_python(value))  # type: ignore[arg-type]  # it is cached
+    except ValidationError as error:
+        first = error.errors()[0]
+        inside = [step for step in first["loc"] if step != "function-before"]
+        message = first["msg"].removeprefix("Value error, ")
+        got = "" if first["type"] == "missing" else f", got {_shown(first['input'])}"
+        raise RunFileError(f"{where}, {_pointer((*path, *inside))}: {message}{got}. {_HINT}") from None
+
+
+def _pointer(path: Sequence[int | str]) -> str:
+    return "".join(f"/{step}" for step in path) or "/"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -1,0 +1,100 @@
+"""Who may send requests: API keys, the names of the server (against DNS rebinding), and origins of web pages.
+
+A web page may send requests to a server on loopback through its visitor's browser. The browser tells its
+origin, and, where the page's own name was made to resolve to 127.0.0.1, the name in `Host`: so both are
+checked. Requests without `Origin` come from no web page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from gbnf_server.system.errors import GatewayError
+
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+OPEN_PATHS = frozenset({"/health"})
+"""Answered without a key: what watches a server needs none."""
+
+
+def is_unspecified(host: str) -> bool:
+    """Return whether a host stands for every interface: 0.0.0.0 or [::]."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Which requests are accepted. `keys`: none accepts requests without one.
+
+    `hosts`: the names of the server, None for any. `origins`: of web pages, beside the server's own names;
+    "*" for any.
+    """
+
+    keys: tuple[str, ...] = ()
+    hosts: frozenset[str] | None = LOOPBACK_NAMES
+    origins: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, host: str, keys: Iterable[str] = (), allowed: Iterable[str] = (), origins: Iterable[str] = ()
+    ) -> Access:
+        """Return the access to a server that listens on `host`; `allowed` are more names of it."""
+        more = frozenset(name.lower() for name in allowed)
+        anyone = is_unspecified(host) and not more
+        return cls(tuple(keys), None if anyone else LOOPBACK_NAMES | {host.lower()} | more, tuple(origins))
+
+    def check(self, path: str, headers: Mapping[str, str]) -> None:
+        """Check a request by its headers, with names in lower case. Raises GatewayError (401, 403)."""
+        self._check_host(headers.get("host", ""))
+        self._check_origin(headers.get("origin"))
+        if self.keys and path not in OPEN_PATHS:
+            self._check_key(headers)
+
+    def _check_host(self, host: str) -> None:
+        if self.hosts is not None and _name(f"//{host}") not in self.hosts:
+            raise _forbidden(
+                f"the host {host[:100]!r} is not a name of this server. Allow it with --allowed-host."
+            )
+
+    def _check_origin(self, origin: str | None) -> None:
+        if origin is None or "*" in self.origins or origin in self.origins:
+            return
+        if self.hosts is None or _name(origin) not in self.hosts:
+            raise _forbidden(f"requests of the web page {origin[:100]!r} need --cors {origin[:100]}")
+
+    def _check_key(self, headers: Mapping[str, str]) -> None:
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        given = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        digest = _digest(given)
+        found = False
+        for key in self.keys:  # all of them, whichever fits: the time tells nothing
+            found |= hmac.compare_digest(digest, _digest(key))
+        if not found:
+            raise GatewayError(
+                401,
+                "an API key is needed: send Authorization: Bearer KEY, or x-api-key: KEY.",
+                "invalid_api_key",
+            )
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def _name(url: str) -> str | None:
+    """Return the host of a URL in lower case, without its port; None if it has none."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _forbidden(message: str) -> GatewayError:
+    return GatewayError(403, message, "forbidden")

@@ -1,0 +1,145 @@
+"""Bounds on what clients may send and hold: bytes, nesting, messages, tools, schemas, time.
+
+Invariant: the memory of all requests together is at most `Limits.memory_bytes`, as far as it is estimated:
+each reserves the bytes of its body while they arrive, and those of its JSON values before they are built.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from gbnf.strict_json import InvalidJsonError, json_type, parse_json
+from gbnf_server.system.errors import GatewayError
+
+_MIB = 1024 * 1024
+_VALUE_BYTES = 128
+"""The memory of a small JSON value as a Python object, with its place in a list or a dict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may ask for. Times are in seconds.
+
+    `memory_bytes`: of all requests together. `schema_bytes`: of one tool, or of the format of an answer.
+    `waiting`: requests in the queue. `body_s`: to receive a body. `send_s`: for a client to take a piece of
+    an answer. `drain_s`: for running answers, when the server ends.
+    """
+
+    body_bytes: int = 16 * _MIB
+    memory_bytes: int = 256 * _MIB
+    json_values: int = 500_000
+    json_depth: int = 200
+    messages: int = 10_000
+    tools: int = 2_000
+    schema_bytes: int = 512 * 1024
+    waiting: int = 128
+    body_s: float = 60.0
+    send_s: float = 60.0
+    drain_s: float = 30.0
+
+
+class MemoryBudget:
+    """The bytes that requests have reserved, of a total."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.reserved = total, 0
+
+    def share(self) -> MemoryShare:
+        """Return the share of one request, empty at first, as a context that gives it back."""
+        return MemoryShare(self)
+
+
+class MemoryShare:
+    """What one request has reserved."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget, self._size = budget, 0
+
+    def add(self, size: int) -> None:
+        """Reserve more. Raises GatewayError (503) if all requests together would take too much."""
+        if self._budget.reserved + size > self._budget.total:
+            raise GatewayError(
+                503,
+                "the server holds too many large requests at present. Send this one again later.",
+                "server_busy",
+                retry_after=5,
+            )
+        self._budget.reserved += size
+        self._size += size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._budget.reserved -= self._size
+        self._size = 0
+
+
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def count_values(body: bytes, limits: Limits) -> int:
+    """Return at least how many values a JSON text has, without building them. Raises GatewayError (400)."""
+    structure = _STRING.sub(b"", body)
+    values = structure.count(b",") + structure.count(b"[") + structure.count(b"{") + structure.count(b":") + 1
+    if values > limits.json_values:
+        raise _refused(f"the body has more than {limits.json_values} JSON values")
+    depth = 0
+    for character in structure.translate(None, _NOT_BRACKETS):
+        depth += 1 if character in b"[{" else -1
+        if depth > limits.json_depth:
+            raise _refused(f"the body is nested more than {limits.json_depth} levels deep")
+    return values
+
+
+def memory_of(body: bytes, values: int) -> int:
+    """Return the estimated memory of a parsed body, beside its bytes: the decoded text, and its values."""
+    return 2 * len(body) + values * _VALUE_BYTES
+
+
+def read_object(body: bytes) -> Mapping[str, Any]:
+    """Return the JSON object of a body. Raises GatewayError (400)."""
+    try:
+        value = parse_json(body.decode())
+    except UnicodeDecodeError as error:
+        raise _refused(f"the body is not UTF-8: byte {error.start} is {body[error.start]:#04x}") from None
+    except InvalidJsonError as error:
+        raise _refused(f"the body is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise _refused(f"the body must be a JSON object, got {json_type(value)}")
+    return value
+
+
+_SCHEMAS = ("response_format", "text", "output_config", "output_format", "grammar")
+"""The fields of the APIs beside `tools` that contain a schema or a grammar."""
+
+
+def check_sizes(body: Mapping[str, Any], limits: Limits) -> None:
+    """Check the counts of messages and tools, and the size of each schema. Raises GatewayError (400)."""
+    for field, most in (("messages", limits.messages), ("input", limits.messages), ("tools", limits.tools)):
+        items = body.get(field)
+        if isinstance(items, list) and len(items) > most:
+            raise _refused(f"'{field}' has {len(items)} items; at most {most} are allowed", field)
+    tools = body.get("tools")
+    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+        _check_size(f"tools[{index}]", tool, limits.schema_bytes)
+    for field in _SCHEMAS:
+        _check_size(field, body.get(field), limits.schema_bytes)
+
+
+def _check_size(path: str, value: Any, most: int) -> None:
+    size = len(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    if size > most:
+        raise _refused(f"'{path}' has {size} characters; at most {most} are allowed", path)
+
+
+def _refused(message: str, param: str | None = None) -> GatewayError:
+    return GatewayError(400, f"{message}.", "invalid_request", param)

@@ -1,0 +1,90 @@
+"""What is sent to a client: the parts of a response, and how long the client may take to receive them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.types import Message, Send
+
+from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.bodies import ClientLeft
+
+ABORT = "gbnf.abort"
+"""The key of the request's state for a function that closes the connection without sending what is left."""
+
+EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store"}
+
+
+class Response:
+    """The response to one request, sent in parts.
+
+    `status`: None until it begins; `is_complete`: whether all of it was sent. Raises ClientLeft in place of
+    sending if the client takes nothing for `send_s` seconds, and closes the connection with `abort`.
+    """
+
+    def __init__(
+        self, send: Send, headers: Mapping[str, str], send_s: float, abort: Callable[[], None] | None
+    ) -> None:
+        self._send, self._headers, self._send_s, self._abort = send, headers, send_s, abort
+        self.status: int | None = None
+        self.is_complete = False
+
+    async def send(self, message: Message) -> None:
+        """Send an ASGI message, with the headers of every response."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), *_raw(self._headers)]}
+        try:
+            async with asyncio.timeout(self._send_s):
+                await self._send(message)
+        except TimeoutError:
+            if self._abort is not None:
+                self._abort()
+            raise ClientLeft from None
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self.is_complete = True
+
+    async def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        """Send the status and the headers."""
+        await self.send({"type": "http.response.start", "status": status, "headers": _raw(headers)})
+
+    async def write(self, text: str) -> None:
+        """Send a piece of the body."""
+        await self.send({"type": "http.response.body", "body": _bytes(text), "more_body": True})
+
+    async def end(self, body: bytes = b"") -> None:
+        """Send the last piece of the body."""
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def send_json(
+        self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send a JSON value as the whole body."""
+        body = _bytes(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+        fields = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
+        await self.begin(status, fields)
+        await self.end(body)
+
+    async def send_error(self, error: GatewayError, shape: Callable[[GatewayError], dict[str, Any]]) -> None:
+        """Send an error in the shape of an API."""
+        headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+        if error.status == 401:
+            headers["www-authenticate"] = "Bearer"
+        await self.send_json(shape(error), error.status, headers)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")  # a lone surrogate of a model is no UTF-8
+
+
+def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Return headers as ASGI has them; what no header can contain is replaced."""
+    return [(name.encode("latin-1"), _header_value(value)) for name, value in headers.items()]
+
+
+def _header_value(value: str) -> bytes:
+    printable = "".join(character if " " <= character <= "~" else "?" for character in value)
+    return printable.strip().encode("ascii")

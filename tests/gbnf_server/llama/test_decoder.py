@@ -1,0 +1,397 @@
+"""Decoding with forced text, on real vocabularies and random weights: laws of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gbnf import Grammar, compile_pool, load_manifests
+from gbnf.grammar.ir import Rules
+from gbnf.grammar.match import Matcher
+from gbnf.prompts.messages import Message
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.kv_cache import Slot, shared_prefix_length
+from gbnf_server.system.errors import BackendError, SetupError
+from support.backends import prompt_tokens
+from support.grammars import grammars
+from support.oracle import CHECKOUT, SHARED, engine
+from support.vocabularies import make_model_over
+
+ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
+BUNDLED = load_manifests(CHECKOUT / "manifests")
+EMBEDDED = model_path()
+RUNS = int(os.environ.get("GBNF_DECODING_RUNS", "100"))
+"""How often a random model writes a call at temperature 2; a thorough check takes 1,000.
+
+Where it is set, part of the models have a real vocabulary of 128k entries, which takes 15 seconds to write.
+"""
+
+
+@cache
+def pool_grammar(names: tuple[str, ...] = (), whitespace: Any = "default") -> Grammar:
+    tools = [tool for tool in BUNDLED if not names or tool.name in names]
+    return compile_pool(tools, final_answer=True, steps=(1, 2), whitespace=whitespace)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    """A real vocabulary of 128k entries where it is here and asked for, else the embedded one."""
+    vocabulary = SHARED / "vocabs" / "ggml-vocab-llama-bpe.gguf"
+    is_asked_for = "GBNF_DECODING_RUNS" in os.environ and vocabulary.is_file()
+    path = tmp_path_factory.mktemp("models") / "random.gguf"
+    make_model_over(vocabulary if is_asked_for else EMBEDDED, path)
+    with InProcess(path, threads=1, prompt_style="minimal") as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    """The embedded vocabulary, which has many tokens of several words, with random weights."""
+    path = make_model_over(EMBEDDED, tmp_path_factory.mktemp("models") / "random.gguf")
+    with InProcess(path, threads=1, prompt_style="minimal", parallel=2) as model:
+        yield model
+
+
+@contextmanager
+def changed(model: InProcess, **attributes: Any) -> Iterator[None]:
+    before = {name: getattr(model, name) for name in attributes}
+    for name, value in attributes.items():
+        setattr(model, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(model, name, value)
+
+
+def forget(model: InProcess) -> None:
+    for sequence in model._kv_cache._sequences:
+        model._kv_cache.roll_back(sequence, 0)
+
+
+# The language.
+
+
+@settings(max_examples=60)
+@given(grammars(), st.sampled_from([0.0, 1.0, 5.0]), st.integers(0, 2**32), st.integers(1, 60))
+def test_whatever_the_grammar_the_text_is_in_its_language(
+    small: InProcess, rules: Rules, temperature: float, seed: int, max_tokens: int
+) -> None:
+    pieces: list[str] = []
+    try:
+        found = small.complete(
+            ASK,
+            grammar=Grammar(rules),
+            temperature=temperature,
+            seed=seed,
+            max_tokens=max_tokens,
+            on_text=pieces.append,
+        )
+    except BackendError as error:
+        assert "dead end" in str(error)  # noqa: PT017  # a token may end inside a character that can't go on
+        return
+    match = Grammar(rules).match(found.text)
+    assert match.complete if found.finish == "stop" else match.accepted
+    assert "".join(pieces) == found.text
+    assert all(pieces)
+    assert 0 <= found.forced_tokens <= found.completion_tokens <= max_tokens
+
+
+@pytest.mark.parametrize(("model", "share"), [("small", 0.97), ("real", 0.03)])
+def test_random_models_write_valid_calls_and_nothing_crashes(
+    model: str, share: float, request: pytest.FixtureRequest
+) -> None:
+    """At temperature 2, over the bundled pool and random parts of it, with the engine as judge."""
+    backend: InProcess = request.getfixturevalue(model)
+    chance = random.Random(17)
+    finished = 0
+    for run in range(round(RUNS * share)):
+        names = tuple(sorted(chance.sample([tool.name for tool in BUNDLED], chance.randint(1, 4))))
+        grammar = pool_grammar(names if run % 3 else (), chance.choice(["default", "spaced", "compact"]))
+        found = backend.complete(ASK, grammar=grammar, temperature=2.0, seed=run, max_tokens=100)
+        judged = engine().match(grammar, found.text)
+        assert judged.accepted
+        if found.finish == "stop":
+            finished += 1
+            assert judged.complete
+        if run % 10 == 0:
+            forget(backend)
+    assert finished or RUNS * share < 10
+
+
+# Jumping.
+
+
+@pytest.mark.parametrize("whitespace", ["default", "spaced", "compact"])
+def test_a_jump_changes_nothing(small: InProcess, whitespace: str) -> None:
+    """At any temperature: forced text decides only which tokens are evaluated together."""
+    grammar = pool_grammar(("create_dirs", "compute", "get_now", "find_files"), whitespace)
+    jumped, plain = [list[str](), list[str]()]
+    for texts, jumps in ((jumped, True), (plain, False)):
+        with changed(small, _jumps=jumps):
+            for seed in range(6):
+                forget(small)
+                found = small.complete(ASK, grammar=grammar, temperature=seed / 4, seed=seed, max_tokens=120)
+                texts.append(found.text)
+    assert mostly_alike(jumped, plain)
+
+
+def test_a_complete_answer_takes_no_further_step(real: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated = 0
+    decode = llama_cpp.llama_decode
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal evaluated
+        evaluated += 1
+        return decode(*arguments)
+
+    monkeypatch.setattr(llama_cpp, "llama_decode", counted)
+    found = real.complete(ASK, grammar=Grammar.parse('root ::= "nothing else"'))
+    assert (found.text, found.finish, evaluated) == ("nothing else", "stop", 0)
+    assert found.forced_tokens == found.completion_tokens
+
+
+def test_the_last_token_is_withheld(real: InProcess) -> None:
+    """Forced is `he`; what the model then says may be any token that begins with it, or in it."""
+    said = {
+        real.complete(ASK, grammar=Grammar.parse('root ::= "he" [a-z]{3}'), temperature=3.0, seed=seed).text
+        for seed in range(5)
+    }
+    assert len(said) > 3
+    assert all(text.startswith("he") for text in said)
+
+
+def test_without_jumps_the_text_is_the_same_where_nothing_is_forced(small: InProcess) -> None:
+    grammar = Grammar.parse('root ::= [a-z ]{20} [0-9]{1,5} "."')
+    with changed(small, _jumps=False):
+        plain = small.complete(ASK, grammar=grammar)
+    assert plain.forced_tokens == 0
+    assert small.complete(ASK, grammar=grammar).text == plain.text
+
+
+@given(st.integers(1, 30), st.integers(0, 3))
+@settings(max_examples=15)
+def test_a_truncated_text_is_a_prefix_of_the_whole_one(small: InProcess, max_tokens: int, seed: int) -> None:
+    grammar = pool_grammar(("get_now", "undo_last_turn"), "spaced")
+    whole = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
+    cut = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=max_tokens)
+    assert cut.completion_tokens <= max_tokens
+    if cut.shortened_at is not None:
+        assert grammar.match(cut.text).complete
+        return
+    assert whole.text.startswith(cut.text)
+    assert cut.finish == "length" or cut == whole or cut.text == whole.text
+
+
+def test_where_the_engine_disagrees_nothing_is_forced(
+    small: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An automaton that is wrong costs speed, never the language."""
+    monkeypatch.setattr(Grammar, "matcher", Matcher(Grammar.parse('root ::= "surely this" [a-z]').rules))
+    assert small.complete(ASK, grammar=Grammar.parse('root ::= "b"{3} [a-z]'), max_tokens=20).text.startswith(
+        "bbb"
+    )
+
+
+# The other engine.
+
+
+def test_both_engines_hold_the_same_calls(small: InProcess) -> None:
+    pytest.importorskip("llguidance", reason="pip install llguidance")
+    from gbnf_server.llama.grammar_engines import grammar_engine
+
+    guided = grammar_engine("llguidance", small._model)
+    for seed, whitespace in enumerate(["default", "spaced", "compact"]):
+        grammar = pool_grammar(("create_dirs", "find_files", "get_inputs"), whitespace)
+        by_llama = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
+        with changed(small, _engine=guided):
+            by_guidance = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
+        for found in (by_llama, by_guidance):
+            judged = engine().match(grammar, found.text)
+            assert judged.complete if found.finish == "stop" else judged.accepted
+        assert by_guidance.finish == by_llama.finish
+
+
+def test_greedy_is_the_same_by_both_engines(small: InProcess) -> None:
+    pytest.importorskip("llguidance", reason="pip install llguidance")
+    from gbnf_server.llama.grammar_engines import grammar_engine
+
+    # llguidance lets no control token stand for its name, as llama.cpp does where a text may hold it
+    grammar = Grammar.parse('root ::= "{\\"name\\": \\"" [a-z_]{20} "\\"" ("," [0-9 ]+)? "}"')
+    with changed(small, _engine=grammar_engine("llguidance", small._model)):
+        guided = small.complete(ASK, grammar=grammar, max_tokens=100)
+    assert guided.text == small.complete(ASK, grammar=grammar, max_tokens=100).text
+
+
+def test_an_engine_that_is_not_there_says_so(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "llguidance", None)
+    with pytest.raises(SetupError, match="pip install"):
+        InProcess(tiny_model, engine="llguidance")
+    with pytest.raises(ValueError, match="unknown grammar engine 'none'"):
+        InProcess(tiny_model, engine="none")  # type: ignore[arg-type]  # that is the point
+
+
+# Several at once.
+
+SYSTEM = "Tools: " + ", ".join(tool.name for tool in BUNDLED)
+
+
+def conversation(user: str) -> list[Message]:
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether texts begin alike. Batches round otherwise, so that in the end random weights may say another
+    word; that a sequence sees nothing of the others is tested on logits (`test_memory`)."""
+    shared = shared_prefix_length([*map(ord, one)], [*map(ord, other)])
+    return shared >= 0.4 * max(len(one), len(other))
+
+
+def mostly_alike(texts: list[str], others: list[str]) -> bool:
+    """Whether five of six texts are: how much batches round is the processor's, and some say another word
+    early on."""
+    return 6 * sum(map(alike, texts, others)) >= 5 * max(len(texts), len(others))
+
+
+def test_threads_do_not_disturb_each_other(small: InProcess) -> None:
+    grammar = pool_grammar(("create_dirs", "get_now"), "spaced")
+
+    def ask(number: int) -> str:
+        messages = conversation(f"request {number}")
+        return small.complete(messages, grammar=grammar, temperature=1.0, seed=number, max_tokens=60).text
+
+    alone = [ask(number) for number in range(12)]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(ask, range(12)))
+    assert mostly_alike(together, alone)
+    assert all(sequence.slot is None for sequence in small._kv_cache._sequences)
+
+
+def test_tasks_do_not_disturb_each_other(small: InProcess) -> None:
+    grammar = pool_grammar(("create_dirs", "get_now"), "spaced")
+
+    async def ask(number: int) -> str:
+        messages = conversation(f"request {number}")
+        return (await small.acomplete(messages, grammar=grammar, max_tokens=60)).text
+
+    async def all_at_once() -> list[str]:
+        return await asyncio.gather(*map(ask, range(6)))
+
+    together = asyncio.run(all_at_once())
+    alone = [asyncio.run(ask(number)) for number in range(6)]
+    assert mostly_alike(together, alone)
+
+
+def test_a_prompt_is_evaluated_once_for_all(small: InProcess) -> None:
+    """A second conversation takes an empty sequence, and copies what the first one has of its prompt."""
+    forget(small)
+    grammar = pool_grammar(("get_now",), "spaced")
+    first = small.complete(conversation("one"), grammar=grammar, max_tokens=40)
+    assert first.cached_tokens == 0
+    second = small.complete(conversation("another"), grammar=grammar, max_tokens=40)
+    system = shared_prefix_length(
+        prompt_tokens(small, conversation("one"), constrained=True),
+        prompt_tokens(small, conversation("another"), constrained=True),
+    )
+    assert second.cached_tokens == system
+    pasts = [len(sequence.cached_tokens) for sequence in small._kv_cache._sequences]
+    assert min(pasts) > system  # neither has lost what it had
+    again = small.complete(conversation("one"), grammar=grammar, max_tokens=40)
+    assert again.cached_tokens == again.prompt_tokens - 1
+    assert again.text == first.text
+
+
+def test_a_conversation_resumes_where_it_stopped(small: InProcess) -> None:
+    """Each goes to the sequence that shares most with it, whichever is free."""
+    forget(small)
+    grammar = pool_grammar(("get_now",), "spaced")
+    talks = [conversation("Rome"), conversation("Oslo, and a longer request")]
+    for _ in range(3):
+        for talk in talks:
+            before = prompt_tokens(small, talk, constrained=True)
+            found = small.complete(talk, grammar=grammar, max_tokens=30)
+            if len(talk) > 2:
+                assert found.cached_tokens >= found.prompt_tokens - 30 - len(found.text)
+            assert found.prompt_tokens == len(before)
+            talk += [
+                {"role": "assistant", "content": found.text},
+                {"role": "tool", "content": '{"step": 1, "result": {}}'},
+            ]
+
+
+def test_a_sequence_is_released_after_every_outcome(small: InProcess) -> None:
+    def fail(_: str) -> None:
+        raise RuntimeError("the listener is gone")
+
+    for _ in range(5):
+        with pytest.raises(RuntimeError, match="listener"):
+            small.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{9}"), on_text=fail)
+    assert len(small.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{9}")).text) == 9
+
+
+@given(at=st.integers(1, 6), after=st.booleans(), leads=st.booleans())
+@settings(max_examples=12)
+def test_an_interrupt_in_one_call_leaves_the_others(
+    small: InProcess, at: int, after: bool, leads: bool
+) -> None:
+    """One call dies inside of an evaluation, perhaps one that it makes for both: the other is as alone."""
+    grammar = Grammar.parse("root ::= [a-z]{25}")
+    alone = small.complete(conversation("other"), grammar=grammar, max_tokens=40).text
+    main, calls = threading.current_thread(), 0
+    decode = llama_cpp.llama_decode
+
+    def interrupted(*arguments: Any) -> Any:
+        nonlocal calls
+        if threading.current_thread() is not main:
+            return decode(*arguments)
+        calls += 1
+        if calls == at and not after:
+            raise KeyboardInterrupt
+        status = decode(*arguments)
+        if calls == at:
+            raise KeyboardInterrupt
+        return status
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as threads:
+        patch.setattr(llama_cpp, "llama_decode", interrupted)
+        other = threads.submit(small.complete, conversation("other"), grammar=grammar, max_tokens=40)
+        if not leads:
+            other.result()
+        with suppress(KeyboardInterrupt):
+            small.complete(conversation("mine"), grammar=grammar, max_tokens=40)
+        assert alike(other.result().text, alone)
+    assert alike(small.complete(conversation("other"), grammar=grammar, max_tokens=40).text, alone)
+
+
+def test_more_calls_than_sequences_wait(small: InProcess) -> None:
+    slot, other = Slot(), Slot()
+    for each in (slot, other):
+        small._kv_cache.register(each)
+        small._kv_cache.acquire(each, [1, 2, 3])
+    done = threading.Event()
+
+    def ask() -> None:
+        small.complete(ASK, grammar=Grammar.parse('root ::= "a" [b]'), max_tokens=5)
+        done.set()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert not done.wait(0.05)
+    small._kv_cache.release(slot)
+    thread.join()
+    small._kv_cache.release(other)
+    assert done.is_set()

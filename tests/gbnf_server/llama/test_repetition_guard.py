@@ -1,0 +1,262 @@
+"""Values that repeat end where the grammar allows it, and the answer goes on after them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gbnf import Grammar, Tool, compile_schema
+from gbnf.grammar.ir import Rules
+from gbnf.prompts.messages import Message
+from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.llama import repetition
+from gbnf_server.llama.decoder import Decoder
+from gbnf_server.llama.demo_model import model_path
+from support.grammars import grammars
+from support.oracle import engine
+from support.smollm2 import model_file, requires_smollm2
+from support.tool_formats import KEY_VALUE, TAGS, XML, Family
+from support.vocabularies import make_model_over
+
+ASK: list[Message] = [{"role": "user", "content": "hello"}]
+LONG = 6000  # tokens
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    """The embedded vocabulary, with random weights."""
+    path = make_model_over(model_path(), tmp_path_factory.mktemp("models") / "random.gguf")
+    with InProcess(path, threads=1, prompt_style="minimal", context_length=LONG + 200) as model:
+        yield model
+
+
+@contextmanager
+def wanting(next_text: Callable[[str], str]) -> Iterator[None]:
+    """Let the model prefer the text that follows the answer so far; "" for its end."""
+
+    def next_logits(self: Decoder, prompt: Sequence[int], drafts: Any) -> Any:
+        del prompt, drafts
+        model = self._model
+        logits = np.zeros(model.size, dtype=np.float32)
+        text = next_text(self._answer.text)
+        wanted = model.tokenize(text[:40], special=False)[:1] if text else model.end_tokens
+        logits[list(wanted)] = 1
+        return logits
+
+    with patch.object(Decoder, "_next_logits", next_logits):
+        yield
+
+
+def writing(text: str) -> Callable[[str], str]:
+    """Write a text, and then its end; after something else, `"`, `]` and `}` wherever they are allowed."""
+    return lambda so_far: text[len(so_far) :] if text.startswith(so_far) else '"]}'[len(so_far) % 3]
+
+
+def decode(backend: InProcess, grammar: Grammar | None, next_text: Callable[[str], str]) -> Completion:
+    with wanting(next_text):
+        return backend.generate(Request(ASK, grammar=grammar, max_tokens=LONG))
+
+
+def closed(properties: dict[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+STRINGS = {"type": "array", "items": {"type": "string"}}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a model writes: `before`, then `unit` without an end. `after`: what has to follow the last one."""
+
+    schema: dict[str, Any]
+    before: str
+    unit: str
+    after: str
+    least: int = 1
+
+    def __repr__(self) -> str:
+        return self.before + self.unit
+
+
+CASES = [
+    Case(closed({"text": {"type": "string"}}, ["text"]), '{"text": "', "github.", '"}'),
+    Case(closed({"text": {"type": "string"}}, ["text"]), '{"text": "', "Abbr. (abbr), ", '"}'),
+    Case(closed({"text": {"type": "string"}}, ["text"]), '{"text": "', "\\n", '"}'),
+    Case(closed({"days": STRINGS}, ["days"]), '{"days": ["today"', ', "tomorrow", "today"', "]}"),
+    Case(closed({"days": STRINGS}, ["days"]), '{"days": ["', "today, ", '"]}'),
+    Case(STRINGS, '["today"', ', "tomorrow", "today"', "]"),
+    Case({**STRINGS, "minItems": 300}, '["today"', ', "tomorrow", "today"', "]", 300),
+    Case({"type": "array", "items": STRINGS}, '[["today"', ', "tomorrow", "today"', "]]"),
+    Case({"type": "array", "items": STRINGS}, '[["today"]', ', ["today"]', "]"),
+    Case(
+        {
+            "type": "array",
+            "items": closed({"name": {"type": "string"}, "day": {"type": "integer"}}, ["name"]),
+        },
+        '[{"name": "lunch", "day": 3}',
+        ', {"name": "lunch", "day": 3}',
+        "]",
+    ),
+    Case({"type": "array", "items": {"type": "integer"}}, "[0", ", 0", "]"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+@pytest.mark.parametrize("jumps", [True, False])
+def test_a_value_ends_where_the_grammar_allows_it(backend: InProcess, case: Case, jumps: bool) -> None:
+    grammar = compile_schema(case.schema)
+    endless = case.before + case.unit * 3000
+    with patch.object(backend, "_jumps", jumps):
+        found = decode(backend, grammar, writing(endless))
+    assert found.finish == "stop"
+    assert found.shortened_at is not None
+    assert found.text.endswith(case.after)
+    assert endless.startswith(found.text.removesuffix(case.after))
+    assert found.shortened_at <= len(found.text) - len(case.after)
+    assert found.repeated in case.unit * 2
+    assert engine().match(grammar, found.text).complete
+    value = json.loads(found.text)
+    jsonschema.validate(value, case.schema)
+    assert len(value) >= case.least
+
+
+def test_entries_are_not_cut(backend: InProcess) -> None:
+    case = CASES[3]
+    found = decode(backend, compile_schema(case.schema), writing(case.before + case.unit * 3000))
+    assert set(json.loads(found.text)["days"]) == {"today", "tomorrow"}
+
+
+def test_strings_as_long_as_they_must_be(backend: InProcess) -> None:
+    schema = closed({"text": {"type": "string", "minLength": 2000}}, ["text"])
+    found = decode(backend, compile_schema(schema), writing('{"text": "' + "github." * 3000))
+    assert 2000 <= len(json.loads(found.text)["text"]) <= 2020
+    jsonschema.validate(json.loads(found.text), schema)
+
+
+def test_the_answer_goes_on_after_the_value(backend: InProcess) -> None:
+    schema = closed({"days": STRINGS, "text": {"type": "string"}, "n": {"type": "integer"}}, ["days"])
+    start, rest = '{"days": ["today"' + ', "today"' * 3000, ', "text": "and on", "n": 7}'
+
+    def next_text(so_far: str) -> str:
+        if start.startswith(so_far):
+            return start[len(so_far) :]
+        end = so_far.find("]") + 1
+        return (so_far[:end] + rest)[len(so_far) :] if end else "]"
+
+    found = decode(backend, compile_schema(schema), next_text)
+    assert json.loads(found.text) | {"days": []} == {"days": [], "text": "and on", "n": 7}
+    assert found.finish == "stop"
+
+
+def test_each_value_that_repeats_ends(backend: InProcess) -> None:
+    schema = closed({"a": {"type": "string"}, "b": {"type": "string"}}, ["a", "b"])
+
+    def next_text(so_far: str) -> str:
+        start = '{"a": "'
+        if len(so_far) < len(start):
+            return start[len(so_far) :]
+        second = re.search(r'", ?"b": ?"', so_far)
+        if '",' in so_far and not second:
+            return '"'
+        body = so_far[second.end() if second else len(start) :]
+        return "github."[len(body) % 7 :]
+
+    found = decode(backend, compile_schema(schema), next_text)
+    value = json.loads(found.text)
+    assert all(512 <= len(text) < 540 for text in value.values())
+
+
+def test_closing_texts_of_several_characters_are_written_whole(backend: InProcess) -> None:
+    """As raw parameters of native formats: the text contains the first characters of what closes it."""
+    text = '([^\\n] | "\\n" ([^<\\n] | "<" [^/\\n]))*'
+    grammar = Grammar.parse(f'root ::= "<content>\\n" {text} "\\n</content>" ("<more>" [a-z]+ "</more>")?')
+    found = decode(backend, grammar, writing("<content>\nnext line <b>\n" * 1 + "next line <b>\n" * 2000))
+    assert found.shortened_at is not None
+    assert found.text[found.shortened_at :].startswith("</content>")
+    assert engine().match(grammar, found.text).complete
+
+
+@pytest.mark.parametrize("family", [TAGS, XML, KEY_VALUE], ids=repr)
+def test_arguments_in_native_formats_end(backend: InProcess, family: Family) -> None:
+    """One is JSON, the others raw text between tags."""
+    args = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    grammar = family.form.grammar([Tool("note", args=args)], tool_choice="required")
+    found = decode(backend, grammar, writing(family.write([("note", {"text": "github." * 3000})])))
+    assert found.finish == "stop"
+    assert found.shortened_at is not None
+    assert engine().match(grammar, found.text).complete
+    _, ((name, arguments),) = family.split(found.text, ["text"])
+    assert name == "note"
+    assert 512 <= len(arguments["text"].strip("\n")) < 560
+    assert arguments["text"].strip("\n") in "github." * 100
+
+
+def test_text_that_may_end_anywhere_is_truncated(backend: InProcess) -> None:
+    for grammar in (None, Grammar.parse("root ::= [a-z. ]*")):
+        found = decode(backend, grammar, writing("why not? "[:3] + " github." * 3000))
+        assert found.finish == "length"
+        assert found.shortened_at == len(found.text) < 560
+        assert found.repeated.strip(" ")
+
+
+def test_nesting_without_an_end_is_closed(backend: InProcess) -> None:
+    schema = {"$defs": {"node": {"type": "array", "items": {"$ref": "#/$defs/node"}}}, "$ref": "#/$defs/node"}
+    grammar = compile_schema(schema)
+    with patch.object(repetition, "_LEAST_WITHOUT_WORDS", 512):
+        found = decode(backend, grammar, lambda so_far: "]" if "]" in so_far else "[")
+    assert found.shortened_at is not None
+    assert engine().match(grammar, found.text).complete
+
+
+@settings(max_examples=40)
+@given(
+    rules=grammars(), temperature=st.sampled_from([0.0, 0.5]), seed=st.integers(0, 99), jumps=st.booleans()
+)
+def test_whatever_the_grammar_nothing_else_changes(
+    backend: InProcess, rules: Rules, temperature: float, seed: int, jumps: bool
+) -> None:
+    """With thresholds so low that nearly every text repeats somewhere."""
+    grammar = Grammar(rules)
+    request = Request(ASK, grammar=grammar, max_tokens=200, temperature=temperature, seed=seed)
+    with patch.object(backend, "_jumps", jumps):
+        with patch.object(repetition, "_LEAST", 10**9):
+            free = backend.generate(request)
+        with patch.multiple(repetition, _LEAST=4, _LEAST_WITHOUT_WORDS=4, _REPEATS=2, _TAIL=2, _STRIDE=1):
+            found = backend.generate(request)
+    match = engine().match(grammar, found.text)
+    if not found.repeated:
+        assert (found.text, found.finish) == (free.text, free.finish)
+        return
+    assert found.shortened_at is not None
+    assert free.text.startswith(found.text[: found.shortened_at])
+    assert match.complete or (found.finish == "length" and found.completion_tokens == 200 and match.accepted)
+
+
+@requires_smollm2
+def test_a_real_model_that_repeats() -> None:
+    schema = closed({"days": STRINGS}, ["days"])
+    text = "Write today, tomorrow, today, tomorrow, and go on without an end."
+    with InProcess(model_file() or "", threads=1) as model:
+        found = model.complete(
+            [{"role": "user", "content": text}], grammar=compile_schema(schema), max_tokens=400
+        )
+    assert (found.finish, "today" in found.repeated * 2) == ("stop", True)
+    assert found.completion_tokens < 400
+    jsonschema.validate(json.loads(found.text), schema)

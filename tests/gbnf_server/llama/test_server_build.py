@@ -1,0 +1,386 @@
+"""Installing llama-server: the real pipeline of tar, cmake and compiler, over a source of a few lines.
+
+The archive lies where a finished download leaves it, so that nothing is fetched. That the real source builds
+is shown by the tests that run the server which CI has installed.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gbnf_server.llama import server_build as llama_server_build
+from gbnf_server.llama.server_build import (
+    Gpu,
+    InstallProgress,
+    find_llama_server,
+    install,
+    kept_source,
+    start,
+)
+from gbnf_server.system.errors import SetupError
+from support.command_line import Gbnf, gbnf
+from support.processes import commands, wait_until
+
+__all__ = ["gbnf"]
+
+VERSION = importlib.metadata.version("llama-cpp-python")
+CMAKE = """
+cmake_minimum_required(VERSION 3.14)
+project(small C)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+add_executable(llama-server main.c)
+"""
+MAIN = '#include <stdio.h>\nint main(void) { puts("version: small"); return 0; }\n'
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of its own for each test."""
+    monkeypatch.delenv("GBNF_LLAMA_SERVER", raising=False)
+    monkeypatch.setenv("GBNF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def source(cache: Path) -> Callable[..., Path]:
+    """Puts a source archive where the download leaves it; its files may be changed."""
+
+    def put(variant: str = VERSION, **files: str) -> Path:
+        folder = cache / f"building-{variant}"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"llama_cpp_python-{VERSION}.tar.gz"
+        with tarfile.open(path, "w:gz") as archive:
+            for name, text in {"CMakeLists.txt": CMAKE, "main.c": MAIN, **files}.items():
+                entry = tarfile.TarInfo(f"llama_cpp_python-{VERSION}/vendor/llama.cpp/{name}")
+                entry.size = len(text.encode())
+                archive.addfile(entry, io.BytesIO(text.encode()))
+        return path
+
+    return put
+
+
+def test_an_install_builds_tests_and_installs_the_server(cache: Path, source: Callable[..., Path]) -> None:
+    source()
+    assert find_llama_server() is None
+    seen: list[InstallProgress] = []
+    binary = install(progress=seen.append)
+    assert binary == cache / "llama-server" / VERSION / "llama-server"
+    assert find_llama_server() == binary
+    assert subprocess.run([binary], capture_output=True, text=True, check=True).stdout == "version: small\n"
+    assert not (cache / f"building-{VERSION}").exists()
+    stages = [progress.stage for progress in seen]
+    assert stages == sorted(stages, key=["unpack", "configure", "build", "done"].index)
+    built = [progress.fraction or 0 for progress in seen if progress.stage == "build"]
+    assert built == sorted(built)
+    assert built[-1] == 1.0
+    assert seen[-1].fraction == 1.0
+
+
+def test_the_chat_templates_are_kept(source: Callable[..., Path]) -> None:
+    assert kept_source() is None
+    source(**{"models/templates/A.jinja": "a", "tests/test-chat.cpp": "b", "tests/other.cpp": "c"})
+    binary = install()
+    kept = kept_source()
+    assert kept is not None
+    files = {path.relative_to(kept).as_posix(): path.read_text() for path in kept.rglob("*.*")}
+    assert files == {"models/templates/A.jinja": "a", "tests/test-chat.cpp": "b"}
+    assert binary.is_file()
+
+
+def test_an_older_install_gets_the_chat_templates_without_a_build(
+    cache: Path, source: Callable[..., Path]
+) -> None:
+    source()
+    binary = install()
+    kept = kept_source()
+    assert kept is not None
+    shutil.rmtree(kept)
+    before = binary.stat().st_mtime_ns
+    source(**{"models/templates/A.jinja": "a"})
+    seen: list[InstallProgress] = []
+    assert install(progress=seen.append) == binary
+    assert [progress.stage for progress in seen] == ["unpack", "done"]
+    assert (kept / "models" / "templates" / "A.jinja").read_text() == "a"
+    assert binary.stat().st_mtime_ns == before
+    assert not (cache / f"building-{VERSION}").exists()
+
+
+def test_an_older_install_works_where_no_source_can_be_had(cache: Path, source: Callable[..., Path]) -> None:
+    source()
+    binary = install()
+    kept = kept_source()
+    assert kept is not None
+    shutil.rmtree(kept)
+    source().write_bytes(b"no archive")
+    assert install() == binary
+    assert kept_source() is None
+
+
+def test_a_second_install_has_nothing_to_do(source: Callable[..., Path]) -> None:
+    source()
+    binary = install()
+    before = binary.stat().st_mtime_ns
+    seen: list[InstallProgress] = []
+    assert install(progress=seen.append) == binary
+    assert [progress.stage for progress in seen] == ["done"]
+    assert binary.stat().st_mtime_ns == before
+
+
+def test_a_server_that_the_person_names_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GBNF_LLAMA_SERVER", sys.executable)
+    assert install() == find_llama_server() == Path(sys.executable)
+
+
+@pytest.mark.parametrize("name", ["absent", "text", "."])
+def test_a_named_server_that_is_no_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "text").write_text("no program")
+    monkeypatch.setenv("GBNF_LLAMA_SERVER", str(tmp_path / name))
+    for ask in (find_llama_server, install, lambda: start(tmp_path / "m.gguf")):
+        with pytest.raises(SetupError, match=r"GBNF_LLAMA_SERVER is .*not a program"):
+            ask()
+
+
+def test_starting_without_a_server_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="gbnf server install"):
+        start(tmp_path / "m.gguf")
+
+
+def test_missing_tools_are_all_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(llama_server_build, "_path", lambda: str(tmp_path))  # pip may have brought a cmake
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(SetupError, match=r"without cmake, make, a C\+\+ compiler\. .*apt install"):
+        install()
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on the search path for the compilers of GPUs."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder) + os.pathsep + os.environ["PATH"])
+    return folder
+
+
+@pytest.mark.parametrize(("gpu", "program"), [("cuda", "nvcc"), ("vulkan", "glslc")])
+def test_a_build_for_a_gpu_is_beside_the_other_and_preferred(
+    cache: Path, source: Callable[..., Path], programs: Path, gpu: Gpu, program: str
+) -> None:
+    asks = f'if(NOT GGML_{gpu.upper()})\nmessage(FATAL_ERROR "for the CPU")\nendif()\n'
+    source()
+    plain = install()
+    source(variant=f"{VERSION}-{gpu}", **{"CMakeLists.txt": CMAKE + asks})
+    if not (Path("/usr/local/cuda/bin") / program).exists() and shutil.which(program) is None:
+        with pytest.raises(SetupError, match=f"for {gpu} without {program}. Install the "):
+            install(gpu=gpu)
+    (programs / program).touch(mode=0o755)
+    built = install(gpu=gpu)
+    assert built == cache / "llama-server" / f"{VERSION}-{gpu}" / "llama-server"
+    assert find_llama_server() == install(gpu=gpu) == install() == built
+    assert plain.is_file()
+
+
+def test_metal_is_for_macos() -> None:
+    if sys.platform != "darwin":
+        with pytest.raises(SetupError, match="Metal on macOS only"):
+            install(gpu="metal")
+
+
+def test_no_build_replaces_a_named_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GBNF_LLAMA_SERVER", sys.executable)
+    with pytest.raises(SetupError, match="Unset it"):
+        install(gpu="cuda")
+
+
+def test_a_source_that_does_not_compile(cache: Path, source: Callable[..., Path]) -> None:
+    source(**{"main.c": "#error this machine is too old\n"})
+    with pytest.raises(SetupError, match="this machine is too old") as failed:
+        install()
+    assert str(cache / f"building-{VERSION}" / "build.log") in str(failed.value)
+    assert find_llama_server() is None
+
+
+def test_a_failed_build_resumes_where_it_stopped(cache: Path, source: Callable[..., Path]) -> None:
+    source(**{"main.c": "#error not yet\n"})
+    with pytest.raises(SetupError):
+        install()
+    (cache / f"building-{VERSION}" / "source" / "vendor" / "llama.cpp" / "main.c").write_text(MAIN)
+    seen: list[InstallProgress] = []
+    install(progress=seen.append)
+    assert "unpack" not in [progress.stage for progress in seen]
+
+
+def test_a_server_that_cannot_run_is_not_installed(source: Callable[..., Path]) -> None:
+    source(**{"main.c": "int main(void) { return 3; }\n"})
+    with pytest.raises(SetupError, match="status 3"):
+        install()
+    assert find_llama_server() is None
+
+
+def test_a_damaged_archive_is_thrown_away(source: Callable[..., Path]) -> None:
+    path = source()
+    path.write_bytes(path.read_bytes()[:100] + b"damaged")
+    with pytest.raises(SetupError, match="damaged"):
+        install()
+    assert not path.exists()
+
+
+@pytest.mark.filterwarnings("ignore:Python 3.14:DeprecationWarning")  # of the way without filters
+@pytest.mark.parametrize("has_filters", [True, False], ids=["filters", "no filters, as before 3.11.4"])
+def test_an_archive_cannot_write_outside_its_folder(
+    cache: Path, source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, has_filters: bool
+) -> None:
+    if not has_filters:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    source(**{"../../../../../escaped": "out"})
+    with pytest.raises(SetupError, match="damaged"):
+        install()
+    assert not list(cache.parent.rglob("escaped"))
+
+
+@pytest.mark.filterwarnings("ignore:Python 3.14:DeprecationWarning")  # of the way without filters
+@pytest.mark.parametrize("has_filters", [True, False], ids=["filters", "no filters, as before 3.11.4"])
+@pytest.mark.parametrize(
+    ("kind", "target", "is_allowed"),
+    [
+        (tarfile.SYMTYPE, "../../outside", False),
+        (tarfile.SYMTYPE, "/tmp", False),  # the target of a link that is refused
+        (tarfile.SYMTYPE, "small", True),
+        (tarfile.LNKTYPE, "../outside", False),
+        (tarfile.LNKTYPE, "llama_cpp_python-0/small", True),
+        (tarfile.FIFOTYPE, "", False),
+    ],
+)
+def test_links_lead_to_files_of_the_archive(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: bytes,
+    target: str,
+    is_allowed: bool,
+    has_filters: bool,
+) -> None:
+    if not has_filters:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    (tmp_path / "outside").write_text("mine")
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        file = tarfile.TarInfo("llama_cpp_python-0/small")
+        file.size = 5
+        archive.addfile(file, io.BytesIO(b"small"))
+        link = tarfile.TarInfo("llama_cpp_python-0/link")
+        link.type, link.linkname = kind, target
+        archive.addfile(link)
+    into = tmp_path / "into"
+    if is_allowed:
+        llama_server_build._extract(tmp_path / "a.tar.gz", into)
+        assert (into / "llama_cpp_python-0" / "link").read_text() == "small"
+    else:
+        with pytest.raises(tarfile.TarError):
+            llama_server_build._extract(tmp_path / "a.tar.gz", into)
+    assert (tmp_path / "outside").read_text() == "mine"
+
+
+def test_an_interrupted_build_leaves_no_process_and_no_server(
+    cache: Path, source: Callable[..., Path]
+) -> None:
+    length = f"1000.{os.getpid():07}"  # of this test alone, whoever else runs it
+    slow = (
+        f'add_custom_target(slow COMMAND sleep {length} COMMENT "sleeping")\n'
+        "add_dependencies(llama-server slow)\n"
+    )
+    source(**{"CMakeLists.txt": CMAKE + slow})
+
+    def is_sleeping() -> bool:
+        return any(length in command for command in commands())
+
+    def interrupt(progress: InstallProgress) -> None:
+        if progress.stage == "build":
+            wait_until(is_sleeping)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        install(progress=interrupt)
+    assert find_llama_server() is None
+    wait_until(lambda: not is_sleeping())
+
+
+def test_an_interrupted_compiler_can_delete_what_it_was_writing(
+    cache: Path, source: Callable[..., Path], tmp_path: Path
+) -> None:
+    partial, compiler = tmp_path / "partial.o", tmp_path / "compiler"
+    compiler.write_text(
+        f"#!/bin/sh\ntrap 'sleep 0.1; rm {partial}; exit 1' TERM\ntouch {partial}\n"
+        "while :; do sleep 0.02; done\n"
+    )
+    compiler.chmod(0o755)
+    slow = f'add_custom_target(slow COMMAND {compiler} COMMENT "compiling")\n'
+    source(**{"CMakeLists.txt": f"{CMAKE}{slow}add_dependencies(llama-server slow)\n"})
+
+    def interrupt(progress: InstallProgress) -> None:
+        if progress.stage == "build":
+            wait_until(partial.exists)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        install(progress=interrupt)
+    assert not partial.exists()
+
+
+def test_the_progress_is_told_without_a_terminal_too(gbnf: Gbnf, source: Callable[..., Path]) -> None:
+    source()
+    result = gbnf("server", "install")
+    stages = [line.partition(":")[0] for line in result.err.splitlines()]
+    assert list(dict.fromkeys(stages)) == ["unpack", "configure", "build", "done"]
+    assert re.search(r"^build: 100 %, \d+ s, ", result.err, re.MULTILINE)
+    assert Path(result.out.strip()) == find_llama_server()
+
+
+def test_a_second_install_waits_for_the_first(cache: Path, source: Callable[..., Path]) -> None:
+    source()
+    waiting = threading.Event()
+    found: list[Path] = []
+
+    def second() -> None:
+        found.append(install(progress=lambda progress: waiting.set() if progress.stage == "wait" else None))
+
+    thread = threading.Thread(target=second)
+    with llama_server_build._install_lock(cache, lambda _: None):
+        thread.start()
+        assert waiting.wait(60)
+        assert find_llama_server() is None
+    thread.join()
+    assert found == [find_llama_server()]
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("GBNF_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(SetupError, match="cannot be installed in"):
+        install()
+
+
+@pytest.mark.parametrize(
+    ("line", "fraction", "message"),
+    [
+        ("[ 45%] Building C object x.o\n", 0.45, "Building C object x.o"),
+        ("[100%] Built target llama-server\n", 1.0, "Built target llama-server"),
+        ("[50/200] Linking CXX executable y\n", 0.25, "Linking CXX executable y"),
+        ("make[2]: nothing to be done\n", None, ""),
+    ],
+)
+def test_progress_of_make_and_ninja(line: str, fraction: float | None, message: str) -> None:
+    found = llama_server_build._step(line)
+    assert (found and found.fraction, found.message if found else "") == (fraction, message)

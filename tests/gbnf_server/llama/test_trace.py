@@ -1,0 +1,126 @@
+"""The trace of an answer: it tells what happened, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gbnf import Grammar, compile_pool, load_manifests
+from gbnf.grammar.ir import Rules
+from gbnf.prompts.messages import Message
+from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.system.errors import BackendError, RequestNotSupported
+from support.grammars import grammars
+from support.oracle import CHECKOUT
+from support.vocabularies import make_model_over
+
+ASK: list[Message] = [{"role": "user", "content": "hello"}]
+BUNDLED = load_manifests(CHECKOUT / "manifests")
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    path = make_model_over(model_path(), tmp_path_factory.mktemp("models") / "random.gguf")
+    with InProcess(path, threads=1, prompt_style="minimal") as model:
+        yield model
+
+
+def check(found: Completion) -> None:
+    """The trace spells the text, and its probabilities are some."""
+    tokens = [entry for entry in found.trace if entry.kind != "end"]
+    assert len(tokens) == found.completion_tokens
+    raw = b"".join(entry.token for entry in tokens)
+    assert raw.decode(errors="ignore").startswith(found.text.rstrip("\ufffd"))
+    # forced text may be written in fewer tokens than the sampled ones that it replaces
+    assert sum(entry.kind != "sampled" for entry in tokens) >= found.forced_tokens + found.accepted_tokens
+    for entry in found.trace:
+        if entry.kind == "forced":
+            assert (entry.probability, entry.allowed_probability, entry.candidates) == (None, None, ())
+            continue
+        assert entry.probability is not None
+        assert entry.allowed_probability is not None
+        assert 0 <= entry.probability <= entry.allowed_probability + 1e-9 <= 1 + 2e-9
+        chances = [candidate.probability for candidate in entry.candidates]
+        assert chances == sorted(chances, reverse=True)
+        if entry.kind != "end" and entry.probability > chances[-1]:
+            chosen = [each for each in entry.candidates if each.token == entry.token]
+            assert [each.refused_by for each in chosen] == [None] * len(chosen)
+
+
+@settings(max_examples=40)
+@given(grammars(), st.sampled_from([0.0, 2.0]), st.integers(0, 2**32), st.integers(1, 40))
+def test_a_trace_tells_what_happened(
+    backend: InProcess, rules: Rules, temperature: float, seed: int, max_tokens: int
+) -> None:
+    def answer(*, trace: bool) -> Completion:
+        return backend.generate(
+            Request(
+                ASK,
+                grammar=Grammar(rules),
+                temperature=temperature,
+                seed=seed,
+                max_tokens=max_tokens,
+                trace=trace,
+            )
+        )
+
+    try:
+        plain = answer(trace=False)
+    except BackendError as error:
+        assert "dead end" in str(error)  # noqa: PT017  # see test_decoder
+        return
+    found = answer(trace=True)
+    assert (found.text, found.finish, found.shortened_at) == (plain.text, plain.finish, plain.shortened_at)
+    assert plain.trace == ()
+    check(found)
+
+
+def test_what_the_grammar_refused_does_not_fit(backend: InProcess) -> None:
+    """Judged by the matcher, for candidates that are whole characters."""
+    grammar = compile_pool([tool for tool in BUNDLED if tool.name in {"get_now", "create_dirs"}])
+    found = backend.generate(
+        Request(ASK, grammar=grammar, temperature=1.0, seed=3, max_tokens=120, trace=True)
+    )
+    check(found)
+    before, judged = b"", {None: 0, "grammar": 0, "limit": 0}
+    for entry in found.trace:
+        for candidate in entry.candidates:
+            try:
+                text = (before + candidate.token).decode()
+            except UnicodeDecodeError:
+                continue
+            judged[candidate.refused_by] += 1
+            if candidate.token:
+                assert grammar.match(text).accepted == (candidate.refused_by != "grammar")
+        before += entry.token
+    assert judged["grammar"] > 10
+
+
+def test_a_limit_that_refuses_is_named(backend: InProcess) -> None:
+    grammar = Grammar.parse('root ::= "\\"" [a-z]{0,200} "\\""')
+    found = backend.generate(Request(ASK, grammar=grammar, temperature=2.0, seed=1, max_tokens=6, trace=True))
+    assert found.shortened_at is not None
+    refused = [each.refused_by for entry in found.trace for each in entry.candidates]
+    assert "limit" in refused
+    assert [entry.left for entry in found.trace if entry.kind != "end"] == [6, 5, 4, 3, 2, 1][
+        : found.completion_tokens
+    ]
+
+
+def test_text_without_a_grammar_has_a_trace(backend: InProcess) -> None:
+    found = backend.generate(Request(ASK, temperature=1.0, seed=1, max_tokens=12, trace=True))
+    check(found)
+    assert all(entry.allowed_probability == pytest.approx(1.0) for entry in found.trace)
+
+
+def test_servers_have_no_trace() -> None:
+    given: dict[str, Any] = {"trace": True}
+    with LlamaServer("http://127.0.0.1:9") as server, pytest.raises(RequestNotSupported, match="trace"):
+        server.generate(Request(ASK, **given))

@@ -1,0 +1,477 @@
+"""Whatever ends a batch, and wherever: it goes on, nothing is executed twice, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gbnf.prompts.messages import Message
+from gbnf.tools import Tool
+from gbnf_server.backends.base import Completion
+from gbnf_server.executors import AbsentPerson, Context, Form, Person, ScriptedPerson, Workspace
+from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.planner.batch import Batch, BatchError, BatchRequest, BatchResult, write_result
+from gbnf_server.planner.compaction import prompt_size
+from gbnf_server.system.errors import BackendUnreachable, ContextOverflow, ServerResponseError
+from support.backends import FakeBackend
+from support.by_hand import ANSWER, call
+from support.scripts import HANDLE, Copying, Script
+from support.toys import make_tool
+
+REQUESTS = tuple(BatchRequest(f"r{number}", f"request {number}") for number in range(3))
+GARBAGE = """
+for descriptor in range(3, 50):
+    try:
+        os.write(descriptor, b"\\xff{{{\\n")
+    except OSError:
+        pass
+time.sleep(60)
+"""
+#: Each request notes two words and looks once.
+TEXTS = {
+    one.query: (
+        call("note", word=f"{one.id}-a"),
+        call("look"),
+        call("note", word=f"{one.id}-b"),
+        ANSWER,
+    )
+    for one in REQUESTS
+}
+WORDS = Counter(f"{one.id}-{letter}" for one in REQUESTS for letter in "ab")
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tool, Tool]:
+    """`note` adds a line to a file, which shows how often it was executed; `look` only reads."""
+    folder = tmp_path_factory.mktemp("tools")
+    note = make_tool(
+        folder,
+        "note",
+        """
+        with open(str(context.workspace.root) + "/notes.txt", "a") as file:
+            file.write(arguments["word"] + "\\n")
+        return {"noted": arguments["word"]}
+        """,
+        args={"properties": {"word": {"type": "string"}}, "required": ["word"]},
+        effect="write",
+    )
+    return note, make_tool(folder, "look", 'return {"seen": "nothing"}')
+
+
+@pytest.fixture
+def looks(tools: tuple[Tool, ...], monkeypatch: pytest.MonkeyPatch) -> tuple[Tool, ...]:
+    """The tools, `look` without a process of its own: for tests of what does not depend on it."""
+    monkeypatch.setattr("gbnf_server.planner.batch.replay.run_executor", lambda *_: {"seen": "nothing"})
+    return tools
+
+
+def planner(
+    tools: tuple[Tool, ...],
+    backend: Script,
+    folder: Path,
+    *,
+    max_tokens: int = 64,
+    salvage: bool = False,
+    repeat_calls: bool = False,
+) -> Planner:
+    context = Context(Workspace(folder / "world"), person=AbsentPerson(approve_all=True))
+    options = PlannerOptions(max_tokens=max_tokens, salvage=salvage, repeat_calls=repeat_calls)
+    return Planner(tools, backend, options, context=context)
+
+
+def results(batch: Batch, concurrency: int = 2) -> list[BatchResult]:
+    async def collect() -> list[BatchResult]:
+        return [result async for result in batch.results(concurrency)]
+
+    return asyncio.run(collect())
+
+
+def notes(folder: Path) -> Counter[str]:
+    path = folder / "world" / "notes.txt"
+    return Counter(path.read_text().split() if path.exists() else ())
+
+
+def run(
+    tools: tuple[Tool, ...], folder: Path, script: Script | None = None, *, salvage: bool = False
+) -> list[BatchResult]:
+    asked = planner(tools, script or Script(TEXTS), folder, salvage=salvage)
+    with Batch(REQUESTS, asked, folder / "log") as batch:
+        return results(batch)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 8])
+def test_results_come_in_order_and_no_more_at_a_time_than_asked_for(
+    tools: tuple[Tool, ...], tmp_path: Path, concurrency: int
+) -> None:
+    script = Script(TEXTS)
+    seen: list[str] = []
+    with Batch(REQUESTS, planner(tools, script, tmp_path), tmp_path / "log") as batch:
+
+        async def collect() -> list[BatchResult]:
+            return [one async for one in batch.results(concurrency, lambda one: seen.append(one.request.id))]
+
+        found = asyncio.run(collect())
+    assert [one.request for one in found] == list(REQUESTS)
+    assert {one.outcome for one in found} == {"answered"}
+    assert sorted(seen) == [one.id for one in REQUESTS]
+    assert script.most_together == min(concurrency, len(REQUESTS))
+    assert notes(tmp_path) == WORDS
+
+
+def test_what_is_done_is_not_done_again(tools: tuple[Tool, ...], tmp_path: Path) -> None:
+    first = run(tools, tmp_path)
+    script = Script({})
+    again = run(tools, tmp_path, script)
+    assert [one.to_json() for one in again] == [one.to_json() for one in first]
+    assert script.asked == 0
+    assert notes(tmp_path) == WORDS
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)  # each takes two batches of real tools
+@given(data=st.data())
+def test_after_a_kill_it_resumes_and_executes_nothing_twice(
+    tools: tuple[Tool, ...], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("batch")
+    whole = run(tools, folder)
+    lines = (folder / "log").read_bytes().splitlines(keepends=True)
+    kept = data.draw(st.integers(0, len(lines)), label="lines of the log that are there")
+    torn = data.draw(st.integers(0, 40), label="bytes of the next line") if kept < len(lines) else 0
+    rest = lines[kept][: min(torn, len(lines[kept]) - 1)] if kept < len(lines) else b""
+    (folder / "log").write_bytes(b"".join(lines[:kept]) + rest)
+    entries = [json.loads(line) for line in lines[1:kept]]
+    begun = [one for one in entries if one["kind"] == "begun" and one["call"]["name"] == "note"]
+    # the state as it was then: all that had begun by then, and no more
+    (folder / "world" / "notes.txt").write_text(
+        "".join(one["call"]["arguments"]["word"] + "\n" for one in begun)
+    )
+    ends = Counter(one["id"] for one in entries if one["kind"] == "done")
+    starts = Counter(one["id"] for one in entries if one["kind"] == "begun")
+    in_progress = {one["id"]: one["call"] for one in entries if one["kind"] == "begun"}
+    cut = {
+        name
+        for name, call_made in in_progress.items()
+        if starts[name] > ends[name] and call_made["name"] == "note"
+    }
+
+    resumed = run(tools, folder)
+
+    assert max(notes(folder).values(), default=0) <= 1
+    assert {one.request.id for one in resumed if one.outcome == "interrupted"} == cut
+    for one, before in zip(resumed, whole, strict=True):
+        if one.request.id in cut:
+            assert one.interrupted == in_progress[one.request.id]
+        else:
+            assert one.outcome == before.outcome
+            assert {word for word in notes(folder) if word.startswith(one.request.id)} == {
+                f"{one.request.id}-a",
+                f"{one.request.id}-b",
+            }
+
+
+@pytest.mark.parametrize("answers", [0, 3, 7])
+@pytest.mark.parametrize("status", [401, 403, 404, 408, 429, 500, 502, 503])
+def test_a_server_that_refuses_all_requests_stops_the_batch_which_can_resume(
+    looks: tuple[Tool, ...], tmp_path: Path, status: int, answers: int
+) -> None:
+    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
+    away = Script(texts, lost_after=answers, fault=ServerResponseError(status, "later"))
+    with pytest.raises(ServerResponseError, match="later"):
+        run(looks, tmp_path, away, salvage=True)
+    script = Script(texts)
+    assert {one.outcome for one in run(looks, tmp_path, script, salvage=True)} == {"answered"}
+    assert script.asked == sum(map(len, texts.values())) - answers
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_what_a_server_refuses_of_a_request_is_its_result(
+    looks: tuple[Tool, ...], tmp_path: Path, status: int
+) -> None:
+    refused = Script({}, lost_after=0, fault=ServerResponseError(status, "no"))
+    assert {one.outcome for one in run(looks, tmp_path, refused)} == {"failed"}
+    assert {one.outcome for one in run(looks, tmp_path, Script({}))} == {"failed"}
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+def test_an_unapproved_call_is_replayed(tmp_path: Path, answers: int) -> None:
+    tools = (make_tool(tmp_path, "drop", effect="write", confirm=True), make_tool(tmp_path, "look"))
+    texts = {"go": (call("drop"), call("drop"), ANSWER)}
+    request = [BatchRequest("r", "go")]
+    with (
+        Batch(request, lonely(tools, Script(texts, lost_after=answers), tmp_path), tmp_path / "log") as batch,
+        pytest.raises(BackendUnreachable),
+    ):
+        results(batch)
+    with Batch(request, lonely(tools, Script(texts), tmp_path), tmp_path / "log") as batch:
+        [result] = results(batch)
+    assert result.outcome == "answered"
+    assert result.run is not None
+    assert [step["fault"] for step in result.run["steps"]] == ["denied", "denied", None]
+
+
+def lonely(tools: tuple[Tool, ...], backend: Script, folder: Path) -> Planner:
+    options = PlannerOptions(max_tokens=64, salvage=False, repeat_calls=True)
+    return Planner(tools, backend, options, context=Context(Workspace(folder / "world")))
+
+
+class Typing(ScriptedPerson):
+    """Types the same password wherever one is wanted."""
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        return dict.fromkeys((field.var for field in form.fields), "hunter2")
+
+
+@pytest.mark.parametrize("person", [Typing(), AbsentPerson()])
+def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, person: Person) -> None:
+    ask = make_tool(
+        tmp_path,
+        "ask",
+        """
+        from gbnf_server.executors import Field, Form
+        return {"entries": list(context.ask(Form("F", (Field("pw", "Password?", "credentials"),))).values())}
+        """,
+    )
+    use = make_tool(
+        tmp_path,
+        "use",
+        'return {"length": len(context.secret(arguments["word"]))}',
+        args={"properties": {"word": {"type": "string"}}, "required": ["word"]},
+        effect="write",
+    )
+    texts = {"go": (call("ask"), call("use", word=HANDLE), call("use", word=HANDLE), ANSWER)}
+
+    def batch(script: Script, person: Person) -> list[BatchResult]:
+        context = Context(Workspace(tmp_path / "world"), person=person)
+        options = PlannerOptions(max_tokens=64, salvage=False, repeat_calls=True)
+        planner = Planner((ask, use), script, options, context=context)
+        with Batch([BatchRequest("r", "go")], planner, tmp_path / "log") as batch:
+            return results(batch)
+
+    with pytest.raises(BackendUnreachable):
+        batch(Copying(texts, lost_after=2), Typing())
+    [result] = batch(Copying(texts), person)
+    assert result.run is not None
+    assert result.run["steps"][1]["result"] == {"length": len("hunter2")}
+    step = result.run["steps"][2]
+    if isinstance(person, AbsentPerson):
+        assert "credentials are not stored, and must be entered again: there is nobody" in step["error"]
+    else:
+        assert step["result"] == {"length": len("hunter2")}
+    assert "hunter2" not in (tmp_path / "log").read_text()
+
+
+def test_another_workspace_is_refused(looks: tuple[Tool, ...], tmp_path: Path) -> None:
+    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
+    run(looks, tmp_path, Script(texts))
+    (tmp_path / "other").mkdir()
+    with pytest.raises(BatchError, match=f"belongs to the workspace {tmp_path}/world, not to .*/other/world"):
+        Batch(REQUESTS, planner(looks, Script({}), tmp_path / "other"), tmp_path / "log")
+    lines = (tmp_path / "log").read_text().splitlines(keepends=True)
+    head = json.loads(lines[0])  # as a version wrote it that knew no workspace
+    (tmp_path / "log").write_text("".join([json.dumps({"batch": head["batch"]}) + "\n", *lines[1:]]))
+    assert {one.outcome for one in run(looks, tmp_path, Script({}))} == {"answered"}
+
+
+def test_a_workspace_that_is_a_file_fails_only_its_request_and_can_be_corrected(
+    looks: tuple[Tool, ...], tmp_path: Path
+) -> None:
+    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
+    (tmp_path / "world").mkdir()
+    (tmp_path / "world" / "file").touch()
+    asked = [BatchRequest("r0", "request 0", workspace="file"), *REQUESTS[1:]]
+    for outcome in ("failed", "answered"):
+        with Batch(asked, planner(looks, Script(texts), tmp_path), tmp_path / "log") as batch:
+            found = results(batch)
+        assert [one.outcome for one in found] == [outcome, "answered", "answered"]
+        assert ("cannot be used as the workspace" in str(found[0].to_json()["error"])) == (
+            outcome == "failed"
+        )
+        if outcome == "failed":
+            (tmp_path / "world" / "file").unlink()
+
+
+def test_a_log_that_cannot_be_written_is_named(looks: tuple[Tool, ...], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BatchError, match="file/log can't be written"):
+        Batch(REQUESTS, planner(looks, Script({}), tmp_path), tmp_path / "file" / "log")
+
+
+@pytest.mark.parametrize("answers", range(12))
+def test_a_model_that_goes_away_stops_the_batch_and_it_goes_on_later(
+    tools: tuple[Tool, ...], tmp_path: Path, answers: int
+) -> None:
+    with pytest.raises(BackendUnreachable):
+        run(tools, tmp_path, Script(TEXTS, lost_after=answers))
+    script = Script(TEXTS)
+    assert {one.outcome for one in run(tools, tmp_path, script)} == {"answered"}
+    assert notes(tmp_path) == WORDS
+    assert script.asked == sum(map(len, TEXTS.values())) - answers
+
+
+def test_cancelled_it_waits_for_the_tool_and_keeps_what_it_gave(
+    tools: tuple[Tool, ...], tmp_path: Path
+) -> None:
+    async def cut_short() -> None:
+        with Batch(REQUESTS, planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
+            stream = batch.results(3)
+            task = asyncio.ensure_future(anext(stream))
+            while not notes(tmp_path):  # noqa: ASYNC110  # it is another process's file
+                await asyncio.sleep(0.001)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await stream.aclose()
+
+    asyncio.run(cut_short())
+    assert {one.outcome for one in run(tools, tmp_path)} == {"answered"}
+    assert notes(tmp_path) == WORDS
+
+
+def test_a_request_may_have_a_workspace_of_its_own(tools: tuple[Tool, ...], tmp_path: Path) -> None:
+    request = BatchRequest("r0", "request 0", workspace="one")
+    with Batch([request], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
+        results(batch)
+    assert (tmp_path / "world" / "one" / "notes.txt").read_text().split() == ["r0-a", "r0-b"]
+
+
+def test_a_workspace_outside_the_batchs_is_refused(tools: tuple[Tool, ...], tmp_path: Path) -> None:
+    request = BatchRequest("r0", "request 0", workspace="../elsewhere")
+    with pytest.raises(BatchError, match="'r0': its workspace"):
+        Batch([request], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_another_setting_or_another_request_of_the_same_name_is_refused(
+    tools: tuple[Tool, ...], tmp_path: Path
+) -> None:
+    run(tools, tmp_path)
+    with pytest.raises(BatchError, match="other tools, other settings or another model"):
+        Batch(REQUESTS, planner(tools, Script({}), tmp_path, max_tokens=65), tmp_path / "log")
+    with pytest.raises(BatchError, match="'r1' differs"):
+        Batch([BatchRequest("r1", "something else")], planner(tools, Script({}), tmp_path), tmp_path / "log")
+    with Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log"):  # noqa: SIM117  # the log is locked
+        with pytest.raises(BatchError, match="in use"):
+            Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
+
+
+def test_requests_may_be_added_later(tools: tuple[Tool, ...], tmp_path: Path) -> None:
+    with Batch(REQUESTS[:1], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
+        results(batch)
+    assert [one.outcome for one in run(tools, tmp_path)] == ["answered"] * 3
+    assert notes(tmp_path) == WORDS
+
+
+def test_a_file_that_is_not_a_log_is_unchanged(tools: tuple[Tool, ...], tmp_path: Path) -> None:
+    (tmp_path / "log").write_text('{"some": "thing"}\n')
+    with pytest.raises(BatchError, match="line 1: not a line of a batch log"):
+        Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
+    assert (tmp_path / "log").read_text() == '{"some": "thing"}\n'
+
+
+def test_a_tool_that_reads_may_be_asked_again_after_a_kill(tools: tuple[Tool, ...], tmp_path: Path) -> None:
+    run(tools, tmp_path)
+    lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
+    index = next(number for number, line in enumerate(lines) if b'"begun"' in line and b'"look"' in line)
+    one = json.loads(lines[index])["id"]
+    (tmp_path / "log").write_bytes(
+        b"".join(line for line in lines[: index + 1] if json.loads(line).get("id") in (None, one))
+    )
+    (tmp_path / "world" / "notes.txt").write_text(f"{one}-a\n")
+    assert {result.outcome for result in run(tools, tmp_path)} == {"answered"}
+    assert notes(tmp_path) == WORDS
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("import signal\nos.kill(os.getpid(), signal.SIGRTMIN + 3)\ntime.sleep(60)", "killed by SIGRTMIN+3"),
+        (GARBAGE, "sent an invalid message"),
+        ("deep = []\nfor _ in range(600): deep = [deep]\nreturn {'deep': deep}", "nested deeper than 64"),
+        ("deep = []\nfor _ in range(940): deep = [deep]\nreturn {'deep': deep}", "nested deeper than 64"),
+        (r"raise ExecutorError('half a \ud800 character')", "half a \ufffd character"),
+    ],
+)
+def test_a_tool_that_fails_badly_fails_its_call_alone(tmp_path: Path, body: str, says: str) -> None:
+    bad = make_tool(
+        tmp_path, "bad", "from gbnf_server.executors import ExecutorError\n" + body, effect="write"
+    )
+    texts = {"go": (call("bad"), call("bad"), ANSWER)}
+
+    def batch(script: Script) -> str:
+        asked = planner((bad,), script, tmp_path, repeat_calls=True)
+        with Batch([BatchRequest("r", "go")], asked, tmp_path / "log") as batch:
+            file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+            for one in results(batch):
+                write_result(file, one)
+            file.seek(0)
+            return file.read()
+
+    with pytest.raises(BackendUnreachable):
+        batch(Script(texts, lost_after=1))
+    [line] = batch(Script(texts)).splitlines()
+    assert json.loads(line)["outcome"] == "answered"
+    for step in json.loads(line)["steps"][:2]:
+        assert says in step["error"]
+    assert batch(Script({})).splitlines() == [line]
+
+
+def test_names_that_are_no_text_are_written_and_resumed(tmp_path: Path) -> None:
+    """As a search finds them that lists files of any name."""
+    names = make_tool(tmp_path, "names", "return {'entries': ['a\\udcff.txt', 'b']}")
+    texts = {"go": (call("names"), ANSWER)}
+    for script in (Script(texts), Script({})):
+        with Batch([BatchRequest("r", "go")], planner((names,), script, tmp_path), tmp_path / "log") as batch:
+            [one] = results(batch)
+        file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        write_result(file, one)
+        assert one.run is not None
+        assert one.run["steps"][0]["result"] == {"entries": ["a\ufffd.txt", "b"]}
+
+
+class Tight(FakeBackend):
+    """A model that takes few bytes and counts none: only refusals tell that a prompt is too long."""
+
+    def __init__(self) -> None:
+        self.prompts: list[Sequence[Message]] = []
+
+    def complete(self, messages: Sequence[Message], **_limits: Any) -> Completion:
+        if prompt_size(messages) > 2500:
+            raise ContextOverflow(None, None)
+        self.prompts.append(messages)
+        steps = sum(message["content"].count('{"step": ') for message in messages)
+        return Completion(call("peek", at=steps) if steps < 7 else ANSWER, "stop", 0, 0, 0, 0.0, 0.0)
+
+
+def test_an_interrupted_run_shows_its_history_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peek = make_tool(tmp_path / "tools", "peek", args={"properties": {"at": {"type": "integer"}}})
+    monkeypatch.setattr("gbnf_server.planner.batch.replay.run_executor", lambda *_: {"seen": "word " * 200})
+
+    def finish(log: Path) -> tuple[Tight, list[BatchResult]]:
+        model = Tight()
+        context = Context(Workspace(tmp_path / "world"), person=AbsentPerson())
+        asked = Planner((peek,), model, PlannerOptions(salvage=False), context=context)
+        with Batch(REQUESTS[:1], asked, log) as batch:
+            return model, results(batch)
+
+    whole, [result] = finish(tmp_path / "log")
+    assert result.outcome == "answered"
+    lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
+    assert sum("overflow" in json.loads(line) for line in lines) >= 2
+    for kept in range(1, len(lines)):
+        (tmp_path / "log").write_bytes(b"".join(lines[:kept]))
+        model, [resumed] = finish(tmp_path / "log")
+        assert resumed.outcome == "answered"
+        assert model.prompts == whole.prompts[len(whole.prompts) - len(model.prompts) :]

@@ -1,0 +1,39 @@
+"""Every exception of the package is in the tree that `gbnf_server.system.errors` draws."""
+
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from importlib import import_module
+
+import gbnf_server
+from gbnf_server.system import errors
+
+RUN_AS_FILES = {"gbnf_server.__main__", "gbnf_server.executors.child_process"}
+
+
+def exceptions() -> Iterator[type[BaseException]]:
+    for module in pkgutil.walk_packages(gbnf_server.__path__, "gbnf_server."):
+        if module.name not in RUN_AS_FILES:
+            for name, value in inspect.getmembers(import_module(module.name), inspect.isclass):
+                own = value.__module__.startswith("gbnf_server.")
+                if own and issubclass(value, BaseException) and not name.startswith("_"):
+                    yield value
+
+
+def test_the_tree_has_every_exception_below_its_parent() -> None:
+    tree, signals = (errors.__doc__ or "").split("Outside of the tree")
+    drawn: dict[str, str] = {}
+    parents: list[str] = []
+    for branch, name in re.findall(r"^    ([│├└─ ]*)(\w+)", tree, re.MULTILINE):
+        parents[len(branch) // 4 :] = [name]
+        drawn[name] = parents[-2] if len(parents) > 1 else "GbnfError"
+    found = set(exceptions())
+    outside = {each.__name__ for each in found if not issubclass(each, errors.GbnfServerError)}
+    assert outside == set(re.findall(r"`(\w+)`", signals))
+    inside = {
+        each.__name__: each.__base__.__name__
+        for each in found
+        if each.__base__ and each.__name__ not in outside
+    }
+    assert drawn == inside
