@@ -26,10 +26,10 @@ from gbnf_bench.tables import (
     heading,
     quality_table,
 )
-from gbnf_server.inspect.pages.grammar_lines import GrammarLines
 from gbnf_server.inspect.pages.rendering import PAGES, content_security_policy, read_assets, render_template
 from gbnf_server.inspect.pages.run_view import view_run
-from gbnf_server.inspect.pages.timeline import render_timeline
+from gbnf_server.inspect.pages.timeline import render_grammar_lines, render_timeline
+from gbnf_server.planner.grammar_lines import GrammarLines
 from gbnf_server.planner.run_files import read_events, run_of_events
 
 OUTCOMES = ("converged", "answered, wrong", "salvaged", "blocked", "exhausted", "failed")
@@ -66,7 +66,7 @@ def report(results: Results) -> str:
         latencies=latencies,
         time_axis=SecondsAxis([seconds for row in latencies for seconds in row["percentiles"]]),
         details=_details(results, groups, scored, grammars),
-        grammars=grammars,
+        grammars=render_grammar_lines(grammars),
         all_metrics=_all_metrics(groups),
         parts=_by_complexity(groups),
         runs=len(scored),

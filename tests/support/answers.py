@@ -24,7 +24,7 @@ from gbnf_server.gateway.answers import (
     Usage,
 )
 from gbnf_server.gateway.edge import Edge, Reply
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 RECEIPT = Receipt("sha256:12", format="native", verified=True, forced_tokens=1, sampled_tokens=6)
 USAGE = Usage(prompt_tokens=11, completion_tokens=7, cached_tokens=5)
@@ -113,7 +113,7 @@ def edge_transport(edge: Edge, answer: Callable[[Reply], Iterable[AnswerEvent]])
         try:
             reply = edge.parse(json.loads(request.read()), dict(request.headers))
             sent = "".join(reply.feed(event) for event in answer(reply))
-        except GatewayError as error:
+        except HttpError as error:
             return httpx2.Response(error.status, json=edge.error(error))
         if reply.request.stream:
             headers = {"content-type": "text/event-stream", **reply.headers()}

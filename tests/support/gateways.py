@@ -24,8 +24,8 @@ from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.gateway import Answers, Gateway
 from gbnf_server.gateway.serving import GatewayServer
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
-from gbnf_server.system.errors import GatewayError
 from gbnf_server.web.access import Access
+from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import Limits
 from support.backends import FakeBackend
 
@@ -45,7 +45,7 @@ class PlainReply:
         self.texts.append(text)
         return f"{text}\n" if self.request.stream else ""
 
-    def fail(self, error: GatewayError) -> str:
+    def fail(self, error: HttpError) -> str:
         return f"error {error.status} {error.code}\n"
 
     def headers(self) -> Mapping[str, str]:
@@ -63,7 +63,7 @@ class PlainEdge:
     def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> PlainReply:  # noqa: ARG002 - of the protocol
         messages = body.get("messages")
         if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
-            raise GatewayError(400, "messages must be a list of objects.", "invalid_request", "messages")
+            raise HttpError(400, "messages must be a list of objects.", "invalid_request", "messages")
         request = ChatRequest(
             str(body.get("model", "")),
             tuple(
@@ -73,7 +73,7 @@ class PlainEdge:
         )
         return PlainReply(request)
 
-    def error(self, error: GatewayError) -> dict[str, Any]:
+    def error(self, error: HttpError) -> dict[str, Any]:
         return {"error": {"message": error.message, "code": error.code, "param": error.param}}
 
 

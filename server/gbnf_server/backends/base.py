@@ -33,6 +33,35 @@ from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.logprobs import TokenLogprob
 from gbnf_server.llama.trace import TracedToken
+from gbnf_server.system.errors import (
+    BackendError,
+    BackendUnreachable,
+    ContextOverflow,
+    GrammarRefused,
+    RequestNotSupported,
+    ServerResponseError,
+)
+
+__all__ = [
+    "DEMO_MODEL_NAME",
+    "MAX_LOGPROBS",
+    "AnswerFormat",
+    "Backend",
+    "BackendError",
+    "BackendUnreachable",
+    "Cancellation",
+    "Capabilities",
+    "Completer",
+    "Completion",
+    "ContextOverflow",
+    "Dialect",
+    "GrammarRefused",
+    "Request",
+    "RequestNotSupported",
+    "ServerResponseError",
+    "TokenLogprob",
+    "TracedToken",
+]
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""

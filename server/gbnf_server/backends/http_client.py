@@ -28,12 +28,14 @@ import httpx
 
 from gbnf_server.backends.http_transport import AsyncTransport, Deadline, RequestBudget, Transport, proxy_of
 from gbnf_server.backends.wire import LineDecoder, join_all_surrogates, parse_error_body, read
-from gbnf_server.llama import api_keys
+from gbnf_server.llama.api_keys import find as find_saved_key
 from gbnf_server.system.errors import BackendError, BackendUnreachable
 
 Method = Literal["GET", "POST"]
 OnLine: TypeAlias = Callable[[str], None]
 _Result = TypeVar("_Result")
+find_api_key = find_saved_key
+"""Return the API key of a llama-server that this user started, by its URL; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +354,7 @@ def _with_saved_key(request: httpx.Request) -> httpx.Request:
 
     It is looked up for each request, since another server may have taken the address.
     """
-    if key := api_keys.find(str(request.url)):
+    if key := find_api_key(str(request.url)):
         request.headers["Authorization"] = f"Bearer {key}"
     return request
 

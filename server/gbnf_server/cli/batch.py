@@ -170,11 +170,11 @@ def run_batch(
     """Run or resume a batch, write its results, and return how many requests have each outcome."""
     import asyncio
 
-    from gbnf_bench.metadata import identity
     from gbnf_server.cli.output import stderr_console
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
     from gbnf_server.planner.batch import Batch, parse_requests, read_requests
+    from gbnf_server.planner.metadata import identity
 
     if str(files.requests) == STDIN:
         requests = parse_requests(read_text(STDIN, "requests"), source_name(STDIN))

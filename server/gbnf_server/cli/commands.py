@@ -13,7 +13,8 @@ from typer.main import get_command, get_group
 
 from gbnf_server.cli.help import EXIT_CODES, reflow
 
-#: For each command its function or application, in `gbnf_server.cli` without a package, and the first paragraph of its help.
+#: For each command its function or application, whose module is in `gbnf_server.cli` if it names no package,
+#: and the first paragraph of its help.
 _COMMANDS = {
     "run": ("run:run", "Plan and execute one request with a local model."),
     "chat": ("chat:chat", "Plan and execute one request after another; the model sees the earlier ones."),

@@ -132,6 +132,10 @@ def _inspection(
     counter = _token_counter(model)
     title = ", ".join([*map(str, given), *(tools or ()), *(mcp or ())]) or "The bundled tools"
     with sources.open() as pool:
+        if not pool and not runs:
+            from gbnf_server.system.errors import InputError
+
+            raise InputError(f"{title}: there is no tool in it to show.")
         yield Inspection(title, pool, count_tokens=counter, runs=runs, choice=choice)
 
 

@@ -17,7 +17,6 @@ from itertools import pairwise
 from gbnf.prompts.messages import Message
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
-from gbnf_server.executors import Context
 from gbnf_server.gateway.answers import (
     AnswerEvent,
     Finished,
@@ -30,6 +29,7 @@ from gbnf_server.gateway.answers import (
 from gbnf_server.gateway.chat import ChatRequest, FreeText
 from gbnf_server.planner import (
     CallBlocked,
+    Context,
     Event,
     Exchange,
     Planner,
@@ -40,7 +40,7 @@ from gbnf_server.planner import (
     ToolDone,
     ToolFailed,
 )
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 MODEL_NAME = "planner"
 _SHOWN_CHARACTERS = 500  # of a result, as reasoning
@@ -55,7 +55,7 @@ class PlannerAgent:
         self._tools, self._options, self._context = tools, options, context
 
     async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
-        """Yield the events of one answer. Raises GatewayError."""
+        """Yield the events of one answer. Raises HttpError."""
         _check(request)
         query, history = _conversation(request.messages)
         images = request.messages[-1].get("images", ())
@@ -64,7 +64,7 @@ class PlannerAgent:
         try:
             run = await asyncio.to_thread(planner.stream, query, images=images, history=history, text=False)
         except ValueError as error:
-            raise GatewayError(400, f"{error}.", "invalid_request", "messages") from None
+            raise HttpError(400, f"{error}.", "invalid_request", "messages") from None
         receipt = Receipt()
         yield Started(0, receipt)
         async with aclosing(run) as events:
@@ -77,7 +77,7 @@ class PlannerAgent:
 
 
 def _check(request: ChatRequest) -> None:
-    """Raise GatewayError for what the planner cannot do."""
+    """Raise HttpError for what the planner cannot do."""
     refused = {
         "tools": request.tools,
         "response_format": not isinstance(request.output, FreeText),
@@ -87,14 +87,14 @@ def _check(request: ChatRequest) -> None:
     }
     for param, is_given in refused.items():
         if is_given:
-            raise GatewayError(
+            raise HttpError(
                 400,
                 f"the model {MODEL_NAME!r} does not take '{param}': it runs the server's own tools.",
                 "unsupported_parameter",
                 param,
             )
     if request.messages[-1]["role"] != "user":
-        raise GatewayError(400, "the last message must be the user's.", "invalid_request", "messages")
+        raise HttpError(400, "the last message must be the user's.", "invalid_request", "messages")
 
 
 def _conversation(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
@@ -127,11 +127,11 @@ def _short(text: str) -> str:
 
 
 def _answer(run: Run) -> str:
-    """Return the answer, or why there is none. Raises GatewayError if no tool was called."""
+    """Return the answer, or why there is none. Raises HttpError if no tool was called."""
     if run.answer is not None:
         return run.answer
     if run.outcome == "failed" and not any(step.result is not None or step.fault for step in run.steps):
-        raise GatewayError(502, f"the planner has no answer: {run.error}", "planner_failed")
+        raise HttpError(502, f"the planner has no answer: {run.error}", "planner_failed")
     return f"There is no answer: {run.error}"
 
 

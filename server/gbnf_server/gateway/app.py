@@ -24,13 +24,14 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gbnf_server.backends.base import BackendUnreachable
 from gbnf_server.gateway.edge import Edge, Reply, StoredAnswers, TokenCounts
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.models import list_models, model_card
 from gbnf_server.gateway.proxying import PASSED, PassThrough
-from gbnf_server.system.errors import BackendUnreachable, GatewayError
 from gbnf_server.web.access import Access
 from gbnf_server.web.bodies import ClientLeft, read_body, while_connected
+from gbnf_server.web.errors import HttpError
 from gbnf_server.web.event_streams import EventSender
 from gbnf_server.web.logs import log, log_error
 from gbnf_server.web.responses import ABORT, Response
@@ -57,7 +58,7 @@ class HttpExchange:
     response: Response
     endpoint: str = "other"
     started: float = field(default_factory=time.monotonic)
-    error: GatewayError | None = None
+    error: HttpError | None = None
 
 
 _Handler = Callable[[HttpExchange], Awaitable[None]]
@@ -125,13 +126,13 @@ class _Endpoint:
 
 
 async def _not_found(connection: HTTPConnection, _error: Exception) -> NoReturn:
-    raise GatewayError(404, f"there is no {connection.url.path}.", "not_found")
+    raise HttpError(404, f"there is no {connection.url.path}.", "not_found")
 
 
 async def _not_allowed(connection: HTTPConnection, error: Exception) -> NoReturn:
     allowed = getattr(error, "headers", None) or {}
     method = connection.scope["method"]
-    raise GatewayError(
+    raise HttpError(
         405,
         f"{connection.url.path} does not take {method}. Use {allowed.get('Allow', 'another method')}.",
         "method_not_allowed",
@@ -161,7 +162,7 @@ class _Handlers:
         name = exchange.scope["path_params"]["name"]
         if name not in self._gateway.models:
             listed = ", ".join(self._gateway.models)
-            raise GatewayError(404, f"there is no model {name[:100]!r}. Use {listed}.", "model_not_found")
+            raise HttpError(404, f"there is no model {name[:100]!r}. Use {listed}.", "model_not_found")
         context_length = await self._gateway.context_length()
         await exchange.response.send_json(model_card(name, exchange.headers, context_length))
 
@@ -289,9 +290,9 @@ class _Guard:
     def _check(self, exchange: HttpExchange) -> None:
         self._access.check(exchange.path, exchange.headers)
         if self._gateway.is_draining and exchange.path not in _WATCHED:
-            raise GatewayError(503, "the server is shutting down.", "shutting_down", retry_after=5)
+            raise HttpError(503, "the server is shutting down.", "shutting_down", retry_after=5)
 
-    def _shape(self, path: str) -> Callable[[GatewayError], dict[str, Any]]:
+    def _shape(self, path: str) -> Callable[[HttpError], dict[str, Any]]:
         """Return the API's shape of errors; that of the first API for other paths."""
         edges = self._gateway.edges
         edge = next((edge for edge in edges if path.startswith(edge.path)), edges[0])
@@ -318,16 +319,16 @@ class _Guard:
         )
 
 
-def problem_of(error: Exception, exchange: HttpExchange) -> GatewayError:
+def problem_of(error: Exception, exchange: HttpExchange) -> HttpError:
     """Return an error as the client reads it. One that nobody raises on purpose is logged."""
     match error:
-        case GatewayError():
+        case HttpError():
             return error
         case BackendUnreachable():
-            return GatewayError(503, str(error), "backend_unreachable", retry_after=5)
+            return HttpError(503, str(error), "backend_unreachable", retry_after=5)
         case _:
             log_error(error, request_id=exchange.request_id)
-            return GatewayError(
+            return HttpError(
                 500,
                 f"an internal error, which the server's log describes as {exchange.request_id}.",
                 "internal_error",

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from gbnf.prompts.messages import Message
 from gbnf_server.gateway.failed_calls import CallKey
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ChatRequest:
     of it. `reasoning`: whether the model reasons before it answers, None if its template can. `count`: how
     many answers to generate, one after another; 0 counts the prompt's tokens. `stream`: events are sent as
     they come. `excluded`: calls that an answer may not make, as far as a grammar can exclude them. Raises
-    GatewayError.
+    HttpError.
     """
 
     model: str
@@ -124,20 +124,18 @@ class ChatRequest:
 
     def __post_init__(self) -> None:
         if not self.messages:
-            raise GatewayError(
-                400, "there are no messages. Give at least one.", "invalid_request", "messages"
-            )
+            raise HttpError(400, "there are no messages. Give at least one.", "invalid_request", "messages")
         names = [tool.name for tool in self.tools]
         if twice := next((name for index, name in enumerate(names) if name in names[:index]), None):
-            raise GatewayError(400, f"two tools have the name {twice!r}.", "invalid_request", "tools")
+            raise HttpError(400, f"two tools have the name {twice!r}.", "invalid_request", "tools")
         for name in self.tool_choice.names or ():
             if name not in names:
                 listed = ", ".join(names) or "none"
                 problem = f"tool_choice names the tool {name!r}; those of the request are: {listed}."
-                raise GatewayError(400, problem, "invalid_request", "tool_choice")
+                raise HttpError(400, problem, "invalid_request", "tool_choice")
         if self.tool_choice.mode == "required" and not self.callable_tools:
             problem = "tool_choice requires a call, but there are no tools to call."
-            raise GatewayError(400, problem, "invalid_request", "tool_choice")
+            raise HttpError(400, problem, "invalid_request", "tool_choice")
 
     @property
     def callable_tools(self) -> tuple[FunctionTool, ...]:

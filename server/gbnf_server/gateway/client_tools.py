@@ -12,7 +12,7 @@ from gbnf.surrogates import has_surrogate
 from gbnf.tools.loosening import loosened_argument_schema
 from gbnf.tools.manifest_checks import nests_deeper
 from gbnf_server.gateway.chat import FunctionTool
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 _MAX_NAME = 128
 _MAX_DEPTH = 60
@@ -26,7 +26,7 @@ _OWN_KEYWORDS = frozenset({"requires_one_of", "runtime_resolved", "fills"})
 def client_tools(given: Iterable[FunctionTool]) -> tuple[Tool, ...]:
     """Return the tools. One whose schema cannot be compiled accepts any arguments, and says so in a finding.
 
-    Raises GatewayError for an invalid name.
+    Raises HttpError for an invalid name.
     """
     tools = tuple(_client_tool(tool) for tool in given)
     return opened(tools, left_out(tools))
@@ -63,7 +63,7 @@ def _check_name(name: str) -> None:
         problem = (
             f"{name[:_MAX_NAME]!r} cannot be the name of a tool. Use 1 to {_MAX_NAME} printable characters."
         )
-        raise GatewayError(400, problem, "invalid_request", "tools")
+        raise HttpError(400, problem, "invalid_request", "tools")
 
 
 def _without_own_keywords(args: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _plain(schema: Any) -> Any:
     return {key: value for key, value in map_subschemas(schema, below).items() if key not in _OWN_KEYWORDS}
 
 
-def strict_problem(given: Iterable[FunctionTool], findings: Iterable[Finding]) -> GatewayError | None:
+def strict_problem(given: Iterable[FunctionTool], findings: Iterable[Finding]) -> HttpError | None:
     """Return the error for the first finding about a tool that is strict, None if there is none."""
     params = {tool.name: tool.param for tool in given if tool.strict}
     for finding in findings:
@@ -100,9 +100,9 @@ def strict_problem(given: Iterable[FunctionTool], findings: Iterable[Finding]) -
     return None
 
 
-def strict_error(finding: Finding, param: str) -> GatewayError:
+def strict_error(finding: Finding, param: str) -> HttpError:
     """Return the error of a strict schema with a keyword that is not enforced."""
     where = f"{finding.tool}: {finding.pointer or '/'}" if finding.tool else finding.pointer or "/"
     problem = f"strict: {finding.keyword!r} at {where} cannot be enforced: {finding.reason}."
     hint = "Remove the keyword, or do not ask for strict."
-    return GatewayError(400, f"{problem} {hint}", "unenforceable_schema", f"{param}{finding.pointer}")
+    return HttpError(400, f"{problem} {hint}", "unenforceable_schema", f"{param}{finding.pointer}")

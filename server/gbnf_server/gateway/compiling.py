@@ -43,7 +43,7 @@ from gbnf_server.gateway.streams import (
     WholeJsonCall,
     union,
 )
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 _WORKERS = 2
 _KEPT = 256
@@ -113,7 +113,7 @@ class Compiler:
     async def compiled(self, request: ChatRequest, target: Target) -> Compiled:
         """Return what constrains a request's answers on a backend.
 
-        Raises GatewayError: 400 for what the client has to correct, 503 when the time is up. The compilation
+        Raises HttpError: 400 for what the client has to correct, 503 when the time is up. The compilation
         then goes on, so that the same request may succeed later.
         """
         content, size = _content(request)
@@ -135,7 +135,7 @@ class Compiler:
                 f"the schemas take more than {self._timeout_s:g} s to compile. Simplify them, offer fewer "
                 "tools, or try again later."
             )
-            raise GatewayError(503, problem, "compilation_timeout", retry_after=30) from None
+            raise HttpError(503, problem, "compilation_timeout", retry_after=30) from None
 
     def close(self) -> None:
         """Start no further compilations."""
@@ -175,7 +175,7 @@ def _content(request: ChatRequest) -> tuple[tuple[Any, ...], int]:
 
 
 def compile_request(request: ChatRequest, target: Target) -> Compiled:
-    """Compile what constrains the answers of a request. Raises GatewayError.
+    """Compile what constrains the answers of a request. Raises HttpError.
 
     Calls are excluded only if that loosens nothing else: the format and the findings stay the same.
     """
@@ -288,7 +288,7 @@ def _compile_output(request: ChatRequest, target: Target) -> Compiled:
 
 
 def _output_grammar(output: OutputFormat) -> Grammar | None:
-    """Compile the grammar of an output format. Raises GatewayError (400)."""
+    """Compile the grammar of an output format. Raises HttpError (400)."""
     match output:
         case FreeText():
             return None
@@ -300,7 +300,7 @@ def _output_grammar(output: OutputFormat) -> Grammar | None:
                 grammar = compile_schema(schema, closed=True, property_order="declared")
             except SchemaError as error:
                 where = f"{param}{error.pointer}"
-                raise GatewayError(400, str(error), "invalid_schema", where) from None
+                raise HttpError(400, str(error), "invalid_schema", where) from None
             for finding in grammar.report if strict else ():
                 if finding.kind == "unenforced":
                     raise strict_error(finding, param)
@@ -309,11 +309,11 @@ def _output_grammar(output: OutputFormat) -> Grammar | None:
             try:
                 return Grammar.parse(text)
             except GrammarError as error:
-                raise GatewayError(400, f"the grammar: {error}", "invalid_grammar", param) from None
+                raise HttpError(400, f"the grammar: {error}", "invalid_grammar", param) from None
 
 
 def _compile_schema_only(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> Compiled:
-    """Compile for a backend that takes JSON Schemas, or nothing at all. Raises GatewayError (400)."""
+    """Compile for a backend that takes JSON Schemas, or nothing at all. Raises HttpError (400)."""
     output = request.output
     if not tools and isinstance(output, FreeText):
         # Ollama refuses to have a model reason that does not
@@ -323,7 +323,7 @@ def _compile_schema_only(request: ChatRequest, target: Target, tools: tuple[Tool
         problem = (
             f"the backend takes no grammar, so '{param}' cannot be enforced. Use a llama-server or vLLM."
         )
-        raise GatewayError(400, problem, "unsupported_by_backend", param)
+        raise HttpError(400, problem, "unsupported_by_backend", param)
     if target.dialect == "none":
         return _read_only(request, target, tools)
     schema: Mapping[str, Any]
@@ -333,24 +333,24 @@ def _compile_schema_only(request: ChatRequest, target: Target, tools: tuple[Tool
         return Compiled(schema, (), PlainText, _schema_receipt(schema))
     if not isinstance(output, FreeText):
         problem = "the backend takes either tools or response_format. Send one of the two."
-        raise GatewayError(400, problem, "unsupported_by_backend", "response_format")
+        raise HttpError(400, problem, "unsupported_by_backend", "response_format")
     answers = request.tool_choice.mode == "auto"
     try:
         schema = call_schema(tools, final_answer=answers)
     except GbnfError as error:
-        raise GatewayError(400, str(error), "invalid_schema", "tools") from None
+        raise HttpError(400, str(error), "invalid_schema", "tools") from None
     prompt = tools_prompt(tools, target.prompt_style)
     return Compiled(schema, tools, WholeJsonCall, _schema_receipt(schema), prompt=prompt)
 
 
 def _read_only(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> Compiled:
-    """Return how to read the calls of a backend that nothing constrains. Raises GatewayError (400)."""
+    """Return how to read the calls of a backend that nothing constrains. Raises HttpError (400)."""
     strict = next((tool for tool in request.tools if tool.strict), None)
     if strict is not None:
         problem = (
             f"strict: the backend takes no grammar, so that the schema of {strict.name!r} is not enforced."
         )
-        raise GatewayError(400, f"{problem} Do not ask for strict.", "unsupported_by_backend", strict.param)
+        raise HttpError(400, f"{problem} Do not ask for strict.", "unsupported_by_backend", strict.param)
     required = request.tool_choice.mode == "required"
     stream = partial(TextCalls, tools, required=required, parallel=request.parallel)
     prompt = tools_prompt(tools, target.prompt_style, required=required)

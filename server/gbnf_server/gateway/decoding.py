@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 
+from gbnf.calls.stop_strings import StopStrings
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.match import MatchState
 from gbnf.tool_formats import (
@@ -28,7 +29,6 @@ from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.verification import grammar_violation
 from gbnf_server.gateway.compiling import Compiled
 from gbnf_server.gateway.streams import GrammarIgnored
-from gbnf_server.llama.stop_strings import StopStrings
 
 _LETTERS = string.ascii_letters + string.digits
 _ID_LENGTH = 9

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from gbnf_server.gateway.answers import AnswerEvent
 from gbnf_server.gateway.chat import ChatRequest
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 
 class Reply(Protocol):
@@ -28,7 +28,7 @@ class Reply(Protocol):
         """Add an event. Return the text to send now: server-sent events, "" for none or if not streamed."""
         ...
 
-    def fail(self, error: GatewayError) -> str:
+    def fail(self, error: HttpError) -> str:
         """Return the text that ends a stream that has begun, as the API reports an error in its midst."""
         ...
 
@@ -47,10 +47,10 @@ class Edge(Protocol):
     path: str
 
     def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Reply:
-        """Read the JSON of a request; names of headers are in lower case. Raises GatewayError."""
+        """Read the JSON of a request; names of headers are in lower case. Raises HttpError."""
         ...
 
-    def error(self, error: GatewayError) -> dict[str, Any]:
+    def error(self, error: HttpError) -> dict[str, Any]:
         """Return the JSON of an error."""
         ...
 
@@ -60,11 +60,11 @@ class StoredAnswers(Protocol):
     """An API that keeps its answers: they are read and deleted at the path of the edge, `/` and their id."""
 
     def retrieve(self, response_id: str) -> Mapping[str, Any]:
-        """Return the JSON of a kept answer. Raises GatewayError."""
+        """Return the JSON of a kept answer. Raises HttpError."""
         ...
 
     def delete(self, response_id: str) -> Mapping[str, Any]:
-        """Forget an answer, and return the JSON that confirms it. Raises GatewayError."""
+        """Forget an answer, and return the JSON that confirms it. Raises HttpError."""
         ...
 
 
@@ -73,7 +73,7 @@ class TokenCounts(Protocol):
     """An API that counts the tokens of a request, at the path of the edge and `/count_tokens`."""
 
     def parse_count(self, body: Mapping[str, Any]) -> ChatRequest:
-        """Read the JSON of a request. Raises GatewayError."""
+        """Read the JSON of a request. Raises HttpError."""
         ...
 
     def count(self, tokens: int) -> dict[str, Any]:

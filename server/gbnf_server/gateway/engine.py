@@ -14,7 +14,17 @@ from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import Delta
-from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.base import (
+    Backend,
+    BackendError,
+    BackendUnreachable,
+    Completion,
+    ContextOverflow,
+    GrammarRefused,
+    Request,
+    RequestNotSupported,
+    ServerResponseError,
+)
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiling import Compiled, Compiler, Target
@@ -22,15 +32,7 @@ from gbnf_server.gateway.decoding import Decoding, generate
 from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
 from gbnf_server.gateway.prompting import for_template, with_json_calls
 from gbnf_server.gateway.streams import GrammarIgnored
-from gbnf_server.system.errors import (
-    BackendError,
-    BackendUnreachable,
-    ContextOverflow,
-    GatewayError,
-    GrammarRefused,
-    RequestNotSupported,
-    ServerResponseError,
-)
+from gbnf_server.web.errors import HttpError
 
 DEFAULT_MAX_TOKENS = 4096
 """The limit of an answer's tokens if the client gives none, and the context has twice as many."""
@@ -58,7 +60,7 @@ class Engine:
 
         If it is streamed, they come as they are decoded, the first with the first token: an error before it
         has an HTTP status of its own. Otherwise those of an answer come at its end. Closing the iterator ends
-        the generation. Raises GatewayError.
+        the generation. Raises HttpError.
         """
         try:
             if self._no_repeat is not None:
@@ -67,7 +69,7 @@ class Engine:
             compiled = await self._compiler.compiled(request, target)
             if not target.takes_images and any(message.get("images") for message in request.messages):
                 problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
-                raise GatewayError(400, problem, "unsupported_by_backend", "messages")
+                raise HttpError(400, problem, "unsupported_by_backend", "messages")
             given = request.sampling.max_tokens
             limit = default_limit if given is None else given
             if not request.count:
@@ -104,7 +106,7 @@ class Engine:
             except GrammarIgnored as error:
                 if has_left or attempt == self._retries:
                     problem = f"the backend ignored the grammar: {error}."
-                    raise GatewayError(502, problem, "upstream_ignored_grammar") from None
+                    raise HttpError(502, problem, "upstream_ignored_grammar") from None
                 continue
             last = kept[-1]
             assert isinstance(last, Finished)
@@ -147,7 +149,7 @@ def backend_request(
     seed: int,
     stop: tuple[str, ...],
 ) -> Request:
-    """Return the request for the backend, without callbacks. Raises GatewayError for a value out of range."""
+    """Return the request for the backend, without callbacks. Raises HttpError for a value out of range."""
     sampling = request.sampling
     native = compiled.native
     try:
@@ -167,7 +169,7 @@ def backend_request(
         )
     except ValueError as error:
         problem = str(error)
-        raise GatewayError(400, f"{problem}.", "invalid_request", problem.split(maxsplit=1)[0]) from None
+        raise HttpError(400, f"{problem}.", "invalid_request", problem.split(maxsplit=1)[0]) from None
 
 
 async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Backend) -> int:
@@ -274,19 +276,19 @@ def _facts(backend: Backend) -> tuple[Target, int]:
         return target, DEFAULT_MAX_TOKENS
 
 
-def _gateway_error(error: BackendError, request: ChatRequest) -> GatewayError:
+def _gateway_error(error: BackendError, request: ChatRequest) -> HttpError:
     """Return the error of a request whose backend has failed."""
     text = str(error)
     match error:
         case ContextOverflow():
-            return GatewayError(400, text, "context_length_exceeded", "messages")
+            return HttpError(400, text, "context_length_exceeded", "messages")
         case RequestNotSupported():
-            return GatewayError(400, text, "unsupported_by_backend", error.field)
+            return HttpError(400, text, "unsupported_by_backend", error.field)
         case GrammarRefused() if isinstance(request.output, GbnfText):
-            return GatewayError(400, text, "invalid_grammar", request.output.param)
+            return HttpError(400, text, "invalid_grammar", request.output.param)
         case BackendUnreachable():
-            return GatewayError(503, text, "upstream_unreachable", retry_after=5)
+            return HttpError(503, text, "upstream_unreachable", retry_after=5)
         case ServerResponseError(status=429):
-            return GatewayError(429, text, "upstream_busy", retry_after=5)
+            return HttpError(429, text, "upstream_busy", retry_after=5)
         case _:
-            return GatewayError(502, text, "upstream_error")
+            return HttpError(502, text, "upstream_error")

@@ -11,13 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from gbnf_server.backends.base import Backend
+from gbnf_server.backends.base import Backend, BackendError
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.edge import Edge
 from gbnf_server.gateway.metrics import Metrics
 from gbnf_server.gateway.upstreams import Upstreams
-from gbnf_server.system.errors import BackendError
 from gbnf_server.web.event_streams import Pause
 from gbnf_server.web.limits import (
     Limits,
@@ -42,7 +41,7 @@ class Answers(Protocol):
     """Answers requests: the engine, or the planner."""
 
     def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
-        """Yield the events of an answer; closing the generator ends it. Raises GatewayError."""
+        """Yield the events of an answer; closing the generator ends it. Raises HttpError."""
         ...
 
 
@@ -99,7 +98,7 @@ class Gateway:
     async def read(
         self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, share: MemoryShare
     ) -> _Parsed:
-        """Return what `parse` makes of the JSON object of a body. Raises GatewayError."""
+        """Return what `parse` makes of the JSON object of a body. Raises HttpError."""
         if len(body) <= _SMALL_BODY:  # sooner read than handed to a thread and back
             share.add(memory_of(body, count_values(body, self.limits)))
             return self._parse(parse, body)
@@ -114,7 +113,7 @@ class Gateway:
         return parse(value)
 
     async def answer(self, request: ChatRequest, endpoint: str) -> AsyncGenerator[AnswerEvent, None]:
-        """Wait for a place, and yield the events of the answer. Raises GatewayError."""
+        """Wait for a place, and yield the events of the answer. Raises HttpError."""
         metrics = self.metrics
         asked = time.monotonic()
         async with self.queue.place():
@@ -130,7 +129,7 @@ class Gateway:
                     yield event
 
     async def count_tokens(self, request: ChatRequest, endpoint: str) -> int:
-        """Return the tokens of a request's prompt, as its backend counts them. Raises GatewayError."""
+        """Return the tokens of a request's prompt, as its backend counts them. Raises HttpError."""
         answer = self.answer(replace(request, count=0, stream=False), endpoint)
         return sum([event.usage.prompt_tokens async for event in answer if isinstance(event, Finished)])
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 import httpx
 from starlette.types import Send
 
+from gbnf_server.backends.base import BackendUnreachable
+from gbnf_server.backends.http_client import find_api_key
 from gbnf_server.backends.http_transport import proxy_of
-from gbnf_server.llama import api_keys
-from gbnf_server.system.errors import BackendUnreachable
 
 PASSED = (
     ("GET", "/props"),
@@ -86,7 +86,7 @@ class PassThrough:
     def _headers(self, given: Mapping[str, str], url: str) -> dict[str, str]:
         headers = {name: value for name, value in given.items() if name in _KEPT_OF_REQUEST}
         headers["accept-encoding"] = "identity"
-        if key := self._api_key or api_keys.find(url):
+        if key := self._api_key or find_api_key(url):
             headers["authorization"] = f"Bearer {key}"
         return headers
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gbnf.prompts.messages import Image
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 _Model = TypeVar("_Model", bound="Part")
 
@@ -37,20 +37,20 @@ class Part(BaseModel):
         return list(self.model_extra or {})
 
 
-def refused(problem: str, param: str | None = None, status: int = 400) -> GatewayError:
+def refused(problem: str, param: str | None = None, status: int = 400) -> HttpError:
     """Return the error of a request that is invalid at `param`."""
-    return GatewayError(status, problem, "not_found" if status == 404 else "invalid_request", param)
+    return HttpError(status, problem, "not_found" if status == 404 else "invalid_request", param)
 
 
 def read_part(model: type[_Model], value: Any, path: str = "") -> _Model:
-    """Return the part of a request at `path`. Raises GatewayError with the path of a fault."""
+    """Return the part of a request at `path`. Raises HttpError with the path of a fault."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
         raise validation_error(error, value, path) from None
 
 
-def validation_error(error: ValidationError, value: Any, path: str = "") -> GatewayError:
+def validation_error(error: ValidationError, value: Any, path: str = "") -> HttpError:
     """Return the error of a part at `path`: of its first problem; of a union's members, the deepest one."""
     problems = [(_path(problem["loc"], value), problem) for problem in error.errors(include_url=False)]
     below, problem = max(problems, key=lambda each: each[0].count(".") + each[0].count("["))
@@ -76,7 +76,7 @@ def _shown(value: Any) -> str:
 
 
 def read_kind(models: Mapping[str, type[_Model]], value: Any, path: str, kind: str | None = None) -> _Model:
-    """Return the part at `path` as the model of its `type`, or of `kind` without one. Raises GatewayError."""
+    """Return the part at `path` as the model of its `type`, or of `kind` without one. Raises HttpError."""
     if not isinstance(value, Mapping):
         raise refused(f"{path}: a JSON object is expected (got {_shown(value)}).", path)
     kind = value.get("type", kind)
@@ -88,7 +88,7 @@ def read_kind(models: Mapping[str, type[_Model]], value: Any, path: str, kind: s
 
 
 def read_arguments(text: str, path: str) -> dict[str, Any]:
-    """Return the arguments of a call, whose JSON text is at `path`. Raises GatewayError."""
+    """Return the arguments of a call, whose JSON text is at `path`. Raises HttpError."""
     try:
         value = parse_json(text) if text.strip() else {}
     except InvalidJsonError as error:
@@ -99,7 +99,7 @@ def read_arguments(text: str, path: str) -> dict[str, Any]:
 
 
 def read_data_url(url: str, path: str) -> Image:
-    """Return the image in a data URL. Raises GatewayError; other URLs are not fetched."""
+    """Return the image in a data URL. Raises HttpError; other URLs are not fetched."""
     found = _DATA_URL.match(url)
     if found is None:
         example = "such as data:image/png;base64,…"
@@ -109,7 +109,7 @@ def read_data_url(url: str, path: str) -> Image:
 
 
 def read_image(media_type: str, data: str, path: str) -> Image:
-    """Return the image with these bytes in base64. Raises GatewayError."""
+    """Return the image with these bytes in base64. Raises HttpError."""
     if not media_type.startswith("image/"):
         raise refused(f"{path}: {media_type!r} is no media type of an image, such as image/png.", path)
     try:

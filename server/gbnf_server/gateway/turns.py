@@ -58,7 +58,7 @@ class Turns:
         message["tool_calls"] = [*message.get("tool_calls", ()), call]
 
     def result(self, call_id: str, text: str, images: Sequence[Image], param: str) -> None:
-        """Add the result of a call. Raises GatewayError if no call before it has the id at `param`."""
+        """Add the result of a call. Raises HttpError if no call before it has the id at `param`."""
         if call_id not in self._names:
             problem = f"there is no call with the id {call_id!r} before this result."
             raise refused(problem, param)

@@ -19,10 +19,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Image, PromptStyle
-from gbnf_server.backends.base import Backend, Capabilities, Completion, Dialect, Request
+from gbnf_server.backends.base import (
+    Backend,
+    BackendError,
+    BackendUnreachable,
+    Capabilities,
+    Completion,
+    Dialect,
+    Request,
+    ServerResponseError,
+)
 from gbnf_server.backends.http_client import HttpClient, RetryPolicy
 from gbnf_server.backends.request_backend import RequestBackend
-from gbnf_server.system.errors import BackendError, BackendUnreachable, ServerResponseError
 
 _KNOWN_PREFIXES = 10_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0

@@ -24,9 +24,9 @@ from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.inspect.inspection import Inspection
 from gbnf_server.inspect.live_decoding import DecodingOptions
 from gbnf_server.inspect.rendering import content_security_policy
-from gbnf_server.system.errors import GatewayError
 from gbnf_server.web.access import Access
 from gbnf_server.web.bodies import ClientLeft, read_body, while_connected
+from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import Limits, MemoryBudget
 
 _LIMITS = Limits(body_bytes=1024 * 1024, memory_bytes=16 * 1024 * 1024)
@@ -65,7 +65,7 @@ def _checked(
             self.check(request)
             html = await handler(self, request)  # a schema or a text may contain a lone surrogate
             return HTMLResponse(html.encode("utf-8", "replace"), headers=_HEADERS)
-        except GatewayError as error:
+        except HttpError as error:
             return JSONResponse({"error": str(error)}, error.status, headers=_HEADERS)
         except ClientLeft:
             return Response(status_code=499)
@@ -83,7 +83,7 @@ class _PageHandlers:
         self._limiter: CapacityLimiter | None = None
 
     def check(self, request: Request) -> None:
-        """Check the host, the origin and the token. Raises GatewayError (401, 403)."""
+        """Check the host, the origin and the token. Raises HttpError (401, 403)."""
         headers = dict(request.headers)
         if request.url.path == "/":  # a person opens it, whose browser sends no header
             headers["authorization"] = f"Bearer {request.query_params.get('token', '')}"
@@ -126,12 +126,12 @@ class _PageHandlers:
         return await while_connected(request.receive, self._inspection.decode(options))
 
     def _index(self, request: Request) -> int:
-        """Return the number of the tool that a request names. Raises GatewayError (404)."""
+        """Return the number of the tool that a request names. Raises HttpError (404)."""
         index = request.query_params.get("index", "")
         if not (
             index.isascii() and index.isdecimal() and len(index) < 7 and int(index) < len(self._inspection)
         ):
-            raise GatewayError(404, f"there is no tool number {index[:20]!r}.", "not_found")
+            raise HttpError(404, f"there is no tool number {index[:20]!r}.", "not_found")
         return int(index)
 
     async def _run(self, work: Callable[[], str]) -> str:
@@ -141,15 +141,15 @@ class _PageHandlers:
         return await run_sync(work, limiter=self._limiter)
 
     async def _body(self, request: Request) -> Mapping[str, Any]:
-        """Return the object of a request's body. Raises GatewayError and ClientLeft."""
+        """Return the object of a request's body. Raises HttpError and ClientLeft."""
         with self._budget.share() as share:
             body = await read_body(request.scope, request.receive, _LIMITS, share)
         try:
             value = parse_json(body.decode(), surrogates=True)
         except (UnicodeDecodeError, InvalidJsonError) as error:
-            raise GatewayError(400, f"the body is not JSON: {error}.", "invalid_request") from None
+            raise HttpError(400, f"the body is not JSON: {error}.", "invalid_request") from None
         if not isinstance(value, dict):
-            raise GatewayError(400, "the body must be a JSON object.", "invalid_request")
+            raise HttpError(400, "the body must be a JSON object.", "invalid_request")
         return value
 
 
@@ -157,7 +157,7 @@ def _member(body: Mapping[str, Any], name: str, kind: type[Any] | UnionType) -> 
     value = body.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
         shown = json.dumps(value)[:40]
-        raise GatewayError(
+        raise HttpError(
             400, f"{name!r} must be a {getattr(kind, '__name__', 'number')}, got {shown}.", "invalid_request"
         )
     return value

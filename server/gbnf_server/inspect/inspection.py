@@ -19,7 +19,7 @@ from gbnf_server.inspect.grammar_view import GrammarView, view_schema, view_tool
 from gbnf_server.inspect.inspected_grammar import PLAIN, GrammarChoice
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolMeter
 from gbnf_server.inspect.text_view import TextChecker
-from gbnf_server.system.errors import GatewayError, InputError
+from gbnf_server.web.errors import HttpError
 
 if TYPE_CHECKING:
     from gbnf_server.inspect.live_decoding import DecodingOptions, LiveDecoder
@@ -42,8 +42,8 @@ class Inspection:
     """A pool of tools, or a schema, and recorded runs. May be used by several threads.
 
     `count_tokens`: of a text, with the tokenizer of a model. `decoder` decodes requests while the page is
-    open. `choice`: how the grammars are compiled. Raises InputError if there is nothing to show, SchemaError
-    for a schema that cannot be compiled.
+    open. `choice`: how the grammars are compiled. Raises SchemaError for a
+    schema that cannot be compiled.
     """
 
     def __init__(
@@ -56,8 +56,6 @@ class Inspection:
         decoder: LiveDecoder | None = None,
         choice: GrammarChoice = PLAIN,
     ) -> None:
-        if schema is None and not tools and not runs:
-            raise InputError(f"{title}: there is no tool in it to show.")
         self.title = title
         self.tools = tuple(tools)
         self.decoder = decoder
@@ -79,11 +77,11 @@ class Inspection:
         return self._grammar(index)
 
     def diagram(self, index: int, name: str) -> Markup:
-        """Return the diagram of one rule of a grammar. Raises GatewayError (404) for another name."""
+        """Return the diagram of one rule of a grammar. Raises HttpError (404) for another name."""
         view = self._latest_view(index)
         rule = next((rule for rule in view.rules if rule.name == name), None)
         if rule is None:
-            raise GatewayError(404, f"the grammar has no rule {name[:80]!r}.", "not_found")
+            raise HttpError(404, f"the grammar has no rule {name[:80]!r}.", "not_found")
         return rendering.render_diagram(view, rule)
 
     def text(self, text: str) -> Markup:
@@ -139,11 +137,11 @@ class Inspection:
         return [run_tab(self._runs, shown, self.tools), decoding_tab(self._runs)]
 
     async def decode(self, options: DecodingOptions) -> Markup:
-        """Return a request as the model decodes it. Raises GatewayError."""
+        """Return a request as the model decodes it. Raises HttpError."""
         from gbnf_server.inspect.step_rendering import render_decodings  # noqa: PLC0415  # see `_run_tabs`
 
         if self.decoder is None:
-            raise GatewayError(404, "the page has no model.", "not_found")
+            raise HttpError(404, "the page has no model.", "not_found")
         decodings = await self.decoder.decode(options)
         labels = [self.decoder.strategies[strategy] for strategy in options.strategies]
         return render_decodings(labels, decodings)

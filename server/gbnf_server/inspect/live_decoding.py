@@ -20,7 +20,7 @@ from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import CallFormat, PlannerOptions, ResolvedOptions
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.streaming import request_of
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 Strategy: TypeAlias = Literal["json", "unconstrained", "native", "text", "lines"]
 STRATEGIES: dict[Strategy, str] = {
@@ -40,7 +40,7 @@ _INSTRUCTIONS = "Answer with one JSON value that fits this JSON Schema, and noth
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """What the form asks for. Raises GatewayError for a value out of range."""
+    """What the form asks for. Raises HttpError for a value out of range."""
 
     request: str
     strategies: tuple[Strategy, ...]
@@ -85,13 +85,13 @@ class LiveDecoder:
         return STRATEGIES if self._tools else {key: STRATEGIES[key] for key in ("json", "unconstrained")}
 
     async def decode(self, options: DecodingOptions) -> tuple[RecordedCall, ...]:
-        """Return a decoding for each strategy; cancelling it ends the generation. Raises GatewayError."""
+        """Return a decoding for each strategy; cancelling it ends the generation. Raises HttpError."""
         async with self._turn:
             try:
                 async with asyncio.timeout(_MOST_S):
                     return tuple([await self._decode(options, each) for each in options.strategies])
             except TimeoutError:
-                raise GatewayError(504, f"decoding took more than {_MOST_S:g} s.", "timeout") from None
+                raise HttpError(504, f"decoding took more than {_MOST_S:g} s.", "timeout") from None
 
     def close(self) -> None:
         """Release the model."""
@@ -104,7 +104,7 @@ class LiveDecoder:
             backend = await asyncio.to_thread(self._loaded)
             request = await asyncio.to_thread(self._request, backend, options, strategy)
         except (GbnfError, ValueError) as error:
-            if isinstance(error, GatewayError):
+            if isinstance(error, HttpError):
                 raise
             raise _bad(str(error)) from None
         try:
@@ -166,5 +166,5 @@ class LiveDecoder:
         raise _bad("no tool can be offered.")
 
 
-def _bad(message: str) -> GatewayError:
-    return GatewayError(400, message, "invalid_request")
+def _bad(message: str) -> HttpError:
+    return HttpError(400, message, "invalid_request")

@@ -11,12 +11,12 @@ from markupsafe import Markup
 from gbnf.tools import Tool
 from gbnf_server.inspect.decoding_view import DecodingView, view_decoding
 from gbnf_server.inspect.live_decoding import MOST_REQUEST, MOST_TOKENS, Strategy
-from gbnf_server.inspect.pages.grammar_lines import GrammarLines
 from gbnf_server.inspect.pages.run_view import RunView, decoding_label, view_run
-from gbnf_server.inspect.pages.timeline import render_timeline
+from gbnf_server.inspect.pages.timeline import render_grammar_lines, render_timeline
 from gbnf_server.inspect.rendering import Tab, render_template
 from gbnf_server.inspect.step_grammars import with_compiled_grammars
 from gbnf_server.planner.events import StepOffer
+from gbnf_server.planner.grammar_lines import GrammarLines
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.run_files import RecordedRun
 
@@ -68,7 +68,7 @@ def run_tab(
         )
         rendered.append((view, html))
         first += len(run.decodings)
-    html = render_template("run_tab.html.j2", runs=rendered, grammars=grammars.render())
+    html = render_template("run_tab.html.j2", runs=rendered, grammars=render_grammar_lines(grammars))
     return Tab("run", "A run" if len(runs) == 1 else "Runs", html)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gbnf.calls.stop_strings import StopStrings
 from gbnf.grammar.forced_continuation import ForcedContinuation
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.constraint import Constraint
@@ -17,7 +18,6 @@ from gbnf_server.llama.logprobs import TokenLogprob, token_logprob
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.repetition_guard import RepetitionGuard
 from gbnf_server.llama.sampler import Sampler
-from gbnf_server.llama.stop_strings import StopStrings
 from gbnf_server.llama.token_budget import TokenBudget
 from gbnf_server.llama.trace import TracedToken, TraceRecorder
 from gbnf_server.system.errors import BackendError

@@ -18,6 +18,7 @@ profiles             the best strategy for a model, in a file
 fingerprints         hashes of all that determines a run
 """
 
+from gbnf_server.executors import Context
 from gbnf_server.planner.conversation import Exchange
 from gbnf_server.planner.drivers import Hook
 from gbnf_server.planner.events import (
@@ -47,6 +48,7 @@ from gbnf_server.planner.planner import Planner
 __all__ = [
     "CallBlocked",
     "CallFormat",
+    "Context",
     "Event",
     "Exchange",
     "HistoryCompacted",

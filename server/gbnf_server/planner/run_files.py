@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast, get_args
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter, ValidationError
 
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf_server.inspect.pages.grammar_lines import GrammarLines, join_lines
 from gbnf_server.planner.events import (
     Event,
     Run,
@@ -22,6 +21,7 @@ from gbnf_server.planner.events import (
     TextWritten,
     event_name,
 )
+from gbnf_server.planner.grammar_lines import GrammarLines, join_lines
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.recording import INTERRUPTED
 from gbnf_server.system.errors import InputError

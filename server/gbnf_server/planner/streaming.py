@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Completer, Completion, Request
+from gbnf_server.backends.base import Cancellation, Completer, Completion, Request
 from gbnf_server.executors import Context, run_executor
-from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.events import Event, TextWritten
 from gbnf_server.planner.loop import Clock

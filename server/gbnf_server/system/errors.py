@@ -10,7 +10,7 @@
     │   ├── MalformedText         the server's answer is not valid Unicode text
     │   ├── ModelLoadError        the model file cannot be loaded
     │   └── ChatTemplateError     the model's chat template fails
-    ├── GatewayError              a request to the gateway has no answer
+    ├── HttpError                 a request to a server of ours has no answer (gbnf_server.web)
     ├── ExecutorError             a tool failed; the message is for the model
     │   └── ExecutorTimeout       a tool exceeded its time limit
     ├── SetupError                this machine lacks something: a workspace, a server build …
@@ -110,27 +110,6 @@ class ModelLoadError(BackendError):
 
 class ChatTemplateError(BackendError):
     """A chat template fails, even for a plain question; the message says why."""
-
-
-class GatewayError(GbnfServerError):
-    """A request to the gateway that has no answer.
-
-    Fields: `status` (HTTP), `message`, `code` (a stable word), `param` (the path in the request), and
-    `retry_after` (seconds after which the same request may succeed, None if it would not).
-    """
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        code: str | None = None,
-        param: str | None = None,
-        *,
-        retry_after: int | None = None,
-    ) -> None:
-        self.status, self.message, self.code = status, message, code
-        self.param, self.retry_after = param, retry_after
-        super().__init__(message)
 
 
 class ExecutorError(GbnfServerError):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 OPEN_PATHS = frozenset({"/health"})
@@ -51,7 +51,7 @@ class Access:
         return cls(tuple(keys), None if anyone else LOOPBACK_NAMES | {host.lower()} | more, tuple(origins))
 
     def check(self, path: str, headers: Mapping[str, str]) -> None:
-        """Check a request by its headers, with names in lower case. Raises GatewayError (401, 403)."""
+        """Check a request by its headers, with names in lower case. Raises HttpError (401, 403)."""
         self._check_host(headers.get("host", ""))
         self._check_origin(headers.get("origin"))
         if self.keys and path not in OPEN_PATHS:
@@ -77,7 +77,7 @@ class Access:
         for key in self.keys:  # all of them, whichever fits: the time tells nothing
             found |= hmac.compare_digest(digest, _digest(key))
         if not found:
-            raise GatewayError(
+            raise HttpError(
                 401,
                 "an API key is needed: send Authorization: Bearer KEY, or x-api-key: KEY.",
                 "invalid_api_key",
@@ -96,5 +96,5 @@ def _name(url: str) -> str | None:
         return None
 
 
-def _forbidden(message: str) -> GatewayError:
-    return GatewayError(403, message, "forbidden")
+def _forbidden(message: str) -> HttpError:
+    return HttpError(403, message, "forbidden")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope
 
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import Limits, MemoryShare
 
 _Result = TypeVar("_Result")
@@ -21,7 +21,7 @@ class ClientLeft(Exception):  # noqa: N818  # nothing is wrong here
 async def read_body(scope: Scope, receive: Receive, limits: Limits, share: MemoryShare) -> bytes:
     """Return the body; its bytes are added to `share` as they arrive.
 
-    Raises GatewayError (408, 413, 503), and ClientLeft.
+    Raises HttpError (408, 413, 503), and ClientLeft.
     """
     declared = dict(scope["headers"]).get(b"content-length", b"")
     if declared.isdigit() and (len(declared) > 18 or int(declared) > limits.body_bytes):
@@ -41,11 +41,11 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits, share: Memor
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
-        raise GatewayError(408, f"the body did not arrive within {limits.body_s:g} s.", "timeout") from None
+        raise HttpError(408, f"the body did not arrive within {limits.body_s:g} s.", "timeout") from None
 
 
-def _too_large(limits: Limits) -> GatewayError:
-    return GatewayError(413, f"the body is larger than {limits.body_bytes} bytes.", "request_too_large")
+def _too_large(limits: Limits) -> HttpError:
+    return HttpError(413, f"the body is larger than {limits.body_bytes} bytes.", "request_too_large")
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, _Result]) -> _Result:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 _MIB = 1024 * 1024
 _VALUE_BYTES = 128
@@ -61,9 +61,9 @@ class MemoryShare:
         self._budget, self._size = budget, 0
 
     def add(self, size: int) -> None:
-        """Reserve more. Raises GatewayError (503) if all requests together would take too much."""
+        """Reserve more. Raises HttpError (503) if all requests together would take too much."""
         if self._budget.reserved + size > self._budget.total:
-            raise GatewayError(
+            raise HttpError(
                 503,
                 "the server holds too many large requests at present. Send this one again later.",
                 "server_busy",
@@ -87,7 +87,7 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def count_values(body: bytes, limits: Limits) -> int:
-    """Return at least how many values a JSON text has, without building them. Raises GatewayError (400)."""
+    """Return at least how many values a JSON text has, without building them. Raises HttpError (400)."""
     structure = _STRING.sub(b"", body)
     values = structure.count(b",") + structure.count(b"[") + structure.count(b"{") + structure.count(b":") + 1
     if values > limits.json_values:
@@ -106,7 +106,7 @@ def memory_of(body: bytes, values: int) -> int:
 
 
 def read_object(body: bytes) -> Mapping[str, Any]:
-    """Return the JSON object of a body. Raises GatewayError (400)."""
+    """Return the JSON object of a body. Raises HttpError (400)."""
     try:
         value = parse_json(body.decode())
     except UnicodeDecodeError as error:
@@ -123,7 +123,7 @@ _SCHEMAS = ("response_format", "text", "output_config", "output_format", "gramma
 
 
 def check_sizes(body: Mapping[str, Any], limits: Limits) -> None:
-    """Check the counts of messages and tools, and the size of each schema. Raises GatewayError (400)."""
+    """Check the counts of messages and tools, and the size of each schema. Raises HttpError (400)."""
     for field, most in (("messages", limits.messages), ("input", limits.messages), ("tools", limits.tools)):
         items = body.get(field)
         if isinstance(items, list) and len(items) > most:
@@ -141,5 +141,5 @@ def _check_size(path: str, value: Any, most: int) -> None:
         raise _refused(f"'{path}' has {size} characters; at most {most} are allowed", path)
 
 
-def _refused(message: str, param: str | None = None) -> GatewayError:
-    return GatewayError(400, f"{message}.", "invalid_request", param)
+def _refused(message: str, param: str | None = None) -> HttpError:
+    return HttpError(400, f"{message}.", "invalid_request", param)

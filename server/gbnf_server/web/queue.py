@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 _LONGEST_RETRY_S = 60
 _WEIGHT = 0.2  # of the last answer in the mean
@@ -34,7 +34,7 @@ class AnswerQueue:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Wait for a place, and hold it in the block. Raises GatewayError (429) if the queue is full."""
+        """Wait for a place, and hold it in the block. Raises HttpError (429) if the queue is full."""
         await self._enter()
         started = time.monotonic()
         try:
@@ -48,7 +48,7 @@ class AnswerQueue:
             self.running += 1
             return
         if self.waiting >= self.most_waiting:
-            raise GatewayError(
+            raise HttpError(
                 429,
                 f"{self.running} answers are being made and {self.waiting} requests wait. "
                 "Send this one again later.",

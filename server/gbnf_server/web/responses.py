@@ -9,8 +9,8 @@ from typing import Any
 
 from starlette.types import Message, Send
 
-from gbnf_server.system.errors import GatewayError
 from gbnf_server.web.bodies import ClientLeft
+from gbnf_server.web.errors import HttpError
 
 ABORT = "gbnf.abort"
 """The key of the request's state for a function that closes the connection without sending what is left."""
@@ -68,7 +68,7 @@ class Response:
         await self.begin(status, fields)
         await self.end(body)
 
-    async def send_error(self, error: GatewayError, shape: Callable[[GatewayError], dict[str, Any]]) -> None:
+    async def send_error(self, error: HttpError, shape: Callable[[HttpError], dict[str, Any]]) -> None:
         """Send an error in the shape of an API."""
         headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
         if error.status == 401:

@@ -23,7 +23,7 @@ from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import PlannerOptions
 from gbnf_server.system.bundled import manifests_path
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 from support.gateways import PATH, PlainEdge, client_of, request, served, until
 from support.scripts import Script
 from support.toys import make_tool
@@ -124,7 +124,7 @@ def test_a_run_without_an_answer_says_so_once_a_tool_has_run(tmp_path: Path) -> 
     lost = Script({"x": [call("ping")]}, lost_after=1)
     texts = [event.text for event in answer(made, lost, user("x")) if isinstance(event, TextDelta)]
     assert texts == ["There is no answer: nobody answers"]
-    with pytest.raises(GatewayError, match="nobody answers") as failed:
+    with pytest.raises(HttpError, match="nobody answers") as failed:
         answer(made, Script({"x": []}, lost_after=0), user("x"))
     assert failed.value.status == 502
 
@@ -139,14 +139,14 @@ def test_a_run_without_an_answer_says_so_once_a_tool_has_run(tmp_path: Path) -> 
     ],
 )
 def test_what_it_cannot_do_is_refused(tmp_path: Path, fields: dict[str, Any], param: str) -> None:
-    with pytest.raises(GatewayError) as refused:
+    with pytest.raises(HttpError) as refused:
         answer(agent([make_tool(tmp_path, "ping")], tmp_path), Script({}), user("x"), **fields)
     assert (refused.value.status, refused.value.param) == (400, param)
 
 
 @pytest.mark.parametrize("messages", [[user(" ")], [user("x"), {"role": "assistant", "content": "y"}]])
 def test_a_request_without_a_question_is_refused(tmp_path: Path, messages: list[Any]) -> None:
-    with pytest.raises(GatewayError) as refused:
+    with pytest.raises(HttpError) as refused:
         answer(agent([make_tool(tmp_path, "ping")], tmp_path), Script({}), *messages)
     assert (refused.value.status, refused.value.param) == (400, "messages")
 

@@ -17,7 +17,7 @@ from gbnf.prompts.messages import Image
 from gbnf_server.gateway.answers import Started, TextDelta
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.chat import FunctionTool, JsonSchema, Sampling, ToolChoice
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 from support.answers import RECEIPT, USAGE, Answer, Call, answers, edge_transport, undeclared
 
 TOOL: Any = {"name": "f", "description": "F.", "input_schema": {"type": "object"}}
@@ -182,7 +182,7 @@ def test_parse_with_a_model() -> None:
 def test_an_error_in_a_stream_raises() -> None:
     reply = Messages().parse({**OPTIONS, "stream": True}, {})
     sent = "".join(reply.feed(event) for event in (Started(0, RECEIPT), TextDelta("a")))
-    sent += reply.fail(GatewayError(502, "the backend is gone", "upstream_error"))
+    sent += reply.fail(HttpError(502, "the backend is gone", "upstream_error"))
     transport = httpx2.MockTransport(
         lambda _: httpx2.Response(200, text=sent, headers={"content-type": "text/event-stream"})
     )
@@ -211,7 +211,7 @@ def test_an_error_in_a_stream_raises() -> None:
     ],
 )
 def test_the_shape_of_errors(status: int, code: str | None, kind: str, message: str) -> None:
-    error = ErrorResponse.model_validate(Messages().error(GatewayError(status, "why", code)))
+    error = ErrorResponse.model_validate(Messages().error(HttpError(status, "why", code)))
     assert (error.error.type, error.error.message) == (kind, message)
     assert undeclared(error) == []
 
@@ -369,7 +369,7 @@ def _user(block: Any) -> dict[str, Any]:
     ],
 )
 def test_errors_name_the_path(body: dict[str, Any], param: str) -> None:
-    with pytest.raises(GatewayError) as raised:
+    with pytest.raises(HttpError) as raised:
         parsed(**body)
     assert (raised.value.status, raised.value.param) == (400, param)
 
@@ -387,7 +387,7 @@ def test_clients_that_are_refused_a_thread_send_the_whole_conversation() -> None
         client_of().beta.messages.create(**OPTIONS, thread={"type": "create"})
     details: Any = raised.value.body
     assert details["error"]["details"]["error_code"] == "thread_unsupported_request"
-    with pytest.raises(GatewayError):
+    with pytest.raises(HttpError):
         Messages().parse_count({"model": "m", "messages": HI, "thread": {"type": "create"}})
 
 

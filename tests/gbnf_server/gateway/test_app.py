@@ -13,8 +13,9 @@ import pytest
 
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstreams
-from gbnf_server.system.errors import BackendError, BackendUnreachable, GatewayError
+from gbnf_server.system.errors import BackendError, BackendUnreachable
 from gbnf_server.web.access import Access
+from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import Limits
 from support.gateways import PATH, ScriptedEngine, client_of, make_gateway, request, samples, until
 
@@ -106,8 +107,8 @@ def test_what_there_is_not(method: str, path: str, status: int, code: str) -> No
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (GatewayError(400, "no", "invalid_request", "tools"), 400, "invalid_request"),
-        (GatewayError(502, "it ignored the grammar", "grammar_ignored"), 502, "grammar_ignored"),
+        (HttpError(400, "no", "invalid_request", "tools"), 400, "invalid_request"),
+        (HttpError(502, "it ignored the grammar", "grammar_ignored"), 502, "grammar_ignored"),
         (BackendUnreachable("no server"), 503, "backend_unreachable"),
         (ZeroDivisionError("secret"), 500, "internal_error"),
     ],
@@ -292,7 +293,7 @@ def test_a_draining_server_refuses_new_requests_and_ends_the_running() -> None:
     use(gateway, ask)
 
 
-@pytest.mark.parametrize("error", [None, GatewayError(502, "it left", "upstream_error")])
+@pytest.mark.parametrize("error", [None, HttpError(502, "it left", "upstream_error")])
 def test_a_silent_stream_is_kept_alive_also_in_the_queue(error: Exception | None) -> None:
     pauses: list[asyncio.Event] = []
 

@@ -33,7 +33,7 @@ from gbnf_server.gateway.chat import (
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 from support.gateway_answers import (
     PLACE,
     SCHEMAS,
@@ -125,7 +125,7 @@ def test_so_it_is_behind_a_real_llama_server(native: InProcess) -> None:
             request = ask(tools=TOOLS, tool_choice=choice, sampling=sampling, stream=bool(seed % 2))
             try:
                 events = answer(request, server)
-            except GatewayError as error:
+            except HttpError as error:
                 # llama.cpp counts bytes that are no UTF-8 as one character, and sends several U+FFFD: at this
                 # temperature, random weights write strings that are longer than maxLength.
                 too_long.append(str(error))
@@ -244,7 +244,7 @@ def test_a_grammar_of_the_client_is_enforced(backend: InProcess) -> None:
 def test_what_the_client_has_to_correct_is_a_400(
     backend: InProcess, given_: Any, param: str, code: str, words: str
 ) -> None:
-    with pytest.raises(GatewayError) as caught:
+    with pytest.raises(HttpError) as caught:
         answer(ask(**given_), backend)
     error = caught.value
     assert (error.status, error.code) == (400, code)
@@ -258,7 +258,7 @@ UNENFORCEABLE = {"type": "array", "items": {"type": "string"}, "uniqueItems": Tr
 def test_a_strict_tool_with_a_keyword_that_cannot_be_enforced_is_refused(backend: InProcess) -> None:
     properties = {"type": "object", "properties": {"tags": UNENFORCEABLE}, "required": ["tags"]}
     strict = FunctionTool("tag", "", properties, strict=True, param="tools[0].function.parameters")
-    with pytest.raises(GatewayError) as caught:
+    with pytest.raises(HttpError) as caught:
         answer(ask(tools=(strict,)), backend)
     assert caught.value.param == "tools[0].function.parameters/properties/tags/uniqueItems"
     assert "uniqueItems" in caught.value.message
@@ -314,7 +314,7 @@ def test_a_backend_that_ignores_the_grammar_is_a_502_or_is_asked_again(tiny_mode
         for stream in (False, True):
             request = ask(tools=TOOLS, tool_choice=ToolChoice("required"), stream=stream)
             ignoring.ignored = 1
-            with pytest.raises(GatewayError) as caught:
+            with pytest.raises(HttpError) as caught:
                 answer(request, ignoring)
             assert (caught.value.status, caught.value.code) == (502, "upstream_ignored_grammar")
             ignoring.ignored = 1
@@ -397,7 +397,7 @@ def test_a_stream_comes_as_it_is_decoded_and_closing_it_ends_the_generation(tiny
 
 def test_a_compilation_has_a_deadline(backend: InProcess) -> None:
     engine = Engine(compile_s=0.0)
-    with pytest.raises(GatewayError) as caught:
+    with pytest.raises(HttpError) as caught:
         answer(ask(tools=TOOLS), backend, engine)
     assert (caught.value.status, caught.value.code) == (503, "compilation_timeout")
     assert caught.value.retry_after

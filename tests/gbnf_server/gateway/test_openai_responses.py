@@ -19,7 +19,7 @@ from gbnf_server.gateway.chat import FunctionTool, JsonObject, JsonSchema, ToolC
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse
 from gbnf_server.llama.logprobs import TokenLogprob
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 from support.answers import RECEIPT, USAGE, Answer, Call, answers, edge_transport, undeclared
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
@@ -201,7 +201,7 @@ def test_an_error_in_a_stream_fails_the_response() -> None:
     edge = Responses()
     reply = edge.parse({"model": "m", "input": "hi", "stream": True}, {})
     sent = "".join(reply.feed(event) for event in (Started(0, RECEIPT), TextDelta("He")))
-    sent += reply.fail(GatewayError(502, "the backend is gone", "upstream_error"))
+    sent += reply.fail(HttpError(502, "the backend is gone", "upstream_error"))
     last = json.loads(sent.rstrip().rpartition("data: ")[2])
     event = STREAM_EVENT.validate_python(last)
     assert event.type == "response.failed"
@@ -224,7 +224,7 @@ def test_an_error_in_a_stream_fails_the_response() -> None:
 )
 def test_codes_of_errors_in_a_stream(status: int, code: str | None, expected: str) -> None:
     reply = Responses().parse({"model": "m", "input": "hi", "stream": True}, {})
-    sent = reply.fail(GatewayError(status, "why", code))
+    sent = reply.fail(HttpError(status, "why", code))
     assert json.loads(sent.rstrip().rpartition("data: ")[2])["response"]["error"]["code"] == expected
 
 
@@ -414,7 +414,7 @@ ITEM = "input[0]"
     ],
 )
 def test_errors_name_the_path(body: dict[str, Any], status: int, param: str) -> None:
-    with pytest.raises(GatewayError) as raised:
+    with pytest.raises(HttpError) as raised:
         parsed(**body)
     error = raised.value
     assert (error.status, error.param) == (status, param)
@@ -465,7 +465,7 @@ def test_stored_responses_are_returned_and_deleted() -> None:
     assert Response.model_validate(edge.retrieve(first.id)).output_text == "one"
     assert edge.delete(first.id)["deleted"]
     for gone in (edge.retrieve, edge.delete):
-        with pytest.raises(GatewayError) as raised:
+        with pytest.raises(HttpError) as raised:
             gone(first.id)
         assert raised.value.status == 404
 

@@ -12,7 +12,7 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, GbnfText, JsonObject, JsonSchema, ToolChoice
 from gbnf_server.gateway.engine import Engine
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 from support.gateway_answers import PLACE, TOOLS, USER, answer, calls, end, text
 from support.server import Reply, scripted
 
@@ -89,7 +89,7 @@ def test_arguments_of_a_plain_server_are_validated_and_asked_for_again() -> None
     ],
 )
 def test_a_plain_server_that_calls_no_tool_of_the_request_is_a_502(choice: ToolChoice, written: str) -> None:
-    with pytest.raises(GatewayError) as caught:
+    with pytest.raises(HttpError) as caught:
         asked_plainly(ask(tool_choice=choice), chunks(written))
     assert (caught.value.status, caught.value.code) == (502, "upstream_ignored_grammar")
 
@@ -109,7 +109,7 @@ def test_a_truncated_call_of_a_plain_server_is_left_out() -> None:
     ],
 )
 def test_what_a_plain_server_cannot_enforce_is_a_400(given: Any, param: str) -> None:
-    with pytest.raises(GatewayError) as caught:
+    with pytest.raises(HttpError) as caught:
         asked_plainly(ask(**given))
     assert (caught.value.status, caught.value.code) == (400, "unsupported_by_backend")
     assert (caught.value.param or "").startswith(param)

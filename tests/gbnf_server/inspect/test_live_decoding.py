@@ -17,7 +17,8 @@ from gbnf_server.inspect.app import create_app
 from gbnf_server.inspect.inspection import InspectedSchema, Inspection
 from gbnf_server.inspect.live_decoding import STRATEGIES, DecodingOptions, LiveDecoder
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.system.errors import BackendError, GatewayError, ModelLoadError
+from gbnf_server.system.errors import BackendError, ModelLoadError
+from gbnf_server.web.errors import HttpError
 from support.backends import FakeBackend
 from support.oracle import CHECKOUT
 
@@ -157,7 +158,7 @@ def test_one_request_is_decoded_at_a_time_and_can_be_cancelled() -> None:
 def test_decoding_that_takes_too_long_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gbnf_server.inspect.live_decoding._MOST_S", 0.2)
     slow = Slow(3600)
-    with pytest.raises(GatewayError, match=r"more than 0\.2 s"):
+    with pytest.raises(HttpError, match=r"more than 0\.2 s"):
         asyncio.run(LiveDecoder(lambda: slow, "m", TOOLS).decode(DecodingOptions("go", ("lines",))))
     assert slow.cancelled == 1
 
@@ -172,7 +173,7 @@ def test_errors_of_the_model_are_shown() -> None:
     def missing() -> FakeBackend:
         raise ModelLoadError("there is no model")
 
-    with pytest.raises(GatewayError, match="there is no model"):
+    with pytest.raises(HttpError, match="there is no model"):
         asyncio.run(LiveDecoder(missing, "m", TOOLS).decode(options))
-    with pytest.raises(GatewayError, match="has no tools"):
+    with pytest.raises(HttpError, match="has no tools"):
         asyncio.run(LiveDecoder(Slow, "m", TOOLS).decode(DecodingOptions("go", ("native",))))

@@ -140,5 +140,8 @@ def test_bare_answers_are_mostly_the_right_calls(llama: Llama) -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    code = "import sys, gbnf_server.llama.demo_model; sys.exit('torch' in sys.modules or 'llama_cpp' in sys.modules)"
+    code = (
+        "import sys, gbnf_server.llama.demo_model; "
+        "sys.exit('torch' in sys.modules or 'llama_cpp' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gbnf_server.system.errors import GatewayError
 from gbnf_server.web.access import Access
+from gbnf_server.web.errors import HttpError
 
 KEYS = ("first-key", "second-key")
 
@@ -13,7 +13,7 @@ KEYS = ("first-key", "second-key")
 def status(access: Access, path: str = "/v1/models", **headers: str) -> int:
     try:
         access.check(path, {name.replace("_", "-"): value for name, value in headers.items()})
-    except GatewayError as error:
+    except HttpError as error:
         return error.status
     return 200
 

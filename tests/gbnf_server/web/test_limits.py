@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import Limits, MemoryBudget, check_sizes, count_values, read_object
 
 JSON = st.recursive(
@@ -51,13 +51,13 @@ def test_exactly_what_is_too_deep_is_refused(value: Any) -> None:
     text = json.dumps(value).encode()
     assert count_values(text, Limits(json_depth=depth(value))) >= 1
     if depth(value):
-        with pytest.raises(GatewayError, match="nested"):
+        with pytest.raises(HttpError, match="nested"):
             count_values(text, Limits(json_depth=depth(value) - 1))
 
 
 @given(st.binary(max_size=60))
 def test_no_bytes_make_the_count_fail_in_another_way(body: bytes) -> None:
-    with suppress(GatewayError):
+    with suppress(HttpError):
         assert count_values(body, Limits(json_values=10, json_depth=3)) <= 10
         assert isinstance(read_object(body), dict)
 
@@ -77,7 +77,7 @@ def test_no_bytes_make_the_count_fail_in_another_way(body: bytes) -> None:
     ],
 )
 def test_a_body_that_is_no_object_is_refused(body: bytes, message: str) -> None:
-    with pytest.raises(GatewayError, match=message):
+    with pytest.raises(HttpError, match=message):
         read_object(body)
 
 
@@ -94,7 +94,7 @@ def test_a_body_that_is_no_object_is_refused(body: bytes, message: str) -> None:
 )
 def test_more_than_allowed_is_refused_by_name(body: dict[str, Any], param: str) -> None:
     limits = Limits(messages=3, tools=2, schema_bytes=100)
-    with pytest.raises(GatewayError) as refused:
+    with pytest.raises(HttpError) as refused:
         check_sizes(body, limits)
     assert (refused.value.status, refused.value.param) == (400, param)
 
@@ -117,7 +117,7 @@ def test_the_budget_is_kept_and_given_back(requests: list[list[int]]) -> None:
                     share.add(size)
                     expected += size
                 else:
-                    with pytest.raises(GatewayError, match="too many large requests"):
+                    with pytest.raises(HttpError, match="too many large requests"):
                         share.add(size)
                 assert budget.reserved == expected <= 100
         assert budget.reserved == 0

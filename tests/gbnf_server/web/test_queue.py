@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 from gbnf_server.web.queue import AnswerQueue
 
 STEP = st.tuples(st.sampled_from(["come", "finish", "leave"]), st.integers(0, 9))
@@ -46,7 +46,7 @@ async def follow(places: int, waiting: int, steps: list[tuple[str, int]]) -> Non
             task = asyncio.create_task(work(done))
             tasks[task] = done
             await settle()
-            assert (task.done() and isinstance(task.exception(), GatewayError)) == full
+            assert (task.done() and isinstance(task.exception(), HttpError)) == full
         elif present:
             task = present[which % len(present)]
             if action == "finish":
@@ -71,10 +71,10 @@ async def follow(places: int, waiting: int, steps: list[tuple[str, int]]) -> Non
 
 
 def test_a_full_queue_says_when_to_come_again() -> None:
-    async def ask() -> GatewayError:
+    async def ask() -> HttpError:
         queue = AnswerQueue(1, 0)
         async with queue.place():
-            with pytest.raises(GatewayError) as refused:
+            with pytest.raises(HttpError) as refused:
                 async with queue.place():
                     pass
         return refused.value

@@ -12,7 +12,7 @@ from typing import Any
 from gbnf_server.gateway.anthropic_messages.reply import MessagesReply, error_body
 from gbnf_server.gateway.anthropic_messages.request import read_count_request, read_request
 from gbnf_server.gateway.chat import ChatRequest
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 
 def random_id() -> str:
@@ -29,18 +29,18 @@ class Messages:
         self._new_id = new_id
 
     def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> MessagesReply:  # noqa: ARG002
-        """Read the JSON of a request. Raises GatewayError."""
+        """Read the JSON of a request. Raises HttpError."""
         request, ignored = read_request(body)
         return MessagesReply(request, ignored, self._new_id())
 
     def parse_count(self, body: Mapping[str, Any]) -> ChatRequest:
-        """Read the JSON of a request whose prompt's tokens are counted. Raises GatewayError."""
+        """Read the JSON of a request whose prompt's tokens are counted. Raises HttpError."""
         return read_count_request(body)
 
     def count(self, tokens: int) -> dict[str, Any]:
         """Return the JSON of a number of tokens."""
         return {"input_tokens": tokens}
 
-    def error(self, error: GatewayError) -> dict[str, Any]:
+    def error(self, error: HttpError) -> dict[str, Any]:
         """Return the JSON of an error."""
         return error_body(error)

@@ -103,14 +103,14 @@ class MessageParam(Part):
 
 
 def add_messages(turns: Turns, messages: Sequence[Any]) -> None:
-    """Add the messages to the conversation. Raises GatewayError."""
+    """Add the messages to the conversation. Raises HttpError."""
     for index, value in enumerate(messages):
         path = f"messages[{index}]"
         add_content(turns, read_part(MessageParam, value, path), f"{path}.content")
 
 
 def add_content(turns: Turns, message: MessageParam, path: str) -> None:
-    """Add the content of a message, which is at `path`. Raises GatewayError."""
+    """Add the content of a message, which is at `path`. Raises HttpError."""
     if isinstance(message.content, str):
         {"user": turns.user, "assistant": turns.assistant, "system": turns.system}[message.role](
             message.content

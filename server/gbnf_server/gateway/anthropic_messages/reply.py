@@ -24,7 +24,7 @@ from gbnf_server.gateway.answers import (
 from gbnf_server.gateway.anthropic_messages.request import THREAD_REFUSED
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.reply_headers import reply_headers
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 Event: TypeAlias = dict[str, Any]
 
@@ -64,7 +64,7 @@ class MessagesReply:
         """Add an event. Return the server-sent events to send now, "" if it is not streamed."""
         return self._send(self._events(event))
 
-    def fail(self, error: GatewayError) -> str:
+    def fail(self, error: HttpError) -> str:
         """Return the event that ends a stream."""
         return self._send([error_body(error)])
 
@@ -201,7 +201,7 @@ class _Block:
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
 
 
-def error_body(error: GatewayError) -> dict[str, Any]:
+def error_body(error: HttpError) -> dict[str, Any]:
     """Return the JSON of an error. Claude Code compacts its conversation if it reads that it is too long."""
     kind = _ERROR_TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     too_long = error.code == "context_length_exceeded"

@@ -15,7 +15,7 @@ from gbnf_server.gateway.anthropic_messages.blocks import MessageParam, add_cont
 from gbnf_server.gateway.chat import ChatRequest, FreeText, FunctionTool, JsonSchema, Sampling, ToolChoice
 from gbnf_server.gateway.reading import Part, read_kind, read_part, refused
 from gbnf_server.gateway.turns import Turns
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 
 class ToolParam(Part):
@@ -100,7 +100,7 @@ THREAD_REFUSED = "thread_unsupported_request"
 
 
 def read_request(value: Mapping[str, Any]) -> tuple[ChatRequest, list[str]]:
-    """Read the JSON of a request, and list the paths of what has no effect. Raises GatewayError."""
+    """Read the JSON of a request, and list the paths of what has no effect. Raises HttpError."""
     _check_supported(value)
     body = read_part(MessagesBody, value)
     sampling = Sampling.given(
@@ -111,7 +111,7 @@ def read_request(value: Mapping[str, Any]) -> tuple[ChatRequest, list[str]]:
 
 
 def read_count_request(value: Mapping[str, Any]) -> ChatRequest:
-    """Read the JSON of a request whose prompt's tokens are counted. Raises GatewayError."""
+    """Read the JSON of a request whose prompt's tokens are counted. Raises HttpError."""
     _check_supported(value)
     return _chat(read_part(CountBody, value))
 
@@ -122,7 +122,7 @@ def _check_supported(value: Mapping[str, Any]) -> None:
             raise refused(f"{name} is not supported. {hint}", name)
     if value.get("thread"):
         problem = "thread is not supported. Send the whole conversation in messages."
-        raise GatewayError(400, problem, THREAD_REFUSED, "thread")
+        raise HttpError(400, problem, THREAD_REFUSED, "thread")
 
 
 def _chat(body: CountBody) -> ChatRequest:

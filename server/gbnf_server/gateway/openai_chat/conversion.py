@@ -38,7 +38,7 @@ from gbnf_server.gateway.openai_chat.models import (
     UserPart,
 )
 from gbnf_server.gateway.reading import NO_REASONING, read_arguments, read_data_url, validation_error
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(
@@ -70,7 +70,7 @@ class ParsedBody:
 
 
 def parse_body(body: Mapping[str, Any]) -> ParsedBody:
-    """Return the request of a body. Raises GatewayError (400)."""
+    """Return the request of a body. Raises HttpError (400)."""
     for name, neutral in _NEUTRAL.items():
         value = body.get(name)
         if value is not None and value not in neutral:
@@ -246,8 +246,8 @@ def _ignored(model: BaseModel, path: str = "") -> Iterator[str]:
                 yield from _ignored(member, f"{path}{name.rstrip('_')}.")
 
 
-def _refused(message: str, param: str, code: str = "invalid_request") -> GatewayError:
-    return GatewayError(400, message, code, param)
+def _refused(message: str, param: str, code: str = "invalid_request") -> HttpError:
+    return HttpError(400, message, code, param)
 
 
 __all__ = ["ParsedBody", "parse_body"]

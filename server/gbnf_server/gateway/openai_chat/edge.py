@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+from gbnf_server.backends.base import TokenLogprob
 from gbnf_server.gateway.answers import (
     AnswerEvent,
     ArgumentsDelta,
@@ -26,8 +27,7 @@ from gbnf_server.gateway.answers import (
 )
 from gbnf_server.gateway.openai_chat.conversion import ParsedBody, parse_body
 from gbnf_server.gateway.reply_headers import reply_headers
-from gbnf_server.llama.logprobs import TokenLogprob
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 from gbnf_server.web.event_streams import COMMENT
 
 
@@ -37,10 +37,10 @@ class ChatCompletions:
     path = "/v1/chat/completions"
 
     def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> ChatReply:  # noqa: ARG002 - see Edge
-        """Read the JSON of a request. Raises GatewayError (400)."""
+        """Read the JSON of a request. Raises HttpError (400)."""
         return ChatReply(parse_body(body))
 
-    def error(self, error: GatewayError) -> dict[str, Any]:
+    def error(self, error: HttpError) -> dict[str, Any]:
         """Return the JSON of an error."""
         kind = _ERROR_TYPES.get(
             error.status, "invalid_request_error" if error.status < 500 else "server_error"
@@ -95,7 +95,7 @@ class ChatReply:
             return self._end(event)
         return "" if delta is None else self._chunk({"delta": delta, "logprobs": None, "finish_reason": None})
 
-    def fail(self, error: GatewayError) -> str:
+    def fail(self, error: HttpError) -> str:
         """Return the event that ends a stream with an error."""
         return _event(ChatCompletions().error(error))
 

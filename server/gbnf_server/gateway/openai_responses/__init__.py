@@ -13,7 +13,7 @@ from typing import Any
 from gbnf_server.gateway.openai_responses.reply import ResponsesReply
 from gbnf_server.gateway.openai_responses.request import read_request
 from gbnf_server.gateway.openai_responses.store import ResponseStore
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 
 def random_id(prefix: str) -> str:
@@ -37,27 +37,27 @@ class Responses:
         self._new_id, self._clock = new_id, clock
 
     def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> ResponsesReply:  # noqa: ARG002
-        """Read the JSON of a request. Raises GatewayError."""
+        """Read the JSON of a request. Raises HttpError."""
         return ResponsesReply(read_request(body, self.store), self.store, self._new_id, self._clock)
 
     def retrieve(self, response_id: str) -> Mapping[str, Any]:
-        """Return a stored response, for `GET /v1/responses/{id}`. Raises GatewayError (404)."""
+        """Return a stored response, for `GET /v1/responses/{id}`. Raises HttpError (404)."""
         found = self.store.get(response_id)
         if found is None:
             raise _not_found(response_id)
         return found
 
     def delete(self, response_id: str) -> dict[str, Any]:
-        """Remove a stored response, for `DELETE /v1/responses/{id}`. Raises GatewayError (404)."""
+        """Remove a stored response, for `DELETE /v1/responses/{id}`. Raises HttpError (404)."""
         if not self.store.delete(response_id):
             raise _not_found(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 
-    def error(self, error: GatewayError) -> dict[str, Any]:
+    def error(self, error: HttpError) -> dict[str, Any]:
         """Return the JSON of an error."""
         kind = "invalid_request_error" if error.status < 500 else "server_error"
         return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
 
 
-def _not_found(response_id: str) -> GatewayError:
-    return GatewayError(404, f"there is no stored response with the id {response_id!r}.", "not_found")
+def _not_found(response_id: str) -> HttpError:
+    return HttpError(404, f"there is no stored response with the id {response_id!r}.", "not_found")

@@ -104,7 +104,7 @@ def add_items(
     stored: Callable[[str], Mapping[str, Any] | None],
     param: str = "input",
 ) -> None:
-    """Add the items to the conversation. `stored` returns the stored item with an id. Raises GatewayError."""
+    """Add the items to the conversation. `stored` returns the stored item with an id. Raises HttpError."""
     for index, value in enumerate(items):
         path = f"{param}[{index}]"
         item = read_kind(_ITEMS, value, path, kind="message")

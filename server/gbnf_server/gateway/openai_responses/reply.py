@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from gbnf_server.backends.base import TokenLogprob
 from gbnf_server.gateway.answers import (
     AnswerEvent,
     ArgumentsDelta,
@@ -32,8 +33,7 @@ from gbnf_server.gateway.openai_responses.output import (
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse
 from gbnf_server.gateway.reply_headers import reply_headers
-from gbnf_server.llama.logprobs import TokenLogprob
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 from gbnf_server.web.event_streams import COMMENT
 
 
@@ -67,7 +67,7 @@ class ResponsesReply:
         """Add an event. Return the server-sent events to send now, "" if it is not streamed."""
         return self._send(self._events(event))
 
-    def fail(self, error: GatewayError) -> str:
+    def fail(self, error: HttpError) -> str:
         """Return the events that end a stream."""
         self._response = self._base | {"status": "failed", "error": _stream_error(error)}
         return self._send([*self._begin(), {"type": "response.failed", "response": self._response}])
@@ -220,7 +220,7 @@ def _end(finished: Finished, output: Iterable[OutputItem], status: Status, now: 
     return end | {"incomplete_details": {"reason": "max_output_tokens"}}
 
 
-def _stream_error(error: GatewayError) -> dict[str, str]:
+def _stream_error(error: HttpError) -> dict[str, str]:
     """Return the error of a failed response. Codex compacts its conversation if it is too long."""
     if error.code == "context_length_exceeded":
         code = error.code

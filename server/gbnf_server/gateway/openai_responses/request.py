@@ -120,7 +120,7 @@ class ResponsesRequest:
 
 
 def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesRequest:
-    """Read the JSON of a request. Raises GatewayError."""
+    """Read the JSON of a request. Raises HttpError."""
     for name, hint in _CHANGES_MEANING.items():
         if value.get(name):
             raise refused(f"{name} is not supported. {hint}", name)

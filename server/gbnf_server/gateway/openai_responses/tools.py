@@ -95,7 +95,7 @@ class ToolTable:
         return self.places.get(model_name, (None, model_name))
 
     def choice(self, value: str | Mapping[str, Any] | None) -> ToolChoice:
-        """Return the choice. Raises GatewayError."""
+        """Return the choice. Raises HttpError."""
         match value:
             case None | "auto":
                 return ToolChoice()
@@ -119,7 +119,7 @@ class ToolTable:
 
 
 def read_tools(values: Sequence[Any]) -> ToolTable:
-    """Return the tools of a request. Raises GatewayError for one that cannot be left out."""
+    """Return the tools of a request. Raises HttpError for one that cannot be left out."""
     functions: list[FunctionTool] = []
     places: dict[str, tuple[str | None, str]] = {}
     left_out: list[str] = []

@@ -7,9 +7,10 @@ from collections.abc import Set as AbstractSet
 from markupsafe import Markup
 
 from gbnf_server.inspect.pages.durations import seconds
-from gbnf_server.inspect.pages.grammar_lines import GrammarLines, ranges
+from gbnf_server.inspect.pages.gbnf_tokens import tokens
 from gbnf_server.inspect.pages.rendering import render_template
 from gbnf_server.inspect.pages.run_view import EntryView, RunView, StepView
+from gbnf_server.planner.grammar_lines import GrammarLines, ranges
 
 _NARROWEST = 0.003
 """The least width of a bar, as a share of the time axis."""
@@ -73,3 +74,11 @@ def _bar(entry: EntryView, total_s: float) -> dict[str, str] | None:
         return None
     start, width = entry.start_s / total_s, max(entry.duration_s / total_s, _NARROWEST)
     return {"x": f"{100 * min(start, 1 - _NARROWEST):.2f}%", "width": f"{100 * width:.2f}%"}
+
+
+def render_grammar_lines(grammars: GrammarLines) -> Markup:
+    """Return the element from which the script of the page takes the lines; empty without lines."""
+    if not grammars.lines:
+        return Markup()
+    rows = [list(tokens(line)) if "::=" in line else line for line in grammars.lines]
+    return render_template("grammar_lines.html.j2", rows=rows)

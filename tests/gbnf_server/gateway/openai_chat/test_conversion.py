@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gbnf_server.gateway.chat import FreeText, GbnfText, JsonObject, JsonSchema, Sampling, ToolChoice
 from gbnf_server.gateway.openai_chat.conversion import parse_body
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 ASK = {"role": "user", "content": "hello"}
 TOOL = {"type": "function", "function": {"name": "go", "parameters": {"type": "object"}}}
@@ -50,10 +50,10 @@ def parse(**fields: Any) -> Any:
     return parse_body({"model": "m", "messages": [ASK], **fields})
 
 
-def refusal(**fields: Any) -> GatewayError | None:
+def refusal(**fields: Any) -> HttpError | None:
     try:
         parse(**fields)
-    except GatewayError as error:
+    except HttpError as error:
         return error
     return None
 
@@ -212,7 +212,7 @@ def test_reasoning(fields: Any, expected: bool | None) -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(fields: Any, param: str, words: str) -> None:
-    with pytest.raises(GatewayError) as caught:
+    with pytest.raises(HttpError) as caught:
         parse(**fields)
     assert (caught.value.status, caught.value.param) == (400, param)
     assert words in caught.value.message

@@ -25,7 +25,7 @@ from gbnf_server.gateway.answers import (
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_chat.edge import ChatReply
 from gbnf_server.llama.logprobs import TokenLogprob
-from gbnf_server.system.errors import GatewayError
+from gbnf_server.web.errors import HttpError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
 RECEIPT = Receipt("sha256:00", format="json", verified=True)
@@ -153,7 +153,7 @@ def test_errors_have_the_shape_of_the_api() -> None:
     edge = ChatCompletions()
     kinds = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error"}
     for status, kind in {**kinds, 503: "server_error"}.items():
-        error = edge.error(GatewayError(status, "no", "code", "tools"))
+        error = edge.error(HttpError(status, "no", "code", "tools"))
         assert error == {"error": {"message": "no", "type": kind, "param": "tools", "code": "code"}}
-    failed = reply([Started(0, RECEIPT)], stream=True).fail(GatewayError(502, "no"))
+    failed = reply([Started(0, RECEIPT)], stream=True).fail(HttpError(502, "no"))
     assert json.loads(failed.removeprefix("data: "))["error"]["message"] == "no"

@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import count, groupby
 
-from markupsafe import Markup
-
-from gbnf_server.inspect.pages.gbnf_tokens import tokens
-from gbnf_server.inspect.pages.rendering import render_template
-
 MOST_CHARACTERS = 4_000_000
 """Of the distinct lines of a page."""
 
@@ -34,13 +29,6 @@ class GrammarLines:
             return None
         self._characters += new
         return tuple(self._numbers.setdefault(line, len(self._numbers)) for line in lines)
-
-    def render(self) -> Markup:
-        """Return the element from which the script of the page takes the lines; empty without lines."""
-        if not self._numbers:
-            return Markup()
-        rows = [list(tokens(line)) if "::=" in line else line for line in self._numbers]
-        return render_template("grammar_lines.html.j2", rows=rows)
 
 
 def join_lines(lines: Sequence[str], numbers: Iterable[int]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.llama.stop_strings import StopStrings
+from gbnf.calls.stop_strings import StopStrings
 
 TEXTS = st.text("abc", max_size=12)
 
