@@ -26,6 +26,7 @@ import typer
 from gbnf import load_manifests
 from gbnf_bench.call_matching import references_of
 from gbnf_bench.configurations import supported_strategies
+from gbnf_bench.metadata import about
 from gbnf_bench.results import Results
 from gbnf_bench.run_log import RunLog
 from gbnf_bench.runner import Bench, RunOptions
@@ -35,7 +36,6 @@ from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.planner.metadata import about
 from gbnf_server.system.bundled import manifests_path
 
 

@@ -251,10 +251,11 @@ def run_suites(task: BenchTask, chosen: SuiteOptions) -> Results:
     from gbnf_bench.bench_output import run_jobs
     from gbnf_bench.call_matching import references_of
     from gbnf_bench.dsl import load_suites
+    from gbnf_bench.metadata import about
     from gbnf_bench.results import Results
     from gbnf_bench.runner import Bench
     from gbnf_server.cli.default_model import choose_model
-    from gbnf_server.planner.metadata import about, identity
+    from gbnf_server.planner.model_identity import identity
     from gbnf_server.system.bundled import manifests_path
 
     pool = load_manifests(chosen.manifests or manifests_path())
@@ -289,10 +290,11 @@ def run_leaderboard(task: BenchTask, chosen: LeaderboardOptions, *, markdown: bo
     from gbnf_bench.bfcl.runner import LeaderboardRun
     from gbnf_bench.bfcl_command import ask_all, read
     from gbnf_bench.bfcl_command import compile_only as check_grammars
+    from gbnf_bench.metadata import about
     from gbnf_bench.run_log import unwritable
     from gbnf_server.cli.default_model import model_for_other_tools
     from gbnf_server.cli.output import write as write_output
-    from gbnf_server.planner.metadata import about, identity
+    from gbnf_server.planner.model_identity import identity
 
     assert chosen.folder is not None
     leaderboard = read(chosen.folder, chosen.categories, chosen.limit, task.console)

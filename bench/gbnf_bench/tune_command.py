@@ -138,10 +138,10 @@ def compare_strategies(
     from gbnf_bench.configurations import STRATEGIES, named, supported_strategies
     from gbnf_bench.dsl import load_suites
     from gbnf_bench.generated_cases import generate_suite, stub_result
+    from gbnf_bench.metadata import about
     from gbnf_bench.results import Results
     from gbnf_bench.runner import Bench, RunOptions
     from gbnf_server.executors import run_executor
-    from gbnf_server.planner.metadata import about
 
     try:
         named(options.strategies, STRATEGIES)

@@ -14,10 +14,10 @@ from gbnf_bench.comparison import compare_files
 from gbnf_bench.configurations import named
 from gbnf_bench.dsl import suite
 from gbnf_bench.errors import ResultsFileError
+from gbnf_bench.metadata import about
 from gbnf_bench.results import Results
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_server.backends.base import Completion
-from gbnf_server.planner.metadata import about
 from support.backends import FakeBackend
 
 ANSWERS = st.dictionaries(

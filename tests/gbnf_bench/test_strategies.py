@@ -15,6 +15,7 @@ from gbnf.tools.pool_filter import filter_pool
 from gbnf_bench.call_matching import references_of
 from gbnf_bench.configurations import STRATEGIES, supported_strategies
 from gbnf_bench.generated_cases import generate_suite, stub_result
+from gbnf_bench.metadata import about
 from gbnf_bench.results import Results
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_bench.strategies import best_strategy, strategy_table
@@ -22,7 +23,6 @@ from gbnf_server.backends.base import Capabilities, Completion, Dialect
 from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
-from gbnf_server.planner.metadata import about
 from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import SetupError
 from support.backends import FakeBackend

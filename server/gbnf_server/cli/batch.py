@@ -174,7 +174,7 @@ def run_batch(
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
     from gbnf_server.planner.batch import Batch, parse_requests, read_requests
-    from gbnf_server.planner.metadata import identity
+    from gbnf_server.planner.model_identity import identity
 
     if str(files.requests) == STDIN:
         requests = parse_requests(read_text(STDIN, "requests"), source_name(STDIN))

@@ -315,7 +315,7 @@ class ModelSource:
 
     def facts(self, backend: Backend) -> dict[str, Any]:
         """Return what is known of the backend's model, as JSON; queries a llama-server."""
-        from gbnf_server.planner.metadata import describe_model_file, describe_server_model
+        from gbnf_server.planner.model_identity import describe_model_file, describe_server_model
 
         match self.backend_name:
             case BackendName.IN_PROCESS:

@@ -1,38 +1,16 @@
-"""The metadata of a stored bench: versions, machine, model, settings."""
+"""What identifies a model: in stored benches, and in the logs of batches."""
 
 from __future__ import annotations
 
 import hashlib
-import platform
-import sys
 from collections.abc import Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gbnf_bench.runner import RunOptions
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.wire import parse_count
-from gbnf_server.planner.fingerprints import digest, versions
-
-
-def about(
-    label: str, model: Mapping[str, Any], options: RunOptions, made_at: datetime | None = None
-) -> dict[str, Any]:
-    """Return the header of a stored bench, as JSON.
-
-    `made_at`: the time of its latest run; by default now.
-    """
-    return {
-        "label": label,
-        "made_at": (made_at or datetime.now(UTC)).isoformat(timespec="seconds"),
-        "versions": versions(),
-        "machine": {"system": sys.platform, "architecture": platform.machine()},
-        "model": dict(model),
-        "options": asdict(options),
-    }
+from gbnf_server.planner.fingerprints import digest
 
 
 def describe_model_file(path: Path, backend: Backend) -> dict[str, Any]:
