@@ -1,4 +1,4 @@
-"""Every exception of the package is in the tree that `gbnf_server.system.errors` draws."""
+"""Every exception of the server and the bench is in the tree that `gbnf_server.system.errors` draws."""
 
 import inspect
 import pkgutil
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 
+import gbnf_bench
 import gbnf_server
 from gbnf_server.system import errors
 
@@ -13,10 +14,12 @@ RUN_AS_FILES = {"gbnf_server.__main__", "gbnf_server.executors.child_process"}
 
 
 def exceptions() -> Iterator[type[BaseException]]:
-    for module in pkgutil.walk_packages(gbnf_server.__path__, "gbnf_server."):
+    server = pkgutil.walk_packages(gbnf_server.__path__, "gbnf_server.")
+    bench = pkgutil.walk_packages(gbnf_bench.__path__, "gbnf_bench.")
+    for module in (*server, *bench):
         if module.name not in RUN_AS_FILES:
             for name, value in inspect.getmembers(import_module(module.name), inspect.isclass):
-                own = value.__module__.startswith("gbnf_server.")
+                own = value.__module__.startswith(("gbnf_server.", "gbnf_bench."))
                 if own and issubclass(value, BaseException) and not name.startswith("_"):
                     yield value
 
