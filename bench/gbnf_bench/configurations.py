@@ -82,11 +82,8 @@ def _is_supported(strategy: Configuration, backend: Backend) -> bool:
 
 
 def named(names: Sequence[str], table: Sequence[Configuration] = CONFIGURATIONS) -> tuple[Configuration, ...]:
-    """Return the entries of `table` with these names, in its order; all for no names. Raises ValueError.
-
-    "soft" is an old name of "text".
-    """
-    wanted = {"text" if name == "soft" else name for name in names}
+    """Return the entries of `table` with these names, in its order; all for no names. Raises ValueError."""
+    wanted = set(names)
     if unknown := wanted - {each.name for each in table}:
         known = ", ".join(each.name for each in table)
         raise ValueError(f"unknown: {', '.join(sorted(unknown))}. Use {known}")

@@ -44,7 +44,7 @@ class ScoredRun:
 class Results:
     """One bench. `about`: label, time, versions, model, options, as JSON.
 
-    `grammars`: those of the steps, by suite and configuration; empty in files of earlier versions.
+    `grammars`: those of the steps, by suite and configuration.
     """
 
     about: Mapping[str, Any]

@@ -37,25 +37,11 @@ Try:
   gbnf doctor                         check this machine"""
 
 
-_OLD_OPTIONS = {
-    "--config": "--configuration",
-    "--context": "--ctx-size",
-    "--lang": "--language",
-    "--lines": "--call-format=lines",
-    "--no-grammar": "--call-format=text",
-    "--rung": "--strategy",
-    "--slots": "--parallel",
-    "--soft": "--call-format=text",
-    "--thought-tokens": "--reasoning-budget",
-}
-"""Options of earlier versions, which are still accepted."""
-
-
 _ARGUMENTS = "gbnf_server.arguments"  # in the context: those of the command line, up to "--"
 
 
 class _Gbnf(TyperGroup):
-    """Accepts the old names of options, and escapes control characters in messages that quote arguments."""
+    """Loads a command when it runs, and escapes control characters in messages that quote arguments."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -71,9 +57,8 @@ class _Gbnf(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
-        current = list(map(_current_option, args[:end]))
-        ctx.meta[_ARGUMENTS] = current
-        return super().parse_args(ctx, [*current, *args[end:]])
+        ctx.meta[_ARGUMENTS] = args[:end]
+        return super().parse_args(ctx, args)
 
     def make_context(self, *given: Any, **extra: Any) -> Any:
         with _readable():
@@ -82,11 +67,6 @@ class _Gbnf(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with _readable():
             return super().invoke(ctx)
-
-
-def _current_option(argument: str) -> str:
-    name, equals, value = argument.partition("=")
-    return f"{_OLD_OPTIONS.get(name, name)}{equals}{value}"
 
 
 @contextmanager

@@ -340,7 +340,7 @@ class Journal:
                 continue
             if operation.end is None:
                 self._roll_back(operation, killed=True)
-            else:  # killed before its record was renamed, or of an earlier version
+            else:  # killed before its record was renamed
                 self._records.settle(operation)
 
     def _roll_back(self, operation: Operation, *, killed: bool) -> None:

@@ -1,9 +1,9 @@
 """The journal on disk: in ``.gbnf/journal``, one file of JSON lines for each operation.
 
-``<number>.jsonl`` is an operation under way, or one of an earlier version. ``<number>-<bytes>.jsonl`` is a
-settled one, with that many bytes in the trash. ``<number>.damaged`` is one that cannot be read; it is kept
-for a person. So a change needs only the listing of the folder, whose length is bounded by retention: settled
-records are read only by an undo.
+``<number>.jsonl`` is an operation under way, or one that ended before its record was renamed.
+``<number>-<bytes>.jsonl`` is a settled one, with that many bytes in the trash. ``<number>.damaged`` is one
+that cannot be read; it is kept for a person. So a change needs only the listing of the folder, whose length
+is bounded by retention: settled records are read only by an undo.
 
 There are files rather than a database, so that damage to one file costs one operation, and the file system,
 which may be a network's, needs only `flock` and `rename` (SQLite's WAL needs shared memory).

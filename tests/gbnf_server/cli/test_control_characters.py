@@ -168,7 +168,7 @@ def test_run_shows_an_answer(look: Look, tmp_path: Path, ways: list[str], stream
             script.url,
             "--manifests",
             "tools",
-            "--soft",
+            "--call-format=text",
             *(["--stream"] if stream else []),
         ]
         check(look("run", "ping", *options, *ways))
@@ -181,20 +181,20 @@ def test_run_shows_an_answer(look: Look, tmp_path: Path, ways: list[str], stream
 def test_run_shows_what_a_tool_did(look: Look, tmp_path: Path, body: str) -> None:
     make_tool(tmp_path / "tools", "ping", f"from gbnf_server.system.errors import ExecutorError\n{body}")
     with scripted(completion=answers(PING, "done")) as script:
-        check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--soft"))
+        check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--call-format=text"))
 
 
 @pytest.mark.parametrize("text", [f"{{{EVIL}", f'{{"name": "ping", "arguments": {{"{EVIL}": 1}}}}'])
 def test_run_shows_what_was_refused(look: Look, tmp_path: Path, text: str) -> None:
     make_tool(tmp_path / "tools", "ping")
     with scripted(completion=answers(text)) as script:
-        check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--no-grammar"))
+        check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--call-format=text"))
 
 
 def test_run_shows_an_error_of_a_server(look: Look, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
     with scripted(completion=[Reply(400, {"error": {"message": EVIL}})]) as script:
-        check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--soft"))
+        check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--call-format=text"))
 
 
 def test_batch_shows_an_id(look: Look, tmp_path: Path) -> None:
@@ -267,7 +267,17 @@ def test_bench_shows_runs(look: Look, tmp_path: Path, options: list[str]) -> Non
     (tmp_path / "a.toml").write_text('[[cases]]\nquery = "what time is it"\ncalls = [{ name = "get_now" }]\n')
     props = Reply(200, {**PROPS, "model_path": EVIL, "build_info": EVIL})
     with scripted(props=[props], completion=answers(ANSWER)) as script:
-        command = ("bench", "--suite", "a.toml", "--server", script.url, "--config", "soft", "--label", "one")
+        command = (
+            "bench",
+            "--suite",
+            "a.toml",
+            "--server",
+            script.url,
+            "--configuration",
+            "text",
+            "--label",
+            "one",
+        )
         shown = look(*command, *options) + look("bench", "score", "gbnf-bench/one.json", *options)
     assert "converged" in shown
     assert not [control for control in CONTROLS if f"ev{control}il" in shown]
@@ -279,7 +289,7 @@ def test_tune_shows_a_model(look: Look, tmp_path: Path, monkeypatch: pytest.Monk
     make_tool(tmp_path / "tools", "ping")
     props = Reply(200, {**PROPS, "model_path": EVIL})
     with scripted(props=[props], completion=answers("done")) as script:
-        shown = look("tune", "--server", script.url, "--manifests", "tools", "--strategy", "soft")
+        shown = look("tune", "--server", script.url, "--manifests", "tools", "--strategy", "text")
         shown += look("run", "ping", "--server", script.url, "--manifests", "tools")
     check(shown)
 

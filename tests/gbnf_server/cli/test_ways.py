@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from PIL import Image
 
 from gbnf import load_manifests
 from gbnf_bench.tune_command import TuneOptions, compare_strategies, make_profile
-from gbnf_server.cli.app import _OLD_OPTIONS
 from gbnf_server.cli.batch import batch
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import BackendName, ModelSource
@@ -25,7 +23,6 @@ from gbnf_server.planner import PlannerOptions
 from gbnf_server.planner.profiles import load
 from support.command_line import Gbnf
 from support.models import make_model
-from support.oracle import CHECKOUT
 from support.server import PROPS, Reply, completion, scripted
 from support.toys import make_tool
 
@@ -57,16 +54,12 @@ def streamed(*pieces: str) -> Reply:
         (["--call-format", "text"], FENCED, ExitCode.SUCCESS),
         (["--call-format", "json"], [PING, ANSWER], ExitCode.SUCCESS),
         (["--call-format", "lines"], LINES, ExitCode.SUCCESS),
-        (["--soft"], FENCED, ExitCode.SUCCESS),
-        (["--no-grammar"], FENCED, ExitCode.SUCCESS),
-        (["--lines"], LINES, ExitCode.SUCCESS),
         (
             ["--reasoning", "field"],
             ['{"thought": "so", ' + text[1:] for text in (PING, ANSWER)],
             ExitCode.SUCCESS,
         ),
         (["--reasoning", "free", "--reasoning-budget", "9"], ["hm", PING, "so", ANSWER], ExitCode.SUCCESS),
-        (["--reasoning", "free", "--thought-tokens=9"], ["hm", PING, "so", ANSWER], ExitCode.SUCCESS),
         (["--style", "verbose"], [PING, ANSWER], ExitCode.SUCCESS),
     ],
 )
@@ -81,8 +74,6 @@ def test_ways_to_call(
         assert result.out == "It said pong.\n"
     constrained = ["grammar" in body for body in asked]
     match way[0]:
-        case "--soft" | "--no-grammar" | "--lines":
-            assert not any(constrained)
         case "--call-format" if way[1] != "json":
             assert not any(constrained)
         case "--reasoning" if way[1] == "free":
@@ -103,7 +94,6 @@ def test_ways_to_call(
         ["--call-format", "soft"],
         ["--call-format", "grammar"],
         ["--call-format", "text", "--reasoning", "field"],
-        ["--soft", "--reasoning", "field"],
         ["--backend", "ollama"],
         ["--backend", "vllm", "--model", "m"],
         ["--backend", "in-process", "--server", "http://127.0.0.1:9"],
@@ -116,44 +106,10 @@ def test_ways_that_do_not_go_together(gbnf: Gbnf, wrong: list[str]) -> None:
     assert gbnf("run", "ping", *wrong).code == ExitCode.USAGE
 
 
-@pytest.mark.parametrize(
-    ("old", "message"),
-    [
-        (["run", "ping", "--server", "http://127.0.0.1:9", "--context", "99"], "--ctx-size"),
-        (["run", "ping", "--thought-tokens=0"], "--reasoning-budget"),
-        (["run", "ping", "--lang"], "--language"),
-        (["server", "start", "--slots", "0"], "--parallel"),
-        (["bench", "--config", "magic"], "--configuration"),
-        (["tune", "--rung", "magic"], "--strategy"),
-    ],
-)
-def test_old_names_of_options_are_accepted_and_hidden(gbnf: Gbnf, old: list[str], message: str) -> None:
-    result = gbnf(*old)
-    assert result.code == ExitCode.USAGE
-    assert message in result.err
-    command = old[: 2 if old[0] == "server" else 1]
-    shown = gbnf(*command, "--help").out
-    assert message in shown
-    option = next(each for each in old if each.startswith("--") and each != "--server").partition("=")[0]
-    assert not re.search(rf"{option}(?![\w-])", shown)
-
-
-def test_the_changelog_names_what_an_old_option_stands_for() -> None:
-    old = re.compile(r"^\| (`--[^|]*) \| (`--[^|]*) \|$", re.MULTILINE)
-    named: dict[str, str] = {}
-    for left, right in old.findall((CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8")):
-        named |= zip(re.findall("`([^`]*)`", left), re.findall("`([^`]*)`", right), strict=True)
-    assert {option: new for option, new in named.items() if option in _OLD_OPTIONS} == {
-        option: new for option, new in _OLD_OPTIONS.items() if option in named
-    }
-    assert "--no-grammar" in named
-
-
 def test_what_follows_a_double_dash_is_no_option(gbnf: Gbnf) -> None:
-    result = gbnf("check", "--", "--soft", "x")
+    result = gbnf("check", "--", "--call-format", "x")
     assert result.code == ExitCode.INPUT
-    assert "--soft" in result.err
-    assert "--call-format" not in result.err
+    assert "--call-format" in result.err
 
 
 def test_the_command_line_has_the_defaults_of_the_planner() -> None:
@@ -178,7 +134,7 @@ def test_a_request_without_the_command_line(
 def test_strategies_are_those_that_the_backend_supports(options: list[Any], tmp_path: Path) -> None:
     lines: list[str] = []
     pool = load_manifests(tmp_path / "tools")
-    chosen = TuneOptions(strategies=["grammar", "soft"], max_tokens=9)
+    chosen = TuneOptions(strategies=["grammar", "text"], max_tokens=9)
     replies: dict[str, list[Any]] = {"v1/chat/completions": [chat(PING)]}
     with scripted(**replies) as script:
         source = ModelSource("m", script.url, backend=BackendName.OPENAI, context_size=4096)

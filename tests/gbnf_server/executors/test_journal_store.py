@@ -159,21 +159,21 @@ def test_a_change_that_failed_leaves_no_record(tmp_path: Path) -> None:
     assert Journal(workspace).undo_last_turn("second").undone == ("removed 'a'",)
 
 
-# ── earlier versions ────────────────────────────────────────────────────────────────────────────────────────
+# ── before the name ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_an_earlier_version(workspace: Workspace) -> None:
-    """Records by number alone: what earlier versions wrote, and the state between an end and its name."""
+def as_before_the_renaming(workspace: Workspace) -> None:
+    """Records by number alone: the state between an end and its name."""
     for path in files(workspace):
         path.rename(path.with_name(re.sub(r"-\d+", "", path.name)))
 
 
-def test_a_journal_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+def test_records_that_were_not_renamed_are_read(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     (tmp_path / "a").write_bytes(b"old")
     apply(workspace, Write("a", b"1"), turn="first")
     apply(workspace, Trash("a"), MakeFolder("b"), turn="second")
-    as_an_earlier_version(workspace)
+    as_before_the_renaming(workspace)
     half = workspace.state / "journal" / "00000003.jsonl"
     half.write_text('{"turn": "x", "tool": "t"}\n{"step": "folder", "path": "half"}\n{"step": "fol')
     (tmp_path / "half").mkdir()
@@ -226,7 +226,7 @@ def test_foreign_lines_break_no_change_and_lose_nothing(
     (root / "a").chmod(0o600)
     apply(workspace, Write("a", b"2"), turn="third")
     if not settled:
-        as_an_earlier_version(workspace)
+        as_before_the_renaming(workspace)
     record = files(workspace)[2]
     record.write_bytes(b"\n".join([*([record.read_bytes()] if keep else []), *found, b""]))
     for number in range(3):
@@ -270,7 +270,7 @@ def test_what_replaces_a_record(tmp_path: Path, put: Callable[[Path], None], set
     (tmp_path / "b").write_bytes(b"precious")
     apply(workspace, Trash("b"), turn="second")
     if not settled:
-        as_an_earlier_version(workspace)
+        as_before_the_renaming(workspace)
     record = files(workspace)[1]
     record.unlink()
     put(record)
