@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from training import odd_values
 from training import vocabulary as v
 from training.wording import DURATIONS
 
@@ -41,7 +42,7 @@ def occasion(random: Source) -> tuple[str, str]:
     else:
         tail = ""
     plain = f"{kind}{tail}"
-    if v.reserved().search(plain):
+    if odd_values.reserved().search(plain):
         return occasion(random)
     article = "an" if kind[0] in "aeiou" else "a"
     shown = random.choice((f"{article} {plain}", f"{article} {plain}", f"the {plain}", f"my {plain}"))
@@ -63,7 +64,7 @@ def _occasion_it(random: Source) -> tuple[str, str]:
     else:
         tail = ""
     plain = f"{kind}{tail}"
-    if v.reserved().search(plain):
+    if odd_values.reserved().search(plain):
         return _occasion_it(random)
     if gender == "m":
         article = random.choice(("un ", "un ", "l'" if kind[0] in "aeiou" else "il ", "il mio "))

@@ -8,6 +8,7 @@ no value has a word of the held-out half as a word of its own, and none contains
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -47,14 +48,14 @@ def pieces() -> Pieces:
 
 
 @cache
-def _reserved() -> re.Pattern[str]:
-    from training.vocabulary import reserved  # noqa: PLC0415  # the two speak of one another
-
-    return reserved()
+def reserved() -> re.Pattern[str]:
+    """Return a pattern of every word that no trace has."""
+    lists = tomllib.loads((files(__package__) / "vocabulary.toml").read_text("utf-8"))
+    return re.compile("|".join(map(re.escape, lists["reserved"])), re.IGNORECASE)
 
 
 def _fits(random: Source, text: str) -> bool:
-    return not _reserved().search(text) and all(map(random.draws, [text, *_WORD.findall(text)]))
+    return not reserved().search(text) and all(map(random.draws, [text, *_WORD.findall(text)]))
 
 
 def glued(random: Source) -> str:

@@ -37,17 +37,13 @@ ODD_SHARE = 0.15
 
 
 @cache
-def reserved() -> re.Pattern[str]:
-    """Return a pattern of every word that no trace has."""
-    return re.compile("|".join(map(re.escape, _LISTS["reserved"])), re.IGNORECASE)
-
-
-@cache
 def words(language: str = "en") -> tuple[str, ...]:
     """Return the common words that values consist of, without the reserved ones."""
     name = "words.txt" if language == "en" else "words_it.txt"
     lines = (files(__package__) / name).read_text("utf-8").split("\n")
-    return tuple(line for line in lines if line and not line.startswith("#") and not reserved().search(line))
+    return tuple(
+        line for line in lines if line and not line.startswith("#") and not odd_values.reserved().search(line)
+    )
 
 
 @cache
@@ -77,7 +73,7 @@ def pseudo_word(random: Source) -> str:
                 + random.choice(_LISTS["codas"])
                 for _ in range(random.choice((1, 2, 2, 2, 3)))
             )
-        if len(text) > 2 and random.draws(text) and not reserved().search(text):
+        if len(text) > 2 and random.draws(text) and not odd_values.reserved().search(text):
             return text
 
 
@@ -127,7 +123,7 @@ def _stem(random: Source, known: tuple[str, ...]) -> str:
         text = random.word(PLACES)
     else:
         text = noun(random).capitalize()
-    return text if not reserved().search(text) else _stem(random, known)
+    return text if not odd_values.reserved().search(text) else _stem(random, known)
 
 
 def number_text(random: Source) -> str:
@@ -189,7 +185,7 @@ def address(random: Source) -> str:
         else f"{noun(random)}.{random.choice((*DOMAINS, 'x.fr', 'x.de', 'x.dev')).split('.')[-1]}"
     )
     text = f"{user}@{domain}"
-    return text if not reserved().search(text) else address(random)
+    return text if not odd_values.reserved().search(text) else address(random)
 
 
 def text(random: Source) -> str:
@@ -235,7 +231,7 @@ def _sentence(random: Source) -> str:
         "place": random.word(PLACES).capitalize() if random.random() < 0.5 else random.word(PLACES),
     }
     made = word((template,), random, slots)
-    return made if not reserved().search(made) else _sentence(random)
+    return made if not odd_values.reserved().search(made) else _sentence(random)
 
 
 def long_text(random: Source) -> str:
