@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gbnf import validate_call
 from gbnf.tools import FINAL_ANSWER
-from training import file_intents, vocabulary, wording
+from training import file_intents, odd_values, wording
 from training.pools import bundled_tools, pool_prompt
 from training.source import Language, Source
 from training.traces import PARTS, trace
@@ -62,7 +62,7 @@ def test_a_request_is_one_clean_line(seed: int) -> None:
 @given(SEEDS)
 def test_no_trace_contains_a_reserved_value(seed: int) -> None:
     made = trace(random.Random(seed))
-    assert not vocabulary.reserved().search(made.request)
+    assert not odd_values.reserved().search(made.request)
 
 
 @given(SEEDS)

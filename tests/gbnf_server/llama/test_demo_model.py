@@ -14,7 +14,6 @@ from training import odd_values
 from training.chat import pieces
 from training.source import Source
 from training.traces import trace
-from training.vocabulary import reserved
 
 ROLES = ("system", "user", "assistant", "tool")
 MEGABYTES_8 = 8_000_000
@@ -70,7 +69,7 @@ def test_every_letter_token_is_a_piece_that_training_glues_values_of(llama: Llam
     glued = set(odd_values.pieces().every)
     assert len(glued) > 2000
     assert glued <= letters
-    assert not [text for text in letters - glued if not reserved().search(text)]
+    assert not [text for text in letters - glued if not odd_values.reserved().search(text)]
 
 
 def test_a_call_forced_up_to_a_choice_is_made_of_the_tokens_of_the_whole_call(llama: Llama) -> None:
