@@ -14,7 +14,7 @@ from support.clients import CREATED, PATHS, QUESTION, Weather
 
 litellm: Any = pytest.importorskip("litellm")
 # pydantic warns of types of LiteLLM's own
-pytestmark = pytest.mark.filterwarnings("ignore:Items .* on TypedDict class:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:Items? .* on TypedDict class:UserWarning")
 TOOL = {"type": "function", "function": {"name": "create_dirs", "parameters": PATHS, "strict": True}}
 ASK = {"role": "user", "content": QUESTION}
 
