@@ -55,7 +55,7 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ("--suite", suite, "--config", "filter", "--config", "baseline", "--label", "one")
+    command = ("--suite", suite, "--configuration", "filter", "--configuration", "baseline", "--label", "one")
     assert _gbnf(*command) == ExitCode.SUCCESS
     shown = capsys.readouterr()
     assert "baseline create-a-folder-trips" in shown.err
@@ -131,7 +131,7 @@ def test_a_run_that_cannot_be_logged_is_an_error(tmp_path: Path) -> None:
         (("--temperature", "nan"), ExitCode.USAGE, "--temperature"),
         (("--temperature", "1", "--seed", "-5"), ExitCode.USAGE, "--seed"),
         (("--seed", "4294967295", "--runs", "2"), ExitCode.USAGE, "4294967295 is the maximum"),
-        (("--config", "magic"), ExitCode.USAGE, "baseline, text, grammar, union, filter"),
+        (("--configuration", "magic"), ExitCode.USAGE, "baseline, text, grammar, union, filter"),
         (("--suite", "nothing"), ExitCode.INPUT, "representative"),
         (("--suite", "small.toml", "--suite", "./small.toml"), ExitCode.USAGE, "the same name"),
         (("--suite", "nothing.py"), ExitCode.INPUT, "no such file"),

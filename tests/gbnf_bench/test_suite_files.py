@@ -424,7 +424,7 @@ def test_a_python_file_is_read_with_the_given_tools_and_each_suite_once(tmp_path
 
 
 def test_the_page_explains_every_metric() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "bench.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "bench.md").read_text("utf-8")
     heads = {
         line.split("|")[1].strip().removesuffix(", p95") for line in page.splitlines() if line[:2] == "| "
     }
@@ -433,7 +433,7 @@ def test_the_page_explains_every_metric() -> None:
 
 
 def test_the_page_explains_every_key() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "bench.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "bench.md").read_text("utf-8")
     schema = json.loads((files("gbnf_bench") / "suite.schema.json").read_text("utf-8"))
     keys = {*schema["$defs"]["case"]["properties"], *schema["$defs"]["after"]["properties"]}
     keys |= {*schema["$defs"]["case"]["properties"]["before"]["properties"]}
