@@ -60,7 +60,7 @@ class PlainEdge:
 
     path = PATH
 
-    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> PlainReply:  # noqa: ARG002 - of the protocol
+    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str], owner: str = "") -> PlainReply:  # noqa: ARG002 - of the protocol
         messages = body.get("messages")
         if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
             raise HttpError(400, "messages must be a list of objects.", "invalid_request", "messages")

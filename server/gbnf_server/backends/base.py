@@ -106,7 +106,8 @@ class Request:
     of this many alternatives to each. `trace`: return what happened at each token, at the cost of a mask over
     the vocabulary for each. `timeout_s`: seconds after which the backend ends the generation with an error;
     None for its own limit. `cancellation`: ends the call when it is set, in process also inside of an
-    evaluation; a server's call ends when `on_text` raises.
+    evaluation; a server's call ends when `on_text` raises. `cache_salt`: the prompt shares a cache with
+    those of the same salt only; of a server that cannot separate them, `cached_tokens` is 0.
     """
 
     messages: Sequence[Message]
@@ -126,6 +127,7 @@ class Request:
     on_text: Callable[[str], None] | None = None
     on_reasoning: Callable[[str], None] | None = None
     cancellation: Cancellation | None = None
+    cache_salt: str = ""
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:

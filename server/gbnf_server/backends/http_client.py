@@ -200,6 +200,8 @@ class HttpClient:
         except StopIteration as done:
             result: _Result = done.value
             return result
+        finally:
+            flow.close()
 
     async def adrive(self, flow: Flow[_Result]) -> _Result:
         """Run a flow; cancelling closes the connection, which makes servers stop generating."""
@@ -223,6 +225,8 @@ class HttpClient:
             except StopIteration as done:
                 result: _Result = done.value
                 return result
+            finally:
+                flow.close()
 
     def close(self) -> None:
         """Close the connections. Idempotent."""

@@ -204,7 +204,7 @@ class InProcess(RequestBackend):
         on_text: OnText | None,
         slot: Slot,
     ) -> Completion:
-        sequence, cached = self._kv_cache.acquire(slot, prompt)
+        sequence, cached = self._kv_cache.acquire(slot, prompt, request.cache_salt)
         started = time.perf_counter()
         decoder = Decoder(
             self._model,

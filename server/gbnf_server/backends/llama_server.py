@@ -8,8 +8,10 @@ text.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -32,6 +34,7 @@ from gbnf_server.backends.reasoning import (
     open_reasoning_tags,
     split_reasoning_message,
 )
+from gbnf_server.backends.server_slots import ServerSlots
 from gbnf_server.backends.streaming import CompletionStream
 from gbnf_server.backends.template_roles import (
     TemplateRoles,
@@ -53,7 +56,10 @@ from gbnf_server.system.errors import (
 
 @dataclass(frozen=True, slots=True)
 class _ServerProperties:
-    """Properties of a server and its model. `props`: the response that they were read from."""
+    """Properties of a server and its model. `props`: the response that they were read from.
+
+    `slots`: what its slots have in their caches since then.
+    """
 
     props: dict[str, Any]
     context_length: int
@@ -63,6 +69,7 @@ class _ServerProperties:
     capabilities: Capabilities
     media_marker: str
     model: str
+    slots: ServerSlots
 
 
 class LlamaServer(HttpBackend):
@@ -177,7 +184,26 @@ class LlamaServer(HttpBackend):
                 unpack_response(response, streamed), request, open_tags, properties.context_length
             )
 
-        return (yield from self._post("/completion", body, request, CompletionStream, read, open_tags))
+        post = partial(self._post, "/completion", request=request, stream=CompletionStream, read=read)
+        if not request.cache_salt:
+            return (yield from post(body, open_tags=open_tags))
+        slots = properties.slots
+        if slots.are_separate is None:
+            slots.are_separate = yield from self._has_separate_slots()
+        with slots.taken(request.cache_salt) as (slot, reuses):
+            fields = {"id_slot": slot, "cache_prompt": reuses and body["cache_prompt"]}
+            return (yield from post({**body, **fields}, open_tags=open_tags))
+
+    def _has_separate_slots(self) -> Flow[bool]:
+        """Return whether the server forgets a prompt for the next one in its slot: not with `--cache-ram`."""
+        one, other = secrets.token_hex(32), secrets.token_hex(32)
+        body = {"n_predict": 0, "id_slot": 0}
+        for prompt, reuses in ((one, False), (other, False), (one, True)):
+            answer = yield from self._request(
+                "POST", "/completion", {**body, "prompt": prompt, "cache_prompt": reuses}
+            )
+        found = parse_count(value_at(answer, "timings", "cache_n"))
+        return found * 2 < parse_count(answer.get("tokens_evaluated"))
 
     def _prompt(self, request: Request, properties: _ServerProperties) -> Flow[tuple[str, list[str]]]:
         """Return the prompt, with a marker for each image, and the images."""
@@ -237,6 +263,7 @@ class LlamaServer(HttpBackend):
                 ),
                 marker,
                 PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
+                ServerSlots(parse_count(props.get("total_slots")) or 1),
             )
         self._properties = properties
         return properties

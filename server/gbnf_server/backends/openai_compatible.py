@@ -193,6 +193,8 @@ class OpenAICompatible(HttpBackend):
             body["stop"] = list(request.stop)
         if request.logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": request.logprobs}
+        if request.cache_salt and self.dialect == "gbnf":
+            body["cache_salt"] = request.cache_salt  # of vLLM and SGLang
         if self.dialect == "gbnf":
             # disable all other samplers, which a model's defaults would not
             body |= {"top_k": request.top_k or -1, "min_p": request.min_p, "repetition_penalty": 1.0}
@@ -283,7 +285,9 @@ class OpenAICompatible(HttpBackend):
             finish=finish,
             prompt_tokens=parse_count(value_at(usage, "prompt_tokens")),
             completion_tokens=parse_count(value_at(usage, "completion_tokens")),
-            cached_tokens=parse_count(value_at(usage, "prompt_tokens_details", "cached_tokens")),
+            cached_tokens=parse_count(value_at(usage, "prompt_tokens_details", "cached_tokens"))
+            if self.dialect == "gbnf" or not request.cache_salt
+            else 0,
             prompt_s=0.0,  # the API reports no times
             completion_s=0.0,
             grammar_violation=wrong,

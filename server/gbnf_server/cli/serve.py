@@ -95,6 +95,13 @@ def serve(
             help="Exclude calls that failed N times with the same arguments. Default: x_gbnf reports them.",
         ),
     ] = None,
+    share_cache: Annotated[
+        bool,
+        typer.Option(
+            "--share-cache",
+            help="Share the prompt cache between API keys: faster, but a key can find out others' prompts.",
+        ),
+    ] = False,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log the texts of requests and answers.")
     ] = False,
@@ -161,6 +168,7 @@ def serve(
             model=_model_name(sources[0], upstreams),
             agents=agents,
             log_contents=log_requests,
+            shares_cache=share_cache,
         )
         access = Access.of(host, keys, allowed_host or (), cors or ())
         app = create_app(gateway, access, passed=_pass_through(sources[0], upstreams))

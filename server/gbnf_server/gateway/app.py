@@ -28,7 +28,7 @@ from gbnf_server.backends.base import BackendUnreachable
 from gbnf_server.gateway.edge import Edge, Reply, StoredAnswers, TokenCounts
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.models import list_models, model_card
-from gbnf_server.gateway.proxying import PASSED, PassThrough
+from gbnf_server.gateway.proxying import OF_ALL_REQUESTS, PASSED, PassThrough
 from gbnf_server.web.access import Access
 from gbnf_server.web.bodies import ClientLeft, read_body, while_connected
 from gbnf_server.web.errors import HttpError
@@ -47,7 +47,7 @@ _CLIENT_LEFT = 499  # nginx's status, in logs and metrics only
 
 @dataclass(eq=False)
 class HttpExchange:
-    """A request and its response. Names of `headers` are in lower case."""
+    """A request and its response. Names of `headers` are in lower case. `owner`: see `Access.check`."""
 
     method: str
     path: str
@@ -57,6 +57,7 @@ class HttpExchange:
     receive: Receive
     response: Response
     endpoint: str = "other"
+    owner: str = ""
     started: float = field(default_factory=time.monotonic)
     error: HttpError | None = None
 
@@ -89,7 +90,12 @@ def create_app(gateway: Gateway, access: Access, *, passed: PassThrough | None =
         _route("/metrics", handlers.show_metrics, "GET"),
     ]
     if passed is not None:
-        routes += [_route(path, handlers.pass_on, method, "pass-through") for method, path in PASSED]
+        hidden = OF_ALL_REQUESTS if len(access.keys) > 1 else frozenset()
+        routes += [
+            _route(path, handlers.pass_on, method, "pass-through")
+            for method, path in PASSED
+            if path not in hidden
+        ]
     middleware = [Middleware(_Guard, gateway=gateway, access=access)]
     if access.origins:
         cors = Middleware(
@@ -166,8 +172,9 @@ class _Handlers:
         context_length = await self._gateway.context_length()
         await exchange.response.send_json(model_card(name, exchange.headers, context_length))
 
-    async def stored(self, read: Callable[[str], Mapping[str, Any]], exchange: HttpExchange) -> None:
-        await exchange.response.send_json(read(exchange.scope["path_params"]["response_id"]))
+    async def stored(self, read: Callable[[str, str], Mapping[str, Any]], exchange: HttpExchange) -> None:
+        response_id = exchange.scope["path_params"]["response_id"]
+        await exchange.response.send_json(read(response_id, exchange.owner))
 
     async def pass_on(self, exchange: HttpExchange) -> None:
         assert self._passed is not None
@@ -189,7 +196,8 @@ class _Handlers:
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
             gateway.log_content(exchange.request_id, "request", body)
-            reading = gateway.read(partial(edge.parse, headers=exchange.headers), body, share)
+            parse = partial(edge.parse, headers=exchange.headers, owner=exchange.owner)
+            reading = gateway.read(parse, body, share)
             del body  # the queue may be long
             reply = await while_connected(exchange.receive, reading)
             await while_connected(exchange.receive, self._send_answer(reply, exchange))
@@ -199,7 +207,7 @@ class _Handlers:
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
             request = await gateway.read(edge.parse_count, body, share)
-            counting = gateway.count_tokens(request, exchange.endpoint)
+            counting = gateway.count_tokens(request, exchange.endpoint, exchange.owner)
             tokens = await while_connected(exchange.receive, counting)
             await exchange.response.send_json(edge.count(tokens))
 
@@ -211,7 +219,7 @@ class _Handlers:
                 if reply.request.stream:
                     alive = stream.kept_alive(reply.keep_alive, self._gateway.pause)
                     await stack.enter_async_context(alive)
-                answer = self._gateway.answer(reply.request, exchange.endpoint)
+                answer = self._gateway.answer(reply.request, exchange.endpoint, exchange.owner)
                 async for event in await stack.enter_async_context(aclosing(answer)):
                     if text := reply.feed(event):
                         self._gateway.log_content(exchange.request_id, "answer", text)
@@ -288,7 +296,7 @@ class _Guard:
             await exchange.response.send_error(problem, self._shape(exchange.path))
 
     def _check(self, exchange: HttpExchange) -> None:
-        self._access.check(exchange.path, exchange.headers)
+        exchange.owner = self._access.check(exchange.path, exchange.headers)
         if self._gateway.is_draining and exchange.path not in _WATCHED:
             raise HttpError(503, "the server is shutting down.", "shutting_down", retry_after=5)
 

@@ -46,8 +46,11 @@ class Edge(Protocol):
 
     path: str
 
-    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Reply:
-        """Read the JSON of a request; names of headers are in lower case. Raises HttpError."""
+    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str], owner: str = "") -> Reply:
+        """Read the JSON of a request; names of headers are in lower case. Raises HttpError.
+
+        `owner`: whose request it is, see `Access.check`.
+        """
         ...
 
     def error(self, error: HttpError) -> dict[str, Any]:
@@ -57,13 +60,16 @@ class Edge(Protocol):
 
 @runtime_checkable
 class StoredAnswers(Protocol):
-    """An API that keeps its answers: they are read and deleted at the path of the edge, `/` and their id."""
+    """An API that keeps its answers: they are read and deleted at the path of the edge, `/` and their id.
 
-    def retrieve(self, response_id: str) -> Mapping[str, Any]:
+    Only the `owner` of an answer reads and deletes it: for others, it does not exist.
+    """
+
+    def retrieve(self, response_id: str, owner: str = "") -> Mapping[str, Any]:
         """Return the JSON of a kept answer. Raises HttpError."""
         ...
 
-    def delete(self, response_id: str) -> Mapping[str, Any]:
+    def delete(self, response_id: str, owner: str = "") -> Mapping[str, Any]:
         """Forget an answer, and return the JSON that confirms it. Raises HttpError."""
         ...
 

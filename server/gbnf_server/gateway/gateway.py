@@ -48,8 +48,9 @@ class Answers(Protocol):
 class Gateway:
     """Answers requests with `engine` on `upstreams`; those to a model of `agents` with that.
 
-    `model`: the name of the model. `edges`: the APIs. `log_contents`: log requests and answers. `pause`:
-    waits so many seconds before a silent stream is kept alive.
+    `model`: the name of the model. `edges`: the APIs. `log_contents`: log requests and answers.
+    `shares_cache`: prompts of several API keys share the prompt cache. `pause`: waits so many seconds before
+    a silent stream is kept alive.
     """
 
     def __init__(
@@ -62,12 +63,14 @@ class Gateway:
         agents: Mapping[str, Answers] | None = None,
         limits: Limits | None = None,
         log_contents: bool = False,
+        shares_cache: bool = False,
         pause: Pause = asyncio.sleep,
     ) -> None:
         self.engine, self.upstreams, self.edges = engine, upstreams, tuple(edges)
         self.model, self.agents = model, dict(agents or {})
         self.limits = limits or Limits()
         self.log_contents, self.pause = log_contents, pause
+        self._shares_cache = shares_cache
         self.metrics = Metrics()
         self.queue = AnswerQueue(upstreams.places, self.limits.waiting)
         self.budget = MemoryBudget(self.limits.memory_bytes)
@@ -112,15 +115,21 @@ class Gateway:
         check_sizes(value, self.limits)
         return parse(value)
 
-    async def answer(self, request: ChatRequest, endpoint: str) -> AsyncGenerator[AnswerEvent, None]:
-        """Wait for a place, and yield the events of the answer. Raises HttpError."""
+    async def answer(
+        self, request: ChatRequest, endpoint: str, owner: str = ""
+    ) -> AsyncGenerator[AnswerEvent, None]:
+        """Wait for a place, and yield the events of the answer. Raises HttpError.
+
+        `owner`: whose request it is, see `Access.check`. Prompts of several share no cache.
+        """
         metrics = self.metrics
         asked = time.monotonic()
+        backend = self.upstreams if self._shares_cache else self.upstreams.with_salt(owner)
         async with self.queue.place():
             metrics.queue_seconds.observe(time.monotonic() - asked)
             source = self.agents.get(request.model, self.engine) if request.count else self.engine
             has_begun = False
-            async with aclosing(source.answer(request, self.upstreams)) as events:
+            async with aclosing(source.answer(request, backend)) as events:
                 async for event in events:
                     if not has_begun:
                         has_begun = True
@@ -128,9 +137,9 @@ class Gateway:
                     self._count(event)
                     yield event
 
-    async def count_tokens(self, request: ChatRequest, endpoint: str) -> int:
+    async def count_tokens(self, request: ChatRequest, endpoint: str, owner: str = "") -> int:
         """Return the tokens of a request's prompt, as its backend counts them. Raises HttpError."""
-        answer = self.answer(replace(request, count=0, stream=False), endpoint)
+        answer = self.answer(replace(request, count=0, stream=False), endpoint, owner)
         return sum([event.usage.prompt_tokens async for event in answer if isinstance(event, Finished)])
 
     def _count(self, event: AnswerEvent) -> None:

@@ -21,13 +21,14 @@ PASSED = (
     ("GET", "/slots"),
     ("GET", "/lora-adapters"),
     ("GET", "/models"),
-    ("POST", "/models/load"),
-    ("POST", "/models/unload"),
     ("POST", "/tokenize"),
     ("POST", "/detokenize"),
     ("POST", "/apply-template"),
 )
 """The methods and paths of the endpoints. `/models` is of llama-server's router mode."""
+
+OF_ALL_REQUESTS = frozenset({"/slots"})
+"""The paths that show parameters and counts of others' requests: not for one of several keys."""
 
 _KEPT_OF_REQUEST = frozenset({"accept", "content-type"})
 _DROPPED_OF_RESPONSE = frozenset(

@@ -10,6 +10,7 @@ Invariant: an error that is about one request never leaves a backend out.
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import json
 from collections import OrderedDict
@@ -59,7 +60,12 @@ class Upstream:
 
 
 class Upstreams(RequestBackend):
-    """All backends of a server as one. `pause`: waits so many seconds between probes."""
+    """All backends of a server as one. `pause`: waits so many seconds between probes.
+
+    `salt`: of all requests, see `Request.cache_salt`.
+    """
+
+    salt = ""
 
     def __init__(
         self, upstreams: Sequence[Upstream], *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -67,6 +73,12 @@ class Upstreams(RequestBackend):
         self.upstreams = tuple(upstreams)
         self._pause = pause
         self._known: OrderedDict[bytes, Upstream] = OrderedDict()
+
+    def with_salt(self, salt: str) -> Upstreams:
+        """Return the same backends, for requests that share a prompt cache with those of this salt only."""
+        salted = copy.copy(self)
+        salted.salt = salt
+        return salted
 
     @property
     def name(self) -> str:
@@ -136,6 +148,7 @@ class Upstreams(RequestBackend):
 
     async def agenerate(self, request: Request) -> Completion:
         """Answer a request on one of the backends. Raises BackendUnreachable if none answers."""
+        request = replace(request, cache_salt=self.salt)
         tried: list[Upstream] = []
         while True:
             upstream = self._choose(request, tried)
@@ -251,13 +264,14 @@ def _is_down(error: BackendError) -> bool:
 
 
 def _prefix(request: Request) -> bytes:
-    """Return the hash of a request's tools and its messages up to the first of the user."""
+    """Return the hash of a request's salt, its tools and its messages up to the first of the user."""
     first: list[Any] = []
     for message in request.messages:
         first.append(message)
         if message["role"] == "user":
             break
-    text = json.dumps([list(request.tools), first], sort_keys=True, default=_image_hash)
+    content = [request.cache_salt, list(request.tools), first]
+    text = json.dumps(content, sort_keys=True, default=_image_hash)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -9,6 +9,7 @@ same prefix. Invariants:
 - The context is used only under `_lock`. Calls that arrive at about the same time are evaluated in one batch,
   by one of their threads: several sequences take little longer than one.
 - No sequence is longer than `length`, so that all fit.
+- A call shares prefixes only with calls of the same salt: what it finds cached tells nothing of others.
 """
 
 from __future__ import annotations
@@ -46,17 +47,21 @@ class Slot:
 
 @dataclass(eq=False)
 class CachedSequence:
-    """One sequence. `cached_tokens`: tokens that are in the cache; if `is_synchronized`, it has no others."""
+    """One sequence. `cached_tokens`: tokens that are in the cache; if `is_synchronized`, it has no others.
+
+    `salt`: that of the call that evaluated them.
+    """
 
     seq_id: int
+    salt: str = ""
     cached_tokens: list[int] = field(default_factory=list)
     is_synchronized: bool = True
     slot: Slot | None = None
     last_used: float = 0.0
 
-    def shared_prefix(self, tokens: Sequence[int]) -> int:
-        """Return the number of tokens that both begin with."""
-        return shared_prefix_length(self.cached_tokens, tokens)
+    def shared_prefix(self, tokens: Sequence[int], salt: str) -> int:
+        """Return the number of tokens that both begin with; 0 for another salt."""
+        return shared_prefix_length(self.cached_tokens, tokens) if salt == self.salt else 0
 
 
 @dataclass(eq=False, slots=True)
@@ -107,29 +112,33 @@ class KVCache:
                 raise BackendError(f"the model {self._model.name} is closed. Load it again.")
             self._slots.add(slot)
 
-    def acquire(self, slot: Slot, tokens: Sequence[int]) -> tuple[CachedSequence, int]:
+    def acquire(self, slot: Slot, tokens: Sequence[int], salt: str = "") -> tuple[CachedSequence, int]:
         """Wait for a free sequence, assign it to the slot, and roll it back to what it shares with `tokens`.
 
         Returns the sequence and the number of cached tokens; at least one is left to evaluate, for its
         logits. Picks the free sequence with the longest shared prefix, but prefers an empty one to one that
-        would lose many tokens, and copies the longest prefix that any sequence has. The slot must be
-        registered.
+        would lose many tokens, and copies the longest prefix that any sequence has. Prefixes of another
+        `salt` are not shared. The slot must be registered.
         """
         with self._free:
             while not (free := [sequence for sequence in self._sequences if sequence.slot is None]):
                 self._free.wait()
-            sequence = min(free, key=lambda each: _eviction_cost(each, tokens))
+            sequence = min(free, key=lambda each: _eviction_cost(each, tokens, salt))
             sequence.slot = slot
         with self._lock:
-            donor = max(self._sequences, key=lambda each: (each.shared_prefix(tokens), each is sequence))
-            common = min(donor.shared_prefix(tokens), len(tokens) - 1)
+            donor = max(
+                self._sequences, key=lambda each: (each.shared_prefix(tokens, salt), each is sequence)
+            )
+            common = min(donor.shared_prefix(tokens, salt), len(tokens) - 1)
             if donor is not sequence and not self._model.has_recurrent_state:
                 sequence.is_synchronized = False
                 sequence.cached_tokens.clear()
                 llama_cpp.llama_memory_seq_rm(self._memory, sequence.seq_id, -1, -1)
                 llama_cpp.llama_memory_seq_cp(self._memory, donor.seq_id, sequence.seq_id, 0, common)
                 sequence.cached_tokens += tokens[:common]
-            self._roll_back(sequence, min(sequence.shared_prefix(tokens), common))
+                sequence.salt = salt
+            self._roll_back(sequence, min(sequence.shared_prefix(tokens, salt), common))
+            sequence.salt = salt
         return sequence, len(sequence.cached_tokens)
 
     def release(self, slot: Slot) -> None:
@@ -340,9 +349,9 @@ class KVCache:
         sequence.is_synchronized = True
 
 
-def _eviction_cost(sequence: CachedSequence, tokens: Sequence[int]) -> tuple[bool, int, float]:
+def _eviction_cost(sequence: CachedSequence, tokens: Sequence[int], salt: str) -> tuple[bool, int, float]:
     """Return a sort key: the sequence with the smallest is the one to use."""
-    shared_prefix = sequence.shared_prefix(tokens)
+    shared_prefix = sequence.shared_prefix(tokens, salt)
     return len(sequence.cached_tokens) - shared_prefix > _NEGLIGIBLE, -shared_prefix, sequence.last_used
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -19,6 +20,9 @@ from gbnf_server.web.errors import HttpError
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 OPEN_PATHS = frozenset({"/health"})
 """Answered without a key: what watches a server needs none."""
+
+
+_SECRET = secrets.token_bytes(32)
 
 
 def is_unspecified(host: str) -> bool:
@@ -50,12 +54,17 @@ class Access:
         anyone = is_unspecified(host) and not more
         return cls(tuple(keys), None if anyone else LOOPBACK_NAMES | {host.lower()} | more, tuple(origins))
 
-    def check(self, path: str, headers: Mapping[str, str]) -> None:
-        """Check a request by its headers, with names in lower case. Raises HttpError (401, 403)."""
+    def check(self, path: str, headers: Mapping[str, str]) -> str:
+        """Check a request by its headers, with names in lower case. Raises HttpError (401, 403).
+
+        Returns its owner: an unguessable name of its key in this process; "" unless there are several keys.
+        """
         self._check_host(headers.get("host", ""))
         self._check_origin(headers.get("origin"))
-        if self.keys and path not in OPEN_PATHS:
-            self._check_key(headers)
+        if not self.keys or path in OPEN_PATHS:
+            return ""
+        key = self._check_key(headers)
+        return hmac.new(_SECRET, key.encode(), "sha256").hexdigest() if len(self.keys) > 1 else ""
 
     def _check_host(self, host: str) -> None:
         if self.hosts is not None and _name(f"//{host}") not in self.hosts:
@@ -69,19 +78,19 @@ class Access:
         if self.hosts is None or _name(origin) not in self.hosts:
             raise _forbidden(f"requests of the web page {origin[:100]!r} need --cors {origin[:100]}")
 
-    def _check_key(self, headers: Mapping[str, str]) -> None:
+    def _check_key(self, headers: Mapping[str, str]) -> str:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         given = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
         digest = _digest(given)
-        found = False
-        for key in self.keys:  # all of them, whichever fits: the time tells nothing
-            found |= hmac.compare_digest(digest, _digest(key))
+        # all of them, whichever fits: the time tells nothing
+        found = [key for key in self.keys if hmac.compare_digest(digest, _digest(key))]
         if not found:
             raise HttpError(
                 401,
                 "an API key is needed: send Authorization: Bearer KEY, or x-api-key: KEY.",
                 "invalid_api_key",
             )
+        return found[0]
 
 
 def _digest(key: str) -> bytes:

@@ -58,9 +58,17 @@ def upstream(status: int = 200, headers: dict[str, str] | None = None) -> Iterat
         server.server_close()
 
 
-def ask(url: str, method: str, path: str, *, api_key: str | None = None, **options: Any) -> httpx.Response:
+def ask(
+    url: str,
+    method: str,
+    path: str,
+    *,
+    api_key: str | None = None,
+    keys: tuple[str, ...] = ("ours",),
+    **options: Any,
+) -> httpx.Response:
     gateway = make_gateway(ScriptedEngine(), limits=Limits(body_bytes=1000))
-    app = create_app(gateway, Access(keys=("ours",)), passed=PassThrough(lambda: url, api_key))
+    app = create_app(gateway, Access(keys=keys), passed=PassThrough(lambda: url, api_key))
 
     async def run() -> httpx.Response:
         transport = httpx.ASGITransport(app=app)
@@ -87,6 +95,13 @@ def test_its_endpoints_are_passed_on_with_its_own_key(method: str, path: str) ->
     assert "ours" not in str(sent)
 
 
+def test_one_of_several_keys_does_not_see_what_the_slots_do() -> None:
+    with upstream() as (url, seen):
+        assert ask(url, "GET", "/slots", keys=("ours", "another")).status_code == 404
+        assert ask(url, "GET", "/props", keys=("ours", "another")).status_code == 200
+    assert len(seen) == 1
+
+
 def test_without_a_key_of_its_own_it_gets_none() -> None:
     with upstream() as (url, seen):
         ask(url, "GET", "/props")
@@ -98,6 +113,8 @@ def test_without_a_key_of_its_own_it_gets_none() -> None:
     [
         ("POST", "/props", 405),
         ("POST", "/slots/0", 404),
+        ("POST", "/models/load", 404),
+        ("POST", "/models/unload", 404),
         ("POST", "/completion", 404),
         ("POST", "/completions", 404),
         ("POST", "/infill", 404),

@@ -28,7 +28,7 @@ class Messages:
     def __init__(self, *, new_id: Callable[[], str] = random_id) -> None:
         self._new_id = new_id
 
-    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> MessagesReply:  # noqa: ARG002
+    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str], owner: str = "") -> MessagesReply:  # noqa: ARG002
         """Read the JSON of a request. Raises HttpError."""
         request, ignored = read_request(body)
         return MessagesReply(request, ignored, self._new_id())

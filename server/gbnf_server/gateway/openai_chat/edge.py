@@ -36,7 +36,7 @@ class ChatCompletions:
 
     path = "/v1/chat/completions"
 
-    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> ChatReply:  # noqa: ARG002 - see Edge
+    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str], owner: str = "") -> ChatReply:  # noqa: ARG002 - see Edge
         """Read the JSON of a request. Raises HttpError (400)."""
         return ChatReply(parse_body(body))
 

@@ -36,20 +36,21 @@ class Responses:
         self.store = ResponseStore() if store is None else store
         self._new_id, self._clock = new_id, clock
 
-    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> ResponsesReply:  # noqa: ARG002
+    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str], owner: str = "") -> ResponsesReply:  # noqa: ARG002
         """Read the JSON of a request. Raises HttpError."""
-        return ResponsesReply(read_request(body, self.store), self.store, self._new_id, self._clock)
+        store = self.store.of(owner)
+        return ResponsesReply(read_request(body, store), store, self._new_id, self._clock)
 
-    def retrieve(self, response_id: str) -> Mapping[str, Any]:
+    def retrieve(self, response_id: str, owner: str = "") -> Mapping[str, Any]:
         """Return a stored response, for `GET /v1/responses/{id}`. Raises HttpError (404)."""
-        found = self.store.get(response_id)
+        found = self.store.of(owner).get(response_id)
         if found is None:
             raise _not_found(response_id)
         return found
 
-    def delete(self, response_id: str) -> dict[str, Any]:
+    def delete(self, response_id: str, owner: str = "") -> dict[str, Any]:
         """Remove a stored response, for `DELETE /v1/responses/{id}`. Raises HttpError (404)."""
-        if not self.store.delete(response_id):
+        if not self.store.of(owner).delete(response_id):
             raise _not_found(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 

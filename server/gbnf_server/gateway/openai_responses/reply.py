@@ -31,7 +31,7 @@ from gbnf_server.gateway.openai_responses.output import (
     Status,
 )
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
-from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse
+from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse, memory_of
 from gbnf_server.gateway.reply_headers import reply_headers
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.event_streams import COMMENT
@@ -52,6 +52,8 @@ class ResponsesReply:
         self.request = request.chat
         self._parsed, self._store, self._new_id, self._clock = request, store, new_id, clock
         self._base = _base(request, new_id("resp"), int(clock()))
+        # measured here, in the thread that parses: both may be large
+        self._size = memory_of(self._base) + memory_of(request.items) if request.stored else 0
         self._response: dict[str, Any] = self._base
         self._items: list[OutputItem] = []
         self._complete: set[int] = set()  # the places of complete calls
@@ -150,7 +152,7 @@ class ResponsesReply:
 
     def _keep(self) -> None:
         if self._parsed.stored:
-            size = self._parsed.size + len(json.dumps(self._response))
+            size = self._size + memory_of([self._response["output"], self._response["x_gbnf"]])
             self._store.put(StoredResponse(self._response, self._parsed.items, size))
 
     def _send(self, events: Iterable[Event]) -> str:

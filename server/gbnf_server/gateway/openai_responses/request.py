@@ -5,7 +5,6 @@ Source: the types of the package `openai` (`openai.types.responses.ResponseCreat
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -96,15 +95,14 @@ _ENCRYPTED = "reasoning.encrypted_content"
 class ResponsesRequest:
     """A request: `chat`, what is decoded; `body`, what is repeated in the response.
 
-    `items`: the items of the input, which are stored with the response, and `size`, their characters as
-    JSON. `ignored`: the paths of what has no effect.
+    `items`: the items of the input, which are stored with the response. `ignored`: the paths of what
+    has no effect.
     """
 
     chat: ChatRequest
     body: ResponsesBody
     tools: ToolTable
     items: tuple[Mapping[str, Any], ...]
-    size: int
     ignored: tuple[str, ...]
 
     @property
@@ -157,7 +155,7 @@ def _request(body: ResponsesBody, store: ResponseStore) -> ResponsesRequest:
         stream=body.stream is True,
     )
     ignored = (*tools.left_out, *_ignored(body))
-    return ResponsesRequest(chat, body, tools, tuple(items), len(json.dumps(items)), ignored)
+    return ResponsesRequest(chat, body, tools, tuple(items), ignored)
 
 
 def _output(text: TextConfig | None) -> OutputFormat:

@@ -1,16 +1,22 @@
-"""Responses that later requests continue, in memory, up to a number and a size."""
+"""Responses that later requests continue, in memory, up to a number and a size.
+
+Invariant: who is not the owner of a response cannot read, continue or remove it.
+"""
 
 from __future__ import annotations
 
+import copy
+import sys
 import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A response, and the items that its request added to the conversation. `size`: in bytes, about."""
+    """A response, and the items that its request added to the conversation. `size`: see `memory_of`."""
 
     body: Mapping[str, Any]
     items: Sequence[Mapping[str, Any]]
@@ -23,31 +29,58 @@ class StoredResponse:
         return identifier
 
 
-class ResponseStore:
-    """The latest responses. Those that were not used for the longest time are removed first.
+def memory_of(value: Any) -> int:
+    """Return the bytes that a JSON value takes as Python objects; those that are shared count each time."""
+    size, left = 0, [value]
+    while left:
+        each = left.pop()
+        size += sys.getsizeof(each)
+        if isinstance(each, Mapping):
+            left += each.keys()
+            left += each.values()
+        elif isinstance(each, list | tuple):
+            left += each
+    return size
 
-    May be used by several threads.
+
+class ResponseStore:
+    """The latest responses, as their owner sees them; see `of`.
+
+    Where there is no place for another, the owner with the most bytes loses the one that was not used for the
+    longest time. May be used by several threads.
     """
 
     def __init__(self, *, responses: int = 1000, size: int = 64 << 20) -> None:
         """Keep at most this many responses, of at most `size` bytes in all."""
         self._responses, self._size = responses, size
-        self._used = 0
-        self._stored: dict[str, StoredResponse] = {}  # the one that was used last is the last
-        self._items: dict[str, str] = {}  # id of an item of an output -> id of its response
+        self._owner = ""
+        # by owner, then by id; the one that was used last is the last
+        self._stored: defaultdict[str, dict[str, StoredResponse]] = defaultdict(dict)
+        self._used: defaultdict[str, int] = defaultdict(int)  # bytes by owner
+        self._items: dict[tuple[str, str], str] = {}  # owner and id of an output's item -> id of its response
         self._lock = threading.Lock()
 
+    def of(self, owner: str) -> Self:
+        """Return the same store as `owner` sees it."""
+        view = copy.copy(self)
+        view._owner = owner  # noqa: SLF001 - of this class
+        return view
+
     def put(self, response: StoredResponse) -> None:
-        """Add a response; the oldest ones make place for it."""
+        """Add a response; old ones make place for it."""
         with self._lock:
             if response.size > self._size or self._responses < 1:
                 return
-            while len(self._stored) >= self._responses or self._used + response.size > self._size:
-                self._remove(next(iter(self._stored)))
-            self._stored[response.id] = response
-            self._used += response.size
+            while (
+                sum(map(len, self._stored.values())) >= self._responses
+                or sum(self._used.values()) + response.size > self._size
+            ):
+                largest = max(self._stored, key=self._used.__getitem__)
+                self._remove(largest, next(iter(self._stored[largest])))
+            self._stored[self._owner][response.id] = response
+            self._used[self._owner] += response.size
             for item in response.body["output"]:
-                self._items[item["id"]] = response.id
+                self._items[self._owner, item["id"]] = response.id
 
     def get(self, response_id: str) -> Mapping[str, Any] | None:
         """Return the response with an id, None if it is not stored."""
@@ -58,12 +91,12 @@ class ResponseStore:
     def delete(self, response_id: str) -> bool:
         """Remove a response. Return whether it was stored."""
         with self._lock:
-            return self._remove(response_id)
+            return self._remove(self._owner, response_id)
 
     def item(self, item_id: str) -> Mapping[str, Any] | None:
         """Return the item of an output with an id, None if it is not stored."""
         with self._lock:
-            stored = self._use(self._items.get(item_id, ""))
+            stored = self._use(self._items.get((self._owner, item_id), ""))
             if stored is None:
                 return None
             item: Mapping[str, Any] = next(item for item in stored.body["output"] if item["id"] == item_id)
@@ -83,16 +116,19 @@ class ResponseStore:
         return [item for stored in reversed(chain) for item in (*stored.items, *stored.body["output"])]
 
     def _use(self, response_id: str) -> StoredResponse | None:
-        stored = self._stored.pop(response_id, None)
+        own = self._stored.get(self._owner, {})
+        stored = own.pop(response_id, None)
         if stored is not None:
-            self._stored[response_id] = stored
+            own[response_id] = stored
         return stored
 
-    def _remove(self, response_id: str) -> bool:
-        stored = self._stored.pop(response_id, None)
+    def _remove(self, owner: str, response_id: str) -> bool:
+        stored = self._stored.get(owner, {}).pop(response_id, None)
         if stored is None:
             return False
-        self._used -= stored.size
+        self._used[owner] -= stored.size
+        if not self._stored[owner]:
+            del self._stored[owner], self._used[owner]
         for item in stored.body["output"]:
-            del self._items[item["id"]]
+            del self._items[owner, item["id"]]
         return True
