@@ -39,7 +39,8 @@ import jsonschema
 from gbnf_bench.bfcl.files import read_folder
 from gbnf_bench.bfcl.functions import tools_of
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.gateway.compiling import Compiler, Target
+from gbnf_server.gateway.compiler import Compiler
+from gbnf_server.gateway.compiling import Target
 from gbnf_server.gateway.engine import backend_request
 from gbnf_server.gateway.openai_chat.edge import ChatCompletions
 from gbnf_server.llama.demo_model import model_path

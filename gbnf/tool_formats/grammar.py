@@ -79,8 +79,7 @@ def _link(
     property_order: PropertyOrder,
     strict: bool,
 ) -> Grammar:
-    whitespace, notation = _notation(form)
-    options = CompileOptions(whitespace, MAX_DEPTH, closed=True, property_order=property_order)
+    options, notation = part_options(form, property_order)
     answer, ids = answer_rules(form, content, reasoning), id_rules(form).part
     writable, left_out = _writable(form, tools, strict)
     taken = RESERVED | answer.names | ids.names | _CALL_NAMES
@@ -95,6 +94,15 @@ def _link(
         inside = {name: expr if name in outside else quoted(expr) for name, expr in productions}
         grammar = Grammar(Rules(inside), grammar.report)
     return grammar
+
+
+def part_options(
+    form: FormatFields | None, property_order: PropertyOrder = "any"
+) -> tuple[CompileOptions, Notation]:
+    """Return how `answer_grammar` compiles each tool; for None, how `compile_pool` does."""
+    whitespace, notation = ("default", JSON) if form is None else _notation(form)
+    options = CompileOptions(whitespace, MAX_DEPTH, closed=True, property_order=property_order)
+    return options, notation
 
 
 def _notation(form: FormatFields) -> tuple[Whitespace, Notation]:

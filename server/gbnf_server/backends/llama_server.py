@@ -130,8 +130,8 @@ class LlamaServer(HttpBackend):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model supports: images only if the server was started with `--mmproj`."""
-        return self._http.drive(self._fetch_properties()).capabilities
+        """What the present model supports: images only if the server was started with `--mmproj`."""
+        return self._http.drive(self._fetch_properties(refresh=True)).capabilities
 
     def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""

@@ -7,6 +7,7 @@ Invariants of a `ChatRequest`: the names of its tools are unique, and those of i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
@@ -125,8 +126,8 @@ class ChatRequest:
     def __post_init__(self) -> None:
         if not self.messages:
             raise HttpError(400, "there are no messages. Give at least one.", "invalid_request", "messages")
-        names = [tool.name for tool in self.tools]
-        if twice := next((name for index, name in enumerate(names) if name in names[:index]), None):
+        names = Counter(tool.name for tool in self.tools)
+        if twice := next((name for name, count in names.items() if count > 1), None):
             raise HttpError(400, f"two tools have the name {twice!r}.", "invalid_request", "tools")
         for name in self.tool_choice.names or ():
             if name not in names:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gbnf import Finding, Tool
-from gbnf.compiler.pool import left_out
 from gbnf.schema.applicators import SchemaPath, map_subschemas
 from gbnf.surrogates import has_surrogate
 from gbnf.tools.loosening import loosened_argument_schema
@@ -23,22 +22,14 @@ NOT_ENFORCED = frozenset({"unenforced", "loosened", "left_out"})
 _OWN_KEYWORDS = frozenset({"requires_one_of", "runtime_resolved", "fills"})
 
 
-def client_tools(given: Iterable[FunctionTool]) -> tuple[Tool, ...]:
-    """Return the tools. One whose schema cannot be compiled accepts any arguments, and says so in a finding.
-
-    Raises HttpError for an invalid name.
-    """
-    tools = tuple(_client_tool(tool) for tool in given)
-    return opened(tools, left_out(tools))
-
-
 def opened(tools: Iterable[Tool], findings: Iterable[Finding]) -> tuple[Tool, ...]:
     """Return the tools, those that a finding says are left out of a grammar with any arguments."""
     errors = {finding.tool: finding for finding in findings if finding.kind == "left_out"}
     return tuple(_open_tool(tool, errors[tool.name]) if tool.name in errors else tool for tool in tools)
 
 
-def _client_tool(given: FunctionTool) -> Tool:
+def client_tool(given: FunctionTool) -> Tool:
+    """Return the tool. What of its schema cannot be read is left out, with a finding. Raises HttpError."""
     _check_name(given.name)
     # too deep: None is no schema, so any arguments are accepted
     schema = None if nests_deeper(given.parameters, _MAX_DEPTH) else given.parameters

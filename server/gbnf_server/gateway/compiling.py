@@ -1,17 +1,16 @@
-"""Compile what constrains the answers of a request: off the event loop, with a deadline, cached."""
+"""Compile what constrains the answers of a request, tool by tool, so that the work can be dropped in between.
+
+A step of a compilation takes as long as one tool, or as linking all of them, which is quick.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import hashlib
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from gbnf import (
     GbnfError,
@@ -23,17 +22,25 @@ from gbnf import (
     compile_schema,
 )
 from gbnf.compiler.options import PropertyOrder
-from gbnf.compiler.pool import left_out
+from gbnf.compiler.pool import CompiledTool, compile_tool, left_out_finding
 from gbnf.dialects import call_schema
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.tool_formats import ToolFormat
+from gbnf.tool_formats.grammar import part_options
 from gbnf.tools.exclusion import excluding
 from gbnf_server.backends.base import AnswerFormat, Backend, Dialect
 from gbnf_server.gateway.answers import Receipt
-from gbnf_server.gateway.chat import ChatRequest, FreeText, GbnfText, JsonObject, JsonSchema, OutputFormat
-from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tools, opened, strict_error, strict_problem
+from gbnf_server.gateway.chat import (
+    ChatRequest,
+    FreeText,
+    FunctionTool,
+    GbnfText,
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+)
+from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tool, opened, strict_error, strict_problem
 from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
-from gbnf_server.gateway.process_caches import clear_process_caches
 from gbnf_server.gateway.prompting import tools_prompt
 from gbnf_server.gateway.streams import (
     DeltaStream,
@@ -43,14 +50,12 @@ from gbnf_server.gateway.streams import (
     WholeJsonCall,
     union,
 )
+from gbnf_server.llama.grammar_checker import MOST_RULES
 from gbnf_server.web.errors import HttpError
 
-_WORKERS = 2
-_KEPT = 256
-"""Compiled formats of answers that are cached: clients repeat their tools in each request."""
-_MOST_CHARACTERS = 8 * 1024 * 1024
-"""Of the schemas and grammars of those, and of what is compiled between two times that all caches of the
-process are cleared. A character takes about 25 bytes in memory."""
+_Result = TypeVar("_Result")
+Steps: TypeAlias = Generator[int, None, _Result]
+"""A compilation: `next` does a step, and returns the characters that it compiled; the last has the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,112 +105,87 @@ class Compiled:
         return self.constraint if isinstance(self.constraint, Grammar) else None
 
 
-class Compiler:
-    """Compiles requests in threads, each content once. Not for use by several event loops."""
-
-    def __init__(self, *, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="gbnf-compile")
-        self._cache: OrderedDict[Any, asyncio.Future[Compiled]] = OrderedDict()
-        self._sizes: dict[Any, int] = {}  # in characters
-        self._compiled = 0  # characters since the caches were cleared
-
-    async def compiled(self, request: ChatRequest, target: Target) -> Compiled:
-        """Return what constrains a request's answers on a backend.
-
-        Raises HttpError: 400 for what the client has to correct, 503 when the time is up. The compilation
-        then goes on, so that the same request may succeed later.
-        """
-        content, size = _content(request)
-        key = (content, target)
-        found = self._cache.get(key)
-        if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
-            loop = asyncio.get_running_loop()
-            work = partial(contextvars.copy_context().run, compile_request, request, target)
-            found = self._cache[key] = loop.run_in_executor(self._pool, work)
-            self._grow(key, size)
-            found.add_done_callback(partial(self._done, key))
-        if key in self._cache:  # it may be too large to be kept
-            self._cache.move_to_end(key)
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                return await asyncio.shield(found)
-        except TimeoutError:
-            problem = (
-                f"the schemas take more than {self._timeout_s:g} s to compile. Simplify them, offer fewer "
-                "tools, or try again later."
-            )
-            raise HttpError(503, problem, "compilation_timeout", retry_after=30) from None
-
-    def close(self) -> None:
-        """Start no further compilations."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _done(self, key: Any, found: asyncio.Future[Compiled]) -> None:
-        """Add the size of a grammar. Perhaps nobody waits for it, or for its error, any more."""
-        if not found.cancelled() and found.exception() is None and (grammar := found.result().grammar):
-            self._grow(key, len(str(grammar)))
-
-    def _grow(self, key: Any, size: int) -> None:
-        """Count characters that were compiled, and forget the oldest formats if there are too many."""
-        if key in self._cache:
-            self._sizes[key] = self._sizes.get(key, 0) + size
-        while self._cache and (len(self._cache) > _KEPT or sum(self._sizes.values()) > _MOST_CHARACTERS):
-            oldest, _ = self._cache.popitem(last=False)
-            del self._sizes[oldest]
-        self._compiled += size
-        if self._compiled > _MOST_CHARACTERS:
-            self._compiled = 0
-            clear_process_caches()
-
-
-def _content(request: ChatRequest) -> tuple[tuple[Any, ...], int]:
-    """Return what of a request decides its grammar, as a hashable value, and its size in characters."""
-    tools = [[tool.name, tool.description, tool.parameters, tool.strict] for tool in request.tools]
-    output = request.output
-    schema = output.schema if isinstance(output, JsonSchema) else None
-    if isinstance(output, JsonSchema):
-        output = replace(output, schema=True)
-    text = json.dumps([tools, schema, output.grammar if isinstance(output, GbnfText) else None])
-    digest = hashlib.sha256(text.encode()).digest()
-    if isinstance(output, GbnfText):
-        output = replace(output, grammar="")
-    chosen = (request.tool_choice, request.parallel, request.reasoning, output, request.excluded)
-    return (digest, *chosen), len(text)
-
-
 def compile_request(request: ChatRequest, target: Target) -> Compiled:
+    """Compile what constrains the answers of a request, in one go. Raises HttpError."""
+    steps = compile_steps(request, target)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            compiled: Compiled = done.value
+            return compiled
+
+
+def compile_steps(request: ChatRequest, target: Target) -> Steps[Compiled]:
     """Compile what constrains the answers of a request. Raises HttpError.
 
     Calls are excluded only if that loosens nothing else: the format and the findings stay the same.
     """
-    tools = client_tools(request.callable_tools)
-    compiled = _compile_request(request, target, tools)
+    tools = yield from _client_tools(request.callable_tools, target)
+    compiled = yield from _compile_request(request, target, tools)
     if not request.excluded or target.dialect != "gbnf":
         return compiled
     tools = tuple(
         excluding(tool, [json.loads(arguments) for name, arguments in request.excluded if name == tool.name])
         for tool in tools
     )
-    without = {finding.tool for finding in left_out(tools)}  # they have no other calls
+    without = yield from _compile_parts(tools, target.tool_format)  # they have no other calls
     tools = tuple(tool for tool in tools if tool.name not in without)
     if not tools:
         return compiled
-    found = _compile_request(request, target, tools)
+    found = yield from _compile_request(request, target, tools)
     if found.native != compiled.native or found.receipt.findings != compiled.receipt.findings:
         return compiled
     return replace(found, prompt=compiled.prompt)
 
 
-def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> Compiled:
+def _client_tools(given: Iterable[FunctionTool], target: Target) -> Steps[tuple[Tool, ...]]:
+    """Return the tools of a client. One that cannot be compiled accepts any arguments, as a finding says."""
+    tools: list[Tool] = []
+    for each in given:
+        tools.append(client_tool(each))
+        yield 0
+    errors = yield from _compile_parts(tools, target.tool_format, limited=target.dialect == "gbnf")
+    return opened(tools, [left_out_finding(tool, errors[tool.name]) for tool in tools if tool.name in errors])
+
+
+def _compile_parts(
+    tools: Sequence[Tool], native: ToolFormat | None, order: PropertyOrder = "any", *, limited: bool = True
+) -> Steps[dict[str, SchemaError]]:
+    """Compile the parts that a grammar of these tools links; return the errors by the name of their tool.
+
+    `native`: the format in which the calls are written. Raises HttpError if `limited` and there are more
+    rules than an engine takes.
+    """
+    options, notation = part_options(native, order)
+    errors: dict[str, SchemaError] = {}
+    rules = 0
+    for tool in tools:
+        size = 0
+        part = compile_tool(
+            tool, options, False, None, notation
+        )  # with the arguments of linking: the same key
+        if isinstance(part, SchemaError):
+            errors[tool.name] = part
+        elif isinstance(part, CompiledTool):
+            rules, size = rules + len(part.part.names), len(part.part.text)
+        if limited and rules > MOST_RULES:
+            problem = f"the schemas of the tools have more than {MOST_RULES} rules, which no engine takes."
+            hint = "Offer fewer tools, or simplify their schemas."
+            raise HttpError(400, f"{problem} {hint}", "schemas_too_large", "tools")
+        yield size
+    return errors
+
+
+def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> Steps[Compiled]:
     if target.dialect != "gbnf":
         return _compile_schema_only(request, target, tools)
     if not tools:
-        return _compile_output(request, target)
+        return (yield from _compile_output(request, target))
     reasoning = target.reasons(request)
-    compiled = _compile_calls(request, target, tools, "any", reasoning=reasoning)
+    compiled = yield from _compile_calls(request, target, tools, "any", reasoning=reasoning)
     if strict_problem(request.tools, compiled[1].report):  # many properties are exact in their order only
-        compiled = _compile_calls(request, target, tools, "declared", reasoning=reasoning)
+        compiled = yield from _compile_calls(request, target, tools, "declared", reasoning=reasoning)
     tools, constraint, stream, native = compiled
     reasoning = reasoning and native is not None
     text = _output_grammar(request.output) if request.tool_choice.mode == "auto" else None
@@ -230,7 +210,7 @@ def _text(grammar: Grammar, native: ToolFormat | None) -> tuple[Grammar, Callabl
 
 def _compile_calls(
     request: ChatRequest, target: Target, tools: tuple[Tool, ...], order: PropertyOrder, *, reasoning: bool
-) -> tuple[tuple[Tool, ...], Grammar, Callable[[], DeltaStream], ToolFormat | None]:
+) -> Steps[tuple[tuple[Tool, ...], Grammar, Callable[[], DeltaStream], ToolFormat | None]]:
     """Compile the grammar of calls, and of text if the choice is automatic.
 
     Return the tools as they were compiled, the grammar, how to read an answer, and the model's own format if
@@ -245,6 +225,7 @@ def _compile_calls(
         compiled = partial(
             native.grammar, tool_choice=mode, parallel=parallel, reasoning=reasoning, property_order=order
         )
+        yield from _compile_parts(tools, native, order)
         try:
             grammar = compiled(tools)
             if any(finding.kind == "left_out" for finding in grammar.report):
@@ -253,6 +234,7 @@ def _compile_calls(
             return tools, grammar, partial(native.stream, tools, reasoning=reasoning), native
         except (GrammarError, PoolError, SchemaError):
             pass  # the format cannot express these tools: ours can
+    yield from _compile_parts(tools, None, order)
     answers = target.prompt_style == "minimal"
     grammar = json_grammar(
         tools, tool_choice=mode, parallel=parallel, final_answer=answers, property_order=order
@@ -264,14 +246,14 @@ def _is_named(request: ChatRequest) -> bool:
     return request.tool_choice.mode == "required" and len(request.tool_choice.names or ()) == 1
 
 
-def _compile_output(request: ChatRequest, target: Target) -> Compiled:
+def _compile_output(request: ChatRequest, target: Target) -> Steps[Compiled]:
     """Compile the format of an answer without calls."""
     grammar = _output_grammar(request.output)
     native = target.tool_format
     reasoning = target.reasons(request)
     stream: Callable[[], DeltaStream] = PlainText
     if grammar is None and request.tools and native is not None:
-        tools = client_tools(request.tools)
+        tools = yield from _client_tools(request.tools, target)
         grammar = native.grammar(tools, tool_choice="none", reasoning=reasoning)
         stream = partial(native.stream, tools, reasoning=reasoning)
         return Compiled(grammar, (), stream, _receipt(grammar), native, reasoning=reasoning)

@@ -27,7 +27,8 @@ from gbnf_server.backends.base import (
 )
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
-from gbnf_server.gateway.compiling import Compiled, Compiler, Target
+from gbnf_server.gateway.compiler import Compiler
+from gbnf_server.gateway.compiling import Compiled, Target
 from gbnf_server.gateway.decoding import Decoding, generate
 from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
 from gbnf_server.gateway.prompting import for_template, with_json_calls
@@ -54,6 +55,19 @@ class Engine:
     def close(self) -> None:
         """Start no further compilations."""
         self._compiler.close()
+
+    async def prepare(self, request: ChatRequest, backend: Backend, owner: str) -> None:
+        """Compile the grammar of a request before it has a place.
+
+        `owner`: whose it is; compilations of several take turns. Raises HttpError.
+        """
+        if self._no_repeat is not None:
+            request = replace(request, excluded=excluded_calls(request.messages, self._no_repeat))
+        try:
+            target, _ = await asyncio.to_thread(_facts, backend)
+        except BackendError as error:
+            raise _gateway_error(error, request) from error
+        await self._compiler.compiled(request, target, owner)
 
     async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
         """Yield the events of the answers of a request.

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from gbnf_server.backends.base import Backend, BackendError
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
@@ -42,6 +42,15 @@ class Answers(Protocol):
 
     def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
         """Yield the events of an answer; closing the generator ends it. Raises HttpError."""
+        ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """Does what an answer needs before it takes a place."""
+
+    async def prepare(self, request: ChatRequest, backend: Backend, owner: str) -> None:
+        """Prepare an answer to a request of `owner`. Raises HttpError."""
         ...
 
 
@@ -125,9 +134,12 @@ class Gateway:
         metrics = self.metrics
         asked = time.monotonic()
         backend = self.upstreams if self._shares_cache else self.upstreams.with_salt(owner)
-        async with self.queue.place():
-            metrics.queue_seconds.observe(time.monotonic() - asked)
-            source = self.agents.get(request.model, self.engine) if request.count else self.engine
+        source = self.agents.get(request.model, self.engine) if request.count else self.engine
+        if isinstance(source, Prepares):
+            await source.prepare(request, backend, owner)
+        prepared = time.monotonic()
+        async with self.queue.place(owner):
+            metrics.queue_seconds.observe(time.monotonic() - prepared)
             has_begun = False
             async with aclosing(source.answer(request, backend)) as events:
                 async for event in events:

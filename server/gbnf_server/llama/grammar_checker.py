@@ -160,7 +160,7 @@ class GrammarChecker:
 
 
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
-_MOST_RULES = 20_000  # the engine detects left recursion recursively; a chain of 100,000 rules crashed it
+MOST_RULES = 20_000  # the engine detects left recursion recursively; a chain of 100,000 rules crashed it
 
 
 @lru_cache(maxsize=64)
@@ -178,9 +178,9 @@ def guard_grammar(grammar: object) -> Grammar:
     """
     if not isinstance(grammar, Grammar):
         raise GrammarRefused(f"it is a {type(grammar).__name__}. Use Grammar.parse(text) for GBNF text.")
-    if len(grammar.rules.productions) > _MOST_RULES:
+    if len(grammar.rules.productions) > MOST_RULES:
         raise GrammarRefused(
-            f"it has more than {_MOST_RULES} rules, and a chain of so many overflows the engine's stack. "
+            f"it has more than {MOST_RULES} rules, and a chain of so many overflows the engine's stack. "
             "Join rules that are used once."
         )
     return grammar

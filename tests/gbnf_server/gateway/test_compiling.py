@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from gbnf.compiler import pool
-from gbnf_server.gateway import compiling
-from gbnf_server.gateway.chat import ChatRequest, FunctionTool
-from gbnf_server.gateway.compiling import Compiled, Compiler, Target
+from gbnf.compiler.pool import compile_tool
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.gateway import compiler as compiling
+from gbnf_server.gateway import compiling as steps_module
+from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonSchema, Sampling
+from gbnf_server.gateway.compiler import Compiler
+from gbnf_server.gateway.compiling import Compiled, Target
+from gbnf_server.gateway.edges import all_edges
+from gbnf_server.gateway.engine import Engine
+from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.process_caches import clear_process_caches
+from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.web.errors import HttpError
 from support.gateway_answers import USER
+from support.gateways import until
 
 TARGET = Target("gbnf", "full", None, takes_images=False)
 
@@ -78,3 +90,115 @@ def test_strict_tools_of_many_properties_keep_the_order_in_which_they_are_exact(
         assert compiled.receipt.exact == strict
         call = {"name": "go", "arguments": backwards}
         assert compiled.grammar.match(json.dumps(call)).complete == (not strict)
+
+
+def heavy(count: int, name: str = "t") -> ChatRequest:
+    """A request with tools that take about 50 ms each."""
+    tools = []
+    for index in range(count):
+        text = {"type": "string", "pattern": f"^[a-z]{{3,{index % 7 + 9}}}{name}{index}$"}
+        part = {"type": "object", "properties": {f"q{number}": text for number in range(4)}}
+        schema = {"type": "object", "properties": {f"p{number}": part for number in range(4)}}
+        tools.append(FunctionTool(f"{name}{index}", "", schema))
+    return ChatRequest("m", (USER,), tools=tuple(tools))
+
+
+def test_what_nobody_waits_for_any_more_is_dropped() -> None:
+    async def run() -> None:
+        compiler = Compiler(timeout_s=600)
+        asked = [asyncio.create_task(compiler.compiled(heavy(300, "drop"), TARGET)) for _ in range(2)]
+        await until(lambda: compile_tool.cache_info().misses >= before + 2)
+        asked[0].cancel()
+        await asyncio.wait([asked[0]])
+        assert compiler._running == 1, "the other one waits for it"
+        asked[1].cancel()
+        await asyncio.wait(asked)
+        await until(lambda: not compiler._running)
+        assert (compiler._turns.running, compiler._turns.waiting, len(compiler._cache)) == (0, 0, 0)
+        compiler.close()
+
+    clear_process_caches()
+    before = compile_tool.cache_info().misses
+    asyncio.run(run())
+    assert compile_tool.cache_info().misses - before < 100
+
+
+def test_a_small_request_does_not_wait_for_large_ones() -> None:
+    async def run() -> None:
+        compiler = Compiler(timeout_s=600)
+        large = [asyncio.create_task(compiler.compiled(heavy(300, name), TARGET)) for name in ("a", "b", "c")]
+        await until(lambda: compiler._running == 3)
+        assert (await compiler.compiled(request(1), TARGET)).grammar is not None
+        assert not any(task.done() for task in large)
+        for task in large:
+            task.cancel()
+        await asyncio.wait(large)
+        compiler.close()
+
+    asyncio.run(run())
+
+
+def test_time_that_is_up_drops_the_work_and_what_was_compiled_is_kept() -> None:
+    async def run() -> None:
+        compiler = Compiler(timeout_s=0)
+        with pytest.raises(HttpError) as late:
+            await compiler.compiled(heavy(3, "late"), TARGET)
+        assert (late.value.status, late.value.code) == (503, "compilation_timeout")
+        assert not compiler._cache
+        compiler.close()
+
+    asyncio.run(run())
+
+
+def test_more_rules_than_an_engine_takes_are_refused_before_all_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(steps_module, "MOST_RULES", 200)
+    clear_process_caches()
+    before = compile_tool.cache_info().misses
+    with pytest.raises(HttpError, match="more than 200 rules") as refused:
+        compile_all([heavy(300, "many")])
+    assert (refused.value.status, refused.value.code) == (400, "schemas_too_large")
+    assert compile_tool.cache_info().misses - before < 20
+
+
+def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
+    clear_process_caches()
+    compile_all([request(1)])
+    kept = pool._link_pool.cache_info().currsize
+    bad = ChatRequest("m", (USER,), output=JsonSchema({"type": "x" * 5000}))
+
+    async def run() -> None:
+        compiler = Compiler(timeout_s=60)
+        for _ in range(17):
+            with pytest.raises(HttpError):
+                await compiler.compiled(bad, TARGET)
+        assert sum(entry.size for entry in compiler._cache.values()) < 6000
+        compiler.close()
+
+    asyncio.run(run())
+    assert pool._link_pool.cache_info().currsize == kept > 0
+
+
+def test_compiling_takes_no_place_of_an_answer() -> None:
+    async def run() -> None:
+        engine = Engine(compile_s=600)
+        with InProcess(model_path(), context_length=512) as backend:
+            gateway = Gateway(engine, Upstreams([Upstream(backend, always, 1)]), all_edges(), model="m")
+
+            async def ask(asked: ChatRequest) -> None:
+                sampled = replace(asked, sampling=Sampling(max_tokens=1))
+                async for _ in gateway.answer(sampled, ""):
+                    pass
+
+            large = [asyncio.create_task(ask(heavy(300, name))) for name in ("x", "y")]
+            await until(lambda: engine._compiler._running == 2)
+            await ask(ChatRequest("m", (USER,)))
+            assert not any(task.done() for task in large)
+            for task in large:
+                task.cancel()
+            await asyncio.wait(large)
+        engine.close()
+
+    asyncio.run(run())

@@ -132,7 +132,7 @@ def test_one_cache_is_shared_by_one_key_and_if_asked_to(
 def test_other_servers_get_a_salt_or_tell_no_cached_tokens(kind: ServerKind, separates: bool) -> None:
     message = {"message": {"content": "hi"}, "finish_reason": "stop"}
     usage = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 7}}
-    replies = {"/v1/chat/completions": [Reply(200, {"choices": [message], "usage": usage})]}
+    replies: Any = {"/v1/chat/completions": [Reply(200, {"choices": [message], "usage": usage})]}
     with scripted() as script, OpenAICompatible(script.url, kind, model="m", context_length=99) as backend:
         script.answers |= replies
         salted = backend.generate(Request([{"role": "user", "content": "x"}], cache_salt="a"))
