@@ -246,9 +246,18 @@ def test_another_model_that_comes_up_between_two_calls_is_noticed(ask: Ask) -> N
         learning = len(script.asked)
         ask(client)
         assert [path for path, _ in script.asked[learning:]] == ["/props", "/apply-template", "/completion"]
-        assert (client.context_length, client.capabilities.reasoning_tags) == (CONTEXT, None)
+        assert client.context_length == CONTEXT
         ask(client)
         assert (client.context_length, client.model_name) == (77, "other.gguf")
+        assert client.capabilities.reasoning_tags is not None
+
+
+def test_capabilities_are_those_of_the_present_model() -> None:
+    """What a request is compiled for is asked before it is sent: it must not be the last model's."""
+    other = {**PROPS, "chat_template": "<think>"}
+    answers: dict[str, Any] = {"props": [Reply(200, PROPS), Reply(200, other)]}
+    with scripted(**answers) as script, hasty(script.url) as client:
+        assert client.capabilities.reasoning_tags is None
         assert client.capabilities.reasoning_tags is not None
 
 
