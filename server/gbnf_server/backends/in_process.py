@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
+from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import TIMEOUT_MAX, Timer
 
@@ -83,6 +85,7 @@ class InProcess(RequestBackend):
         )
         # it rolls back the KV cache, which a recurrent model cannot
         self._jumps = jump_forward and not model.has_recurrent_state
+        self._calls: set[Cancellation] = set()
         self._engine: GrammarEngine = grammar_engine(engine, model)
         self._kv_cache = KVCache(
             model,
@@ -122,12 +125,30 @@ class InProcess(RequestBackend):
     async def agenerate(self, request: Request) -> Completion:
         """Answer a request in an event loop; see `Completer`."""
         stop = request.cancellation or Cancellation()
+        work = partial(copy_context().run, self._run, request, stop)
+        call = asyncio.get_running_loop().run_in_executor(None, work)
         try:
-            return await asyncio.to_thread(self._run, request, stop)
+            return await asyncio.shield(call)
         finally:
-            stop.set()  # ends the thread, also inside of an evaluation
+            if not call.done():
+                stop.set()  # ends the thread, also inside of an evaluation
+                await asyncio.wait([call])  # until then, it has its sequence
+                _ = call.cancelled() or call.exception()
+
+    @property
+    def stuck(self) -> str:
+        """What a call does for longer than it should, and cannot be interrupted in; "" for nothing."""
+        now = time.monotonic()
+        return next(filter(None, (stop.overdue(now) for stop in tuple(self._calls))), "")
 
     def _run(self, request: Request, stop: Cancellation) -> Completion:
+        self._calls.add(stop)
+        try:
+            return self._answer_request(request, stop)
+        finally:
+            self._calls.discard(stop)
+
+    def _answer_request(self, request: Request, stop: Cancellation) -> Completion:
         truncation = (
             Truncation(request.top_k, request.top_p, request.min_p) if request.truncates else self._truncation
         )
@@ -143,8 +164,10 @@ class InProcess(RequestBackend):
             prompt = self._prompt(request)
             tokens = self._encoded(prompt)
             started = time.perf_counter()
+            stop.begin("the grammar engine reads a grammar")
             constrained = None if grammar is None else self._engine.constraint(grammar)
             if constrained is not None:
+                constrained.stop = stop
                 constrained.seconds = time.perf_counter() - started
             open_tags = open_reasoning_tags(prompt)
             reasoning_filter = (
@@ -204,7 +227,7 @@ class InProcess(RequestBackend):
         on_text: OnText | None,
         slot: Slot,
     ) -> Completion:
-        sequence, cached = self._kv_cache.acquire(slot, prompt, request.cache_salt)
+        sequence, cached = self._kv_cache.acquire(slot, prompt, stop, request.cache_salt)
         started = time.perf_counter()
         decoder = Decoder(
             self._model,

@@ -146,7 +146,7 @@ def serve(
     from gbnf_server.gateway.edges import all_edges
     from gbnf_server.gateway.engine import Engine
     from gbnf_server.gateway.gateway import Gateway
-    from gbnf_server.gateway.serving import GatewayServer
+    from gbnf_server.gateway.serving import GatewayServer, end_process_after
     from gbnf_server.web.access import Access
     from gbnf_server.web.listening import listen, url_of
     from gbnf_server.web.logs import log_to_stderr
@@ -184,7 +184,7 @@ def serve(
             soft_wrap=True,
         )
         log_to_stderr()
-        GatewayServer(app, gateway).run(sockets=[listening])
+        GatewayServer(app, gateway, end_process_after).run(sockets=[listening])
         console.print("stopped", style="dim")
 
 
@@ -255,7 +255,7 @@ def _upstream(source: ModelSource, backend: Backend, places: int) -> Upstream:
     from gbnf_server.gateway.upstreams import Upstream, always, http_probe
 
     if source.backend_name is BackendName.IN_PROCESS:
-        return Upstream(backend, always, places)
+        return Upstream(backend, always, places, stuck=lambda: backend.stuck)  # type: ignore[attr-defined]  # one in process has it
     return Upstream(backend, http_probe(backend.url, source.api_key), places)  # type: ignore[attr-defined]  # backends over HTTP have it
 
 

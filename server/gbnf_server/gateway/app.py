@@ -152,8 +152,8 @@ class _Handlers:
         self._gateway, self._passed = gateway, passed
 
     async def health(self, exchange: HttpExchange) -> None:
-        status = self._gateway.health
-        await exchange.response.send_json({"status": status}, 200 if status == "ok" else 503)
+        health = self._gateway.health
+        await exchange.response.send_json(health, 200 if health["status"] == "ok" else 503)
 
     async def show_metrics(self, exchange: HttpExchange) -> None:
         text = self._gateway.metrics.text()

@@ -101,11 +101,15 @@ class Gateway:
             return None
 
     @property
-    def health(self) -> str:
-        """Return "ok", or why requests are not answered: "draining", "unavailable"."""
+    def health(self) -> dict[str, str]:
+        """Return the status "ok", or why requests are not answered: "draining", "unavailable", "stuck"."""
         if self.is_draining:
-            return "draining"
-        return "ok" if any(upstream.healthy for upstream in self.upstreams.upstreams) else "unavailable"
+            return {"status": "draining"}
+        for upstream in self.upstreams.upstreams:
+            if problem := upstream.stuck():
+                return {"status": "stuck", "problem": f"{problem}. Restart the server."}
+        healthy = any(upstream.healthy for upstream in self.upstreams.upstreams)
+        return {"status": "ok" if healthy else "unavailable"}
 
     async def read(
         self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, share: MemoryShare

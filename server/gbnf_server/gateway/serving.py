@@ -1,13 +1,15 @@
 """Run the application with uvicorn: signals drain it.
 
 At SIGTERM or Ctrl-C, new requests get 503 while running answers end, for at most `Limits.drain_s` seconds; a
-second signal ends them at once.
+second signal ends them at once. A call of a library that does not return cannot keep the process alive.
 """
 
 from __future__ import annotations
 
-import socket
+import os
+import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
@@ -15,21 +17,47 @@ from starlette.types import ASGIApp
 
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.web.http_server import server_config
+from gbnf_server.web.logs import log
+
+_GRACE_S = 5.0
+"""To end, after the running answers have ended."""
+
+
+def end_process_after(seconds: float, status: int) -> None:
+    """End this process after so many seconds, whatever its threads do, unless it ends by then."""
+
+    def end() -> None:
+        log("forced_exit", status=status, reason="a call did not return")
+        os._exit(status)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 class GatewayServer(uvicorn.Server):
-    """uvicorn's server, with another end. Use it once."""
+    """uvicorn's server, with another end. Use it once.
 
-    def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
+    `end_process`: called at a signal with the seconds until the process should have ended, and its status.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        gateway: Gateway,
+        end_process: Callable[[float, int], object] = lambda _seconds, _status: None,
+    ) -> None:
         super().__init__(server_config(app))
-        self._gateway = gateway
+        self._gateway, self._end_process = gateway, end_process
         self._drains_until: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain; at the second signal, end."""
-        del sig, frame
+        del frame
+        drain_s = self._gateway.limits.drain_s
         if self._gateway.is_draining:
-            self.should_exit = True
+            self.should_exit, drain_s = True, 0.0
+        self._end_process(drain_s + _GRACE_S, 128 + sig)
         self._gateway.is_draining = True
 
     async def on_tick(self, counter: int) -> bool:
@@ -40,8 +68,3 @@ class GatewayServer(uvicorn.Server):
             if not self._gateway.open_requests or now > self._drains_until:
                 self.should_exit = True
         return await super().on_tick(counter)
-
-
-def serve(app: ASGIApp, gateway: Gateway, listening: socket.socket) -> None:
-    """Serve until a signal. Call it in the main thread."""
-    GatewayServer(app, gateway).run(sockets=[listening])

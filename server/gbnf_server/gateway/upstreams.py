@@ -44,11 +44,15 @@ Probe: TypeAlias = Callable[[], Coroutine[Any, Any, bool]]
 
 @dataclass(eq=False)
 class Upstream:
-    """One backend. `running`: its answers in progress; `healthy`: whether requests go to it."""
+    """One backend. `running`: its answers in progress; `healthy`: whether requests go to it.
+
+    `stuck`: returns what an answer does for longer than it should, "" for nothing.
+    """
 
     backend: Backend
     probe: Probe
     places: int = 1
+    stuck: Callable[[], str] = str
     running: int = 0
     healthy: bool = True
     probing: asyncio.Task[None] | None = field(default=None, repr=False)

@@ -10,7 +10,15 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+import time
 from typing import Any
+
+from gbnf_server.system.errors import BackendError
+
+_LONGEST_STEP_S = 120.0
+"""For a step of a call: a batch of a large model on a slow machine may take a minute."""
+_LONGEST_END_S = 10.0
+"""For a cancelled call to end."""
 
 
 class AbortFlag:
@@ -44,10 +52,28 @@ class Cancellation(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self.evaluation: AbortFlag | None = None
+        self._step, self._since, self._set_at = "", time.monotonic(), 0.0
 
     def set(self) -> None:
         """Cancel the call."""
+        self._set_at = self._set_at or time.monotonic()
         super().set()
         flag = self.evaluation
         if flag is not None:
             flag.set()
+
+    def begin(self, step: str) -> None:
+        """Begin a step of the call, "" for waiting. Raises BackendError if the call is cancelled."""
+        self._step, self._since = step, time.monotonic()
+        if self.is_set():
+            raise BackendError("the call was cancelled")
+
+    def overdue(self, now: float) -> str:
+        """Return what takes longer than it should at `now` (`time.monotonic()`), "" for nothing."""
+        if not self._step:
+            return ""
+        if self.is_set() and now - self._set_at > _LONGEST_END_S:
+            return f"a call that was cancelled {now - self._set_at:.0f} s ago does not end: {self._step}"
+        if now - self._since > _LONGEST_STEP_S:
+            return f"a call has been at one step for {now - self._since:.0f} s: {self._step}"
+        return ""

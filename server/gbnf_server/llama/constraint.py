@@ -25,6 +25,7 @@ from gbnf.grammar import forced_continuation as forcing
 from gbnf.grammar.code_points import first_bytes
 from gbnf.grammar.forced_continuation import ForcedContinuation, Guess
 from gbnf.grammar.match import MatchState
+from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.native import NativeGrammar, NativeModel
 
 TokenIds = npt.NDArray[np.int64]
@@ -32,9 +33,14 @@ TokenMask = npt.NDArray[np.bool_]
 
 
 class Constraint(Protocol):
-    """The state of a grammar engine in one answer. `seconds`: the time it has taken so far."""
+    """The state of a grammar engine in one answer.
+
+    `seconds`: the time it has taken so far. `stop`: cancels the call, also between two parts of a long
+    question to the engine.
+    """
 
     seconds: float
+    stop: Cancellation
 
     def allows(self, token: int) -> bool:
         """Return whether the token may come next (one that ends the generation: whether the text may end)."""
@@ -115,6 +121,7 @@ class ConstraintBase:
 
     def __init__(self, model: NativeModel, grammar: Grammar) -> None:
         self.seconds = 0.0
+        self.stop = Cancellation()
         self._model = model
         self._utf8 = Utf8Decoder(model)
         self._pending_text = ""  # characters after the text of `_state`
@@ -194,7 +201,10 @@ class LlamaCppConstraint(ConstraintBase):
     def allowed(self, tokens: TokenIds) -> TokenMask:
         """Return `allows` for each token."""
         started = time.perf_counter()
-        found = self._grammar.allowed(tokens)
+        found = np.zeros(len(tokens), dtype=np.bool_)
+        for first in range(0, len(tokens), _PART):
+            self.stop.begin(_STEP)
+            found[first : first + _PART] = self._grammar.allowed(tokens[first : first + _PART])
         for index in np.flatnonzero(found):
             found[index] = self._utf8.accepts(int(tokens[index]))
         self.seconds += time.perf_counter() - started
@@ -203,6 +213,7 @@ class LlamaCppConstraint(ConstraintBase):
     def accept(self, token: int) -> None:
         """Advance by an allowed token; see `Constraint`."""
         started = time.perf_counter()
+        self.stop.begin(_STEP)
         self._grammar.accept(token)
         self._accepted_tokens.append(token)
         self._pending_text += self._utf8.decode(token)
@@ -210,6 +221,7 @@ class LlamaCppConstraint(ConstraintBase):
 
     def _accept_all(self, tokens: list[int]) -> bool:
         for token in tokens:
+            self.stop.begin(_STEP)
             if not self._grammar.allows(token):
                 self._rewind()
                 return False
@@ -221,7 +233,10 @@ class LlamaCppConstraint(ConstraintBase):
         """Restore the state after the accepted tokens, each of which the engine has allowed."""
         self._grammar = self._start.clone()
         for token in self._accepted_tokens:
+            self.stop.begin(_STEP)
             self._grammar.accept(token)
 
 
+_PART = 4096  # tokens that the engine is asked about at once
+_STEP = "the grammar engine takes a token"
 _CONTINUATION_BYTES = frozenset(range(0x80, 0xC0))

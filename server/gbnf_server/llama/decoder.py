@@ -108,6 +108,7 @@ class Decoder:
         if self._drafts:
             self._drafter = Drafter(self._model, prompt, self._constraint, self._control_texts)
         while self._stop_strings.found is None:
+            self._stop.begin("the next token is chosen")
             forced = self._forced_continuation()
             if forced is not None and forced.ends and self._append_end(forced.text, len(prompt)):
                 answer.finish = "stop"

@@ -38,6 +38,7 @@ _ABORTED = 2  # the status of an evaluation that the abort callback has ended
 _NEGLIGIBLE = 32  # cached tokens that a sequence may lose before another sequence is preferred
 _WAIT_FRACTION = 0.2  # of the last evaluation's time, to wait for other calls to join the batch
 _MAX_WAIT_S = 0.01  # seconds
+_LOOK_S = 0.1  # seconds after which a call that waits for a sequence looks whether it is cancelled
 
 
 @dataclass(eq=False, slots=True)
@@ -112,17 +113,21 @@ class KVCache:
                 raise BackendError(f"the model {self._model.name} is closed. Load it again.")
             self._slots.add(slot)
 
-    def acquire(self, slot: Slot, tokens: Sequence[int], salt: str = "") -> tuple[CachedSequence, int]:
+    def acquire(
+        self, slot: Slot, tokens: Sequence[int], stop: Cancellation, salt: str = ""
+    ) -> tuple[CachedSequence, int]:
         """Wait for a free sequence, assign it to the slot, and roll it back to what it shares with `tokens`.
 
         Returns the sequence and the number of cached tokens; at least one is left to evaluate, for its
         logits. Picks the free sequence with the longest shared prefix, but prefers an empty one to one that
         would lose many tokens, and copies the longest prefix that any sequence has. Prefixes of another
-        `salt` are not shared. The slot must be registered.
+        `salt` are not shared. The slot must be registered. Raises BackendError if `stop` is set.
         """
         with self._free:
             while not (free := [sequence for sequence in self._sequences if sequence.slot is None]):
-                self._free.wait()
+                stop.begin("")
+                self._free.wait(_LOOK_S)
+            stop.begin("a sequence of the KV cache is prepared")
             sequence = min(free, key=lambda each: _eviction_cost(each, tokens, salt))
             sequence.slot = slot
         with self._lock:
@@ -175,6 +180,7 @@ class KVCache:
             size = left if left <= _BATCH_SIZE else min(_BATCH_SIZE, output_positions[0] - first)
             here = frozenset(index - first for index in output_positions if index - first < size)
             request = _Request(sequence, tokens[first : first + size], here, stop)
+            stop.begin(f"{size} tokens are evaluated")
             self._run(request)
             if request.error:
                 raise BackendError(request.error)

@@ -111,6 +111,7 @@ class TextStream:
             self.completion = task.result()
         finally:
             task.cancel()
+            await asyncio.wait([task])
 
 
 def _piece(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import llama_cpp
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,9 @@ from gbnf.grammar.ir import EPSILON, Literal, Ref, Rules, char_class, seq
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.llama import constraint as constraint_module
+from gbnf_server.llama.cancellation import Cancellation
+from gbnf_server.llama.native import NativeGrammar
 from gbnf_server.system.errors import BackendError, ContextOverflow, GrammarRefused, ModelLoadError
 from support.backends import prompt_tokens
 from support.models import SPECIAL, TEMPLATE, make_model
@@ -260,6 +264,54 @@ def test_cancelling_ends_the_decoding(tmp_path: Path) -> None:
         asyncio.run(cancelled())
         assert long.complete(ASK, grammar=CALL).finish == "stop"
         assert len(long._kv_cache._sequences[0].cached_tokens) < 49_000
+
+
+def test_a_cancelled_call_has_ended_when_its_cancellation_has(backend: InProcess) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def on_text(_piece: str) -> None:
+        begun.set()
+        go_on.wait()
+
+    async def play() -> None:
+        task = asyncio.ensure_future(backend.agenerate(Request(ASK, LONG, max_tokens=300, on_text=on_text)))
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=0.05)
+        assert not done, "its thread has a sequence"
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not backend._kv_cache._slots
+
+    asyncio.run(play())
+
+
+def test_a_long_question_to_the_grammar_engine_is_cancelled_between_its_parts(
+    backend: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constraint_module, "_PART", 8)
+    stop, parts = Cancellation(), list[int]()
+    allowed = NativeGrammar.allowed
+
+    def counted(self: NativeGrammar, tokens: Any) -> Any:
+        parts.append(len(tokens))
+        if len(parts) == 2:
+            stop.set()
+        return allowed(self, tokens)
+
+    monkeypatch.setattr(NativeGrammar, "allowed", counted)
+    constraint = backend._engine.constraint(LONG)
+    tokens = np.arange(100)
+    whole = constraint.allowed(tokens)
+    assert sum(parts) == 100
+    assert [bool(each) for each in whole] == [constraint.allows(token) for token in range(100)]
+    parts.clear()
+    stop.clear()
+    constraint.stop = stop
+    with pytest.raises(BackendError, match="cancelled"):
+        constraint.allowed(tokens)
+    assert parts == [8, 8]
 
 
 def test_forgotten_prompts_are_evaluated_again(backend: InProcess) -> None:

@@ -23,6 +23,7 @@ from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Matcher
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.kv_cache import Slot, shared_prefix_length
 from gbnf_server.system.errors import BackendError, SetupError
@@ -381,7 +382,7 @@ def test_more_calls_than_sequences_wait(small: InProcess) -> None:
     slot, other = Slot(), Slot()
     for each in (slot, other):
         small._kv_cache.register(each)
-        small._kv_cache.acquire(each, [1, 2, 3])
+        small._kv_cache.acquire(each, [1, 2, 3], Cancellation())
     done = threading.Event()
 
     def ask() -> None:

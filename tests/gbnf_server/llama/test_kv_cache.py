@@ -39,7 +39,7 @@ def taken(kv_cache: KVCache, tokens: list[int]) -> tuple[int, int]:
     slot = Slot()
     kv_cache.register(slot)
     try:
-        sequence, known = kv_cache.acquire(slot, tokens)
+        sequence, known = kv_cache.acquire(slot, tokens, GO_ON)
         kv_cache.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
         return sequence.seq_id, known
     finally:
@@ -51,7 +51,7 @@ def acquired(kv_cache: KVCache, tokens: list[int]) -> Iterator[CachedSequence]:
     slot = Slot()
     kv_cache.register(slot)
     try:
-        yield kv_cache.acquire(slot, tokens)[0]
+        yield kv_cache.acquire(slot, tokens, GO_ON)[0]
     finally:
         kv_cache.release(slot)
 
@@ -77,6 +77,32 @@ def test_a_call_gets_the_sequence_with_the_longest_shared_prefix(kv_cache: KVCac
     assert taken(kv_cache, [*one, 7, 8, 9])[1] == 152
 
 
+def test_calls_of_different_salts_share_nothing(kv_cache: KVCache) -> None:
+    emptied(kv_cache)
+    tokens = list(range(100))
+    for salt in ("a", "b", "c", "d"):
+        for known in (0, 99):
+            slot = Slot()
+            kv_cache.register(slot)
+            sequence, found = kv_cache.acquire(slot, tokens, GO_ON, salt)
+            kv_cache.evaluate(sequence, tokens[found:], GO_ON, [len(tokens) - found - 1])
+            kv_cache.release(slot)
+            assert found == known
+
+
+def test_a_cancelled_call_does_not_wait_for_a_sequence(kv_cache: KVCache) -> None:
+    stop = Cancellation()
+    with acquired(kv_cache, [1]), acquired(kv_cache, [2]), acquired(kv_cache, [3]):
+        slot = Slot()
+        kv_cache.register(slot)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(kv_cache.acquire, slot, [4], stop)
+            stop.set()
+            with pytest.raises(BackendError, match="cancelled"):
+                waiting.result()
+        kv_cache.release(slot)
+
+
 @settings(max_examples=40)
 @given(
     st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=8),
@@ -90,7 +116,7 @@ def test_what_is_kept_changes_no_logit(kv_cache: KVCache, prompts: list[list[int
         tokens = [5] * common + prompt
         slot = Slot()
         kv_cache.register(slot)
-        sequence, known = kv_cache.acquire(slot, tokens)
+        sequence, known = kv_cache.acquire(slot, tokens, GO_ON)
         (logits,) = kv_cache.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
         found.append(logits)
         assert sequence.cached_tokens == tokens
@@ -98,7 +124,7 @@ def test_what_is_kept_changes_no_logit(kv_cache: KVCache, prompts: list[list[int
     emptied(kv_cache)
     slot = Slot()
     kv_cache.register(slot)
-    sequence, known = kv_cache.acquire(slot, tokens)
+    sequence, known = kv_cache.acquire(slot, tokens, GO_ON)
     assert known == 0
     (fresh,) = kv_cache.evaluate(sequence, tokens, GO_ON, [len(tokens) - 1])
     kv_cache.release(slot)
@@ -109,7 +135,7 @@ def evaluated(kv_cache: KVCache, tokens: list[int], steps: int) -> list[Logits]:
     """The logits behind a prompt, and behind each token that greedy decoding puts after it."""
     slot = Slot()
     kv_cache.register(slot)
-    sequence, known = kv_cache.acquire(slot, tokens)
+    sequence, known = kv_cache.acquire(slot, tokens, GO_ON)
     found = []
     left = tokens[known:]
     for _ in range(steps):
@@ -143,7 +169,7 @@ def test_a_call_under_way_keeps_its_sequence(kv_cache: KVCache) -> None:
     expected = evaluated(kv_cache, [*tokens, 7], 1)
     slot = Slot()
     kv_cache.register(slot)
-    sequence, known = kv_cache.acquire(slot, tokens)
+    sequence, known = kv_cache.acquire(slot, tokens, GO_ON)
     kv_cache.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
     kv_cache.clear_unused()
     assert sequence.cached_tokens == tokens
@@ -160,7 +186,7 @@ def test_the_logits_asked_for_come_from_one_batch(kv_cache: KVCache, size: int) 
     asked = sorted({max(0, size - 3), size - 1})
     slot = Slot()
     kv_cache.register(slot)
-    sequence, _ = kv_cache.acquire(slot, tokens)
+    sequence, _ = kv_cache.acquire(slot, tokens, GO_ON)
     assert len(kv_cache.evaluate(sequence, tokens, GO_ON, asked)) == len(asked)
     assert len(sequence.cached_tokens) == size
     kv_cache.release(slot)
@@ -171,7 +197,7 @@ def test_what_is_stopped_is_not_evaluated(kv_cache: KVCache) -> None:
     stop.set()
     slot = Slot()
     kv_cache.register(slot)
-    sequence, _ = kv_cache.acquire(slot, [9, 9, 9])
+    sequence, _ = kv_cache.acquire(slot, [9, 9, 9], GO_ON)
     with pytest.raises(BackendError, match="cancelled"):
         kv_cache.evaluate(sequence, [9, 9], stop, [1])
     kv_cache.release(slot)
@@ -299,7 +325,7 @@ def test_sequences_see_nothing_of_each_other(kv_cache: KVCache) -> None:
         slot = Slot()
         kv_cache.register(slot)
         try:
-            sequence, known = kv_cache.acquire(slot, text[:10])
+            sequence, known = kv_cache.acquire(slot, text[:10], GO_ON)
             found = kv_cache.evaluate(sequence, text[known:10], GO_ON, [9 - known])
             for token in text[10:]:
                 if token % 7 == 0:
