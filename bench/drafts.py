@@ -205,7 +205,7 @@ def step_costs(backend: InProcess, messages: list[Message]) -> str:
     cache.register(slot)
     try:
         tokens = backend._model.tokenize(messages[0]["content"], special=False)[:300]  # noqa: SLF001
-        sequence, _ = cache.acquire(slot, tokens)
+        sequence, _ = cache.acquire(slot, tokens, stop)
         costs: dict[int, float] = {}
         for _ in range(6):
             for size in (1, 2, 4, 8, 16):

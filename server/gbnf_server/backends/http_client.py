@@ -29,7 +29,7 @@ import httpx
 from gbnf_server.backends.http_transport import AsyncTransport, Deadline, RequestBudget, Transport, proxy_of
 from gbnf_server.backends.wire import LineDecoder, join_all_surrogates, parse_error_body, read
 from gbnf_server.llama.api_keys import find as find_saved_key
-from gbnf_server.system.errors import BackendError, BackendUnreachable
+from gbnf_server.system.errors import AnswerTimeout, BackendError, BackendUnreachable
 
 Method = Literal["GET", "POST"]
 OnLine: TypeAlias = Callable[[str], None]
@@ -142,7 +142,8 @@ class HttpClient:
     ) -> Flow[httpx.Response]:
         """Send a request, with retries; see `Send`. `timeout`: a shorter one, in seconds.
 
-        Raises BackendUnreachable, or BackendError if the response is larger than it may be.
+        Raises BackendUnreachable, of which AnswerTimeout is a kind, or BackendError if the response is larger
+        than it may be.
         """
         broken, waited, pause = 0, 0.0, self._retry_policy.backoff
         timeout = min(timeout or inf, self._retry_policy.timeout)
@@ -165,7 +166,9 @@ class HttpClient:
                 self._on_broken()
                 broken += 1
                 if has_begun or broken > self._retry_policy.retries or not _is_retryable(error):
-                    raise BackendUnreachable(self._explain(error, timeout)) from error
+                    late = isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout)
+                    kind = AnswerTimeout if late else BackendUnreachable
+                    raise kind(self._explain(error, timeout)) from error
             else:
                 assert response is not None
                 retry_after = _retry_after(response)

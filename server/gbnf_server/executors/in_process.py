@@ -101,7 +101,8 @@ class _Deadline:
         self._since: float | None = time.monotonic()
 
     def is_over(self) -> bool:
-        return self._since is not None and time.monotonic() - self._since >= self._left
+        since = self._since  # read once: the function's thread changes it
+        return since is not None and time.monotonic() - since >= self._left
 
     def wait_s(self) -> float:
         passed = 0.0 if (since := self._since) is None else time.monotonic() - since

@@ -15,6 +15,7 @@ from gbnf.prompts.messages import Message
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import Delta
 from gbnf_server.backends.base import (
+    AnswerTimeout,
     Backend,
     BackendError,
     BackendUnreachable,
@@ -300,6 +301,8 @@ def _gateway_error(error: BackendError, request: ChatRequest) -> HttpError:
             return HttpError(400, text, "unsupported_by_backend", error.field)
         case GrammarRefused() if isinstance(request.output, GbnfText):
             return HttpError(400, text, "invalid_grammar", request.output.param)
+        case AnswerTimeout():
+            return HttpError(504, text, "upstream_timeout")
         case BackendUnreachable():
             return HttpError(503, text, "upstream_unreachable", retry_after=5)
         case ServerResponseError(status=429):

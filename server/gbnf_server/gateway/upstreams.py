@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Image, PromptStyle
 from gbnf_server.backends.base import (
+    AnswerTimeout,
     Backend,
     BackendError,
     BackendUnreachable,
@@ -77,6 +78,7 @@ class Upstreams(RequestBackend):
         self.upstreams = tuple(upstreams)
         self._pause = pause
         self._known: OrderedDict[bytes, Upstream] = OrderedDict()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def with_salt(self, salt: str) -> Upstreams:
         """Return the same backends, for requests that share a prompt cache with those of this salt only."""
@@ -134,7 +136,8 @@ class Upstreams(RequestBackend):
             upstream.backend.close()
 
     def start_probing(self) -> None:
-        """Probe the backends that did not answer before the server started."""
+        """Probe the backends that did not answer before the server started, and later ones, in this loop."""
+        self._loop = asyncio.get_running_loop()
         for upstream in self.upstreams:
             if not upstream.healthy:
                 self._leave_out(upstream)
@@ -148,7 +151,15 @@ class Upstreams(RequestBackend):
 
     def generate(self, request: Request) -> Completion:
         """Answer a request, blocking; see `agenerate`."""
-        return asyncio.run(self.agenerate(request))
+        try:
+            return asyncio.run(self.agenerate(request))
+        finally:
+            for upstream in self.upstreams:
+                if not upstream.healthy and upstream.probing is None:  # the probe ended with the event loop
+                    if self._loop is not None and not self._loop.is_closed():
+                        self._loop.call_soon_threadsafe(self._leave_out, upstream)
+                    else:
+                        upstream.healthy = True  # nobody probes it: the next request does
 
     async def agenerate(self, request: Request) -> Completion:
         """Answer a request on one of the backends. Raises BackendUnreachable if none answers."""
@@ -259,6 +270,8 @@ async def always() -> bool:
 def _is_down(error: BackendError) -> bool:
     """Return whether an error is about the server, not about the request."""
     match error:
+        case AnswerTimeout():
+            return False
         case BackendUnreachable():
             return True
         case ServerResponseError():

@@ -150,12 +150,13 @@ class Connection:
             )
             failure.add_note(error.log)
             raise failure from None
+        stdio = self._stdio
         token = _caller.set(caller)
         self._callers.append(caller)
         try:
             return await client.call_tool(name, arguments, progress_callback=self._progress(name))
         except Exception as error:  # noqa: BLE001 - whatever the SDK raises, this call has failed
-            raise await self._failure(name, error) from None
+            raise await self._failure(name, error, client, stdio) from None
         finally:
             self._callers.remove(caller)
             _caller.reset(token)
@@ -170,8 +171,10 @@ class Connection:
         assert self._client is not None
         return self._client
 
-    async def _failure(self, name: str, error: Exception) -> ExecutorError:
-        """Return the error of a call, after closing a session that broke."""
+    async def _failure(
+        self, name: str, error: Exception, client: Client, stdio: StdioTransport | None
+    ) -> ExecutorError:
+        """Return the error of a call, after closing its session if that broke, and not a later one."""
         inner = _innermost(error)
         broke = isinstance(inner, httpx2.HTTPError | OSError) or (
             isinstance(inner, MCPError)
@@ -182,8 +185,9 @@ class Connection:
         )
         if not broke:
             return ExecutorError(f"'{name}' failed: {_reason(inner)}")
-        how = self._stdio.ended if self._stdio is not None and self._stdio.ended_itself else _reason(inner)
-        await self.close()
+        how = stdio.ended if stdio is not None and stdio.ended_itself else _reason(inner)
+        if self._client is client:
+            await self.close()
         return ExecutorError(
             f"'{name}' failed: the connection with its MCP server broke ({how}). "
             "Its effects are unknown; the next call starts the server again."
@@ -224,7 +228,8 @@ class Connection:
                 started.set_result(None)
                 await self._listen(client)
         finally:
-            self._client = None
+            if self._client is client:
+                self._client = None
 
     def _transports(self) -> list[Transport]:
         """Return the transports to try, in order."""

@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -118,14 +119,14 @@ class Planner:
 
         Close the generator to stop the run, for example with `contextlib.aclosing`.
         """
-        planning, environment = self._begin(query, images, history)
-        return astream(planning, environment, text=text)
+        _check(query, history)
+        return self._stream(query, images, history, text=text)
 
     async def arun(
         self, query: str, *, images: Sequence[Image] = (), history: Sequence[Exchange] = ()
     ) -> Run:
         """As `run`, without blocking the event loop."""
-        planning, environment = self._begin(query, images, history)
+        planning, environment = await asyncio.to_thread(self._begin, query, images, history)
         return await adrive(planning, environment)
 
     def run_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
@@ -156,9 +157,19 @@ class Planner:
             tasks = [group.create_task(run(query)) for query in queries]
         return [task.result() for task in tasks]
 
+    async def _stream(
+        self, query: str, images: Sequence[Image], history: Sequence[Exchange], *, text: bool
+    ) -> AsyncGenerator[Event, None]:
+        # MCP servers list their tools, and a server tells its context length
+        planning, environment = await asyncio.to_thread(self._begin, query, images, history)
+        async with aclosing(astream(planning, environment, text=text)) as events:
+            async for event in events:
+                yield event
+
     def _begin(
         self, query: str, images: Sequence[Image], history: Sequence[Exchange]
     ) -> tuple[Planning, RunEnvironment]:
+        _check(query, history)
         context = self.context.for_turn()
         clock = self._clock or steady_clock(context.now())
         planning = plan(
@@ -173,10 +184,15 @@ class Planner:
         return planning, RunEnvironment(self.backend, context, self.hooks, clock=clock)
 
     def _earlier_messages(self, history: Sequence[Exchange]) -> tuple[Message, ...]:
-        for exchange in history:
-            check_request(exchange.query)
         # as many characters as the context has tokens: about a third of it
         return earlier_messages(history, self.options, self.backend.context_length) if history else ()
+
+
+def _check(query: str, history: Sequence[Exchange]) -> None:
+    """Raise ValueError for a request that is blank, or contains a lone surrogate."""
+    check_request(query)
+    for exchange in history:
+        check_request(exchange.query)
 
 
 def steady_clock(start: datetime) -> Clock:

@@ -3,6 +3,7 @@
     GbnfServerError
     ├── BackendError              a model did not answer as it should
     │   ├── BackendUnreachable    no server answers, or the connection broke
+    │   │   └── AnswerTimeout     the server is there, and did not finish its answer in time
     │   ├── ServerResponseError   the server answered with an error status
     │   ├── GrammarRefused        the engine refuses the grammar
     │   ├── RequestNotSupported   the backend has no such option
@@ -48,6 +49,10 @@ class BackendError(GbnfServerError):
 
 class BackendUnreachable(BackendError):  # noqa: N818
     """No server answers at the address, or the connection broke and retrying did not help."""
+
+
+class AnswerTimeout(BackendUnreachable):
+    """The server took the request, and did not finish its answer within the time limit."""
 
 
 class ServerResponseError(BackendError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,8 +13,16 @@ from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
 from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.http_client import RetryPolicy
+from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, http_probe
-from gbnf_server.system.errors import BackendError, BackendUnreachable, ContextOverflow, ServerResponseError
+from gbnf_server.system.errors import (
+    AnswerTimeout,
+    BackendError,
+    BackendUnreachable,
+    ContextOverflow,
+    ServerResponseError,
+)
 from support.backends import FakeBackend
 from support.gateways import until
 from support.server import Reply, scripted
@@ -161,6 +170,7 @@ def test_if_all_fail_the_error_comes_at_once() -> None:
         (ServerResponseError(500, "a strange request"), False),
         (ServerResponseError(400, "a bad one"), False),
         (ContextOverflow(2, 1), False),
+        (AnswerTimeout("it takes long"), False),
     ],
 )
 def test_an_error_of_one_request_leaves_no_backend_out(fault: BackendError, is_down: bool) -> None:
@@ -202,3 +212,45 @@ def test_a_probe_asks_a_real_server(status: int, expected: bool) -> None:
 def test_a_probe_of_no_server_fails() -> None:
     with pytest.raises(BackendUnreachable):
         asyncio.run(http_probe("http://127.0.0.1:1", None)())
+
+
+def test_a_slow_answer_of_a_real_server_is_asked_for_once() -> None:
+    """Whatever takes long on one server would take as long on the next."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        policy = RetryPolicy(timeout=0.2, retries=0)
+        backends = [
+            OpenAICompatible(
+                f"http://127.0.0.1:{each.getsockname()[1]}", "plain", model="m", retry_policy=policy
+            )
+            for each in (one, other)
+        ]
+        upstreams = Upstreams([Upstream(backend, http_probe(backend.url, None)) for backend in backends])
+
+        async def ask() -> None:
+            with pytest.raises(AnswerTimeout, match="did not finish"):
+                await upstreams.agenerate(asking("x"))
+
+        asyncio.run(ask())
+        assert all(upstream.healthy for upstream in upstreams.upstreams)
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+        upstreams.close()
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_backend_that_failed_in_a_blocking_call_is_asked_again(serves: bool) -> None:
+    fakes = [Fake("a")]
+    fakes[0].fault, fakes[0].is_back = DOWN, True
+
+    async def scene(upstreams: Upstreams) -> None:
+        if serves:
+            upstreams.start_probing()
+        with pytest.raises(BackendUnreachable):
+            await asyncio.to_thread(upstreams.generate, asking("x"))
+        fakes[0].fault = None
+        await until(lambda: upstreams.upstreams[0].healthy)
+        assert (await asyncio.to_thread(upstreams.generate, asking("x"))).text == "a"
+        assert bool(fakes[0].probes) == serves
+
+    play(fakes, scene)

@@ -15,6 +15,8 @@ from typing import Any
 
 import psutil
 import pytest
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED
 
 from gbnf.tools import Tool
 from gbnf_server.executors import (
@@ -27,6 +29,8 @@ from gbnf_server.executors import (
     run_executor,
 )
 from gbnf_server.mcp import McpServerError, McpTools, mcp_tools
+from gbnf_server.mcp.config import read_source
+from gbnf_server.mcp.connection import Connection
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
 from support.mcp_servers import SDK_SERVER, hostile_server, http_server, named, sdk_server
@@ -341,3 +345,24 @@ def test_an_address_without_a_server_is_named() -> None:
         mcp_tools("http://127.0.0.1:9/mcp"),
     ):
         pass
+
+
+def test_a_late_failure_of_a_session_does_not_close_the_next_one() -> None:
+    async def play() -> None:
+        (server,) = read_source(sdk_server())
+        connection = Connection(server, None, 60.0)
+        await connection.start()
+        first, stdio = connection._client, connection._stdio
+        assert first is not None
+        await connection.close()
+        await connection.start()
+        second = connection._client
+        late = MCPError(CONNECTION_CLOSED, "Connection closed")
+        failure = await connection._failure("x", late, first, stdio)
+        assert "broke" in str(failure)
+        assert connection._client is second is not None
+        assert await second.list_tools()
+        await connection._failure("x", late, second, connection._stdio)
+        assert connection._client is None
+
+    asyncio.run(play())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
+from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
@@ -215,19 +217,44 @@ def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None
     options = PlannerOptions(required=(NEVER.name,), max_tokens=64)
     running = Planner([ping, NEVER], backend, options, context=work)
 
-    async def first() -> TextWritten:
+    async def first() -> Event:
         async with aclosing(running.stream("ping")) as events:
             async for event in events:
                 if isinstance(event, TextWritten):
-                    return event
-        raise AssertionError
+                    break
+        assert not backend._kv_cache._slots, "the call has ended with its stream"
+        return event
 
-    assert asyncio.run(first()).step == 1
+    assert getattr(asyncio.run(first()), "step", None) == 1
     events = running.events("ping", text=True)
     next(event for event in events if isinstance(event, TextWritten))
     events.close()
     assert not (work.workspace.root / "ran").exists()
     assert any(isinstance(event, ToolDone) for event in running.events("ping"))  # the model is free again
+
+
+def test_a_run_begins_outside_of_the_event_loop(tmp_path: Path, backend: InProcess) -> None:
+    """MCP servers list their tools then, and a server may be asked for its context length."""
+    threads: list[int] = []
+    ping = make_tool(tmp_path / "tools", "ping", "return {}")
+
+    def tools() -> list[Tool]:
+        threads.append(threading.get_ident())
+        return [ping, NEVER]
+
+    options = PlannerOptions(required=(NEVER.name,), max_steps=1, max_tokens=64, salvage=False)
+    running = Planner(tools, backend, options, context=world(tmp_path / "work"))
+
+    async def run() -> None:
+        threads.clear()
+        await running.arun("ping")
+        await collected(running.stream("ping"))
+        assert len(threads) == 2
+        assert threading.get_ident() not in threads
+        with pytest.raises(ValueError, match="blank"):
+            running.stream(" ")
+
+    asyncio.run(run())
 
 
 # Images.
