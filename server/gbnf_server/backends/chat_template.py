@@ -25,7 +25,12 @@ from gbnf_server.backends.template_roles import (
 )
 from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.llama.native import NativeModel
-from gbnf_server.system.errors import BackendError, ChatTemplateError, ModelLoadError, RequestNotSupported
+from gbnf_server.system.errors import (
+    ChatTemplateError,
+    ConversationRefused,
+    ModelLoadError,
+    RequestNotSupported,
+)
 
 _CHATML = (  # llama.cpp's own choice for models without a template
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
@@ -74,7 +79,7 @@ class ChatTemplate:
             else:
                 prompt = self._render(shown, thinking=reasoning or tags is not None)
         except (ChatTemplateError, ToolFormatError) as error:
-            raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
+            raise ConversationRefused(error) from None
         if begun is not None and tags is not None:
             return append_reasoning(prompt, begun, tags)
         return close_reasoning(prompt) if constrained and not (reasoning or tools) else prompt

@@ -59,6 +59,7 @@ from gbnf_server.llama.grammar_checker import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,
     ContextOverflow,
+    ConversationRefused,
     GrammarRefused,
     RequestNotSupported,
     ServerResponseError,
@@ -225,7 +226,7 @@ class OpenAICompatible(HttpBackend):
                 reasoning=request.reasoning,
             )
         except ToolFormatError as error:
-            raise BackendError(f"the model's chat template refuses the conversation: {error}") from None
+            raise ConversationRefused(error) from None
         return {
             "prompt": prompt,
             "skip_special_tokens": False,

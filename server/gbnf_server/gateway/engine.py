@@ -21,6 +21,7 @@ from gbnf_server.backends.base import (
     BackendUnreachable,
     Completion,
     ContextOverflow,
+    ConversationRefused,
     GrammarRefused,
     Request,
     RequestNotSupported,
@@ -297,6 +298,8 @@ def _gateway_error(error: BackendError, request: ChatRequest) -> HttpError:
     match error:
         case ContextOverflow():
             return HttpError(400, text, "context_length_exceeded", "messages")
+        case ConversationRefused():
+            return HttpError(400, text, "invalid_request", "messages")
         case RequestNotSupported():
             return HttpError(400, text, "unsupported_by_backend", error.field)
         case GrammarRefused() if isinstance(request.output, GbnfText):

@@ -10,7 +10,8 @@
     │   ├── ContextOverflow       the messages do not fit the model's context
     │   ├── MalformedText         the server's answer is not valid Unicode text
     │   ├── ModelLoadError        the model file cannot be loaded
-    │   └── ChatTemplateError     the model's chat template fails
+    │   ├── ChatTemplateError     the model's chat template fails
+    │   └── ConversationRefused   the model's chat template refuses this conversation
     ├── HttpError                 a request to a server of ours has no answer (gbnf_server.web)
     ├── ExecutorError             a tool failed; the message is for the model
     │   └── ExecutorTimeout       a tool exceeded its time limit
@@ -115,6 +116,13 @@ class ModelLoadError(BackendError):
 
 class ChatTemplateError(BackendError):
     """A chat template fails, even for a plain question; the message says why."""
+
+
+class ConversationRefused(BackendError):  # noqa: N818
+    """The model's chat template refuses this conversation: its roles, or its size."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(f"the model's chat template refuses the conversation: {reason}")
 
 
 class ExecutorError(GbnfServerError):

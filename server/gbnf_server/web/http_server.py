@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -13,6 +14,9 @@ from gbnf_server.web.responses import ABORT
 _HEAD_S = 30.0
 """For a client to send the head of a request."""
 _LAST_BYTES_S = 1
+_INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
+_FIRST_ASK_S, _ASK_S = 0.05, 1.0
+"""Between the interim responses to a client that has closed its side."""
 
 
 def server_config(app: ASGIApp) -> uvicorn.Config:
@@ -30,9 +34,14 @@ def server_config(app: ASGIApp) -> uvicorn.Config:
 
 
 class _Protocol(H11Protocol):
-    """A connection that is closed if the head of a request takes too long, and that a request can abort."""
+    """A connection that is closed if the head of a request takes too long, and that a request can abort.
+
+    A client that closes its side before the answer begins may still read the answer, or have left:
+    only sending something tells.
+    """
 
     _head: asyncio.TimerHandle | None = None
+    _asking: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
@@ -46,6 +55,23 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._unwatch()
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's: whether it stays open for sending
+        super().eof_received()
+        if self.cycle is None or self.cycle.response_started or self.conn.their_state is not h11.DONE:
+            return False
+        self.cycle.keep_alive = False
+        self._ask(_FIRST_ASK_S)
+        return True
+
+    def _ask(self, pause: float) -> None:
+        """Send an interim response (RFC 9110, 15.2), which the system of a client that has left refuses."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_started and not self.transport.is_closing():
+            self.transport.write(_INTERIM)
+            self._asking = self.loop.call_later(pause, self._ask, _ASK_S)
 
     def _watch_head(self) -> None:
         """Start the time limit if no request is being answered, stop it otherwise."""

@@ -255,6 +255,14 @@ def test_what_the_client_has_to_correct_is_a_400(
 UNENFORCEABLE = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 
 
+def test_a_conversation_that_the_template_refuses_is_a_400(tmp_path: Path) -> None:
+    """Clients send it again after a 502. The template would make more text than it may."""
+    path = make_model(tmp_path / "tiny.gguf", template=next(iter(TEMPLATES.values())), context=2048)
+    with InProcess(path, threads=1) as backend, pytest.raises(HttpError, match="refuses") as caught:
+        answer(ask(messages=({"role": "user", "content": "x" * 65_000_000},)), backend)
+    assert (caught.value.status, caught.value.param) == (400, "messages")
+
+
 def test_a_strict_tool_with_a_keyword_that_cannot_be_enforced_is_refused(backend: InProcess) -> None:
     properties = {"type": "object", "properties": {"tags": UNENFORCEABLE}, "required": ["tags"]}
     strict = FunctionTool("tag", "", properties, strict=True, param="tools[0].function.parameters")

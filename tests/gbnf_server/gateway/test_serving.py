@@ -75,7 +75,8 @@ def test_an_answer_is_sent_as_it_comes() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("texts", [0, 1])
-def test_a_client_that_leaves_ends_its_answer(stream: bool, texts: int) -> None:
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_client_that_leaves_ends_its_answer(stream: bool, texts: int, closes: bool) -> None:
     engine = held()
 
     async def scene(server: Served) -> None:
@@ -87,13 +88,49 @@ def test_a_client_that_leaves_ends_its_answer(stream: bool, texts: int) -> None:
             engine.allowed.release()
         if texts and stream:
             await client.read_until("one\n")
-        client.reset()
+        if closes:
+            client.writer.close()
+        else:
+            client.reset()
         await until(lambda: engine.cancelled)
 
     gateway = make_gateway(engine)
     play(gateway, scene)
     assert (engine.running, engine.ended, engine.cancelled) == (0, 0, 1)
     assert samples(gateway)[f'gbnf_requests_cancelled_total{{endpoint="{PATH}"}}'] == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_has_closed_its_side_is_answered(stream: bool) -> None:
+    engine = held()
+
+    async def scene(server: Served) -> None:
+        assert engine.allowed is not None
+        client = await server.connect()
+        client.send(request(stream))
+        await until(lambda: engine.running)
+        client.writer.write_eof()
+        assert await client.read_until("\r\n\r\n") == "HTTP/1.1 102 Processing\r\n\r\n"
+        engine.allowed.release()
+        engine.allowed.release()
+        answer = (await client.reader.read()).decode()
+        assert "HTTP/1.1 200 OK" in answer
+        assert "two" in answer
+
+    play(make_gateway(engine), scene)
+    assert (engine.ended, engine.cancelled) == (1, 0)
+
+
+def test_a_client_that_closes_before_its_request_is_complete_has_left() -> None:
+    async def scene(server: Served) -> None:
+        client = await server.connect()
+        client.send_head("Content-Length: 100")
+        await until(lambda: gateway.open_requests)
+        client.writer.write_eof()
+        assert await client.reader.read() == b""
+
+    gateway = make_gateway(ScriptedEngine())
+    play(gateway, scene)
 
 
 def test_a_client_that_leaves_the_queue_is_not_answered() -> None:

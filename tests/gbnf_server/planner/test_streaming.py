@@ -251,7 +251,7 @@ def test_a_run_begins_outside_of_the_event_loop(tmp_path: Path, backend: InProce
         await collected(running.stream("ping"))
         assert len(threads) == 2
         assert threading.get_ident() not in threads
-        with pytest.raises(ValueError, match="blank"):
+        with pytest.raises(ValueError, match="empty"):
             running.stream(" ")
 
     asyncio.run(run())
