@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+DAMAGED = b"damaged on its way"
+"""A text of files that is sent in capitals."""
 GATED, PRIVATE = "owner/gated", "owner/private"
 
 
@@ -42,7 +44,7 @@ class _Handler(BaseHTTPRequestHandler):
         if repo == GATED:
             self._send(403, b"{}", body, {"X-Error-Code": "GatedRepo"})
         elif file in self.repos.get(repo, {}):
-            content = self.repos[repo][file]
+            content = self.repos[repo][file].replace(DAMAGED, DAMAGED.upper())
             if body:
                 self.served.append(file)
             etag = hashlib.sha256(content).hexdigest()
@@ -52,7 +54,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _tree(self, files: Mapping[str, bytes]) -> list[dict[str, object]]:
         return [
-            {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+            {
+                "type": "file",
+                "path": name,
+                "size": len(content),
+                "oid": hashlib.sha1(content).hexdigest(),
+                "lfs": {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 1},
+            }
             for name, content in files.items()
         ]
 

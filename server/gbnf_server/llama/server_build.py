@@ -4,6 +4,8 @@ No prebuilt server is downloaded: the source distribution of the installed llama
 llama.cpp, so that the server and the engine in this process have the same version. Invariants:
 
 - The cache has a working server or none: it is built in another folder, tested, and then renamed.
+- Of the versions in `_SHA256`, only the source with that hash is built. Of others, pip compares what it
+  downloads with the hash in the index.
 - An interrupted install continues where it stopped.
 - Beside a server are the chat templates of llama.cpp's source, and the test of how it reads them.
 - Of two concurrent installs, the second waits, and uses the result of the first.
@@ -12,6 +14,7 @@ llama.cpp, so that the server and the engine in this process have the same versi
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import select
@@ -63,6 +66,8 @@ _GPU_COMPILERS: dict[Gpu, tuple[str, str]] = {
 }
 """The program that each build needs, and how to get it."""
 _CUDA_FOLDER = "/usr/local/cuda/bin"  # of NVIDIA's installers, which put it on no path
+_SHA256 = {"0.3.36": "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"}
+"""The hashes of source distributions, by version."""
 _SHOWN_LINES = 15  # of a log, in an error
 _GRACE_PERIOD = 0.3  # seconds for the compilers to end
 _KEPT = ("models/templates", "tests/test-chat.cpp")
@@ -200,6 +205,14 @@ def _keep_source(cache: Path, progress: Callable[[InstallProgress], None]) -> No
 
 def _variant(gpu: Gpu | None) -> str:
     return f"{_version()}-{gpu}" if gpu in _GPU_BUILDS else _version()
+
+
+def _check_hash(archive: Path) -> None:
+    """Raise tarfile.TarError for a source of a known version with another hash."""
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != _SHA256.get(_version(), found):
+        raise tarfile.ReadError(f"its SHA-256 is {found}, not {_SHA256[_version()]}")
 
 
 def _extract(archive: Path, folder: Path) -> None:
@@ -344,6 +357,7 @@ class _Build:
             unpacked = self._folder / "unpacking"
             shutil.rmtree(unpacked, ignore_errors=True)
             try:
+                _check_hash(archive)
                 _extract(archive, unpacked)
             except tarfile.TarError as error:
                 archive.unlink()

@@ -1,12 +1,13 @@
 """Download GGUF models from the Hugging Face Hub, with the package huggingface_hub.
 
 Its cache, environment variables (`HF_TOKEN`, `HF_HOME`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`) and progress bars
-apply. Invariant: a file is downloaded under the name that the repository lists, which is a relative path
-without `..` and without control characters.
+apply. Invariants: a file is downloaded under the name that the repository lists, which is a relative path
+without `..` and without control characters; and its SHA-256 is the one that the repository lists.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -37,13 +38,32 @@ def download_model(reference: str) -> Path:
     repo, quantization = match["repo"], match["quantization"]
     with _translated_errors(repo):
         from huggingface_hub import HfApi, hf_hub_download  # noqa: PLC0415 - it takes half a second to import
+        from huggingface_hub.hf_api import RepoFile  # noqa: PLC0415 - likewise
 
         cached = _cached_model(repo, quantization or DEFAULT_QUANTIZATION)
         if cached is not None:
             return cached
-        files = choose_files(repo, HfApi().list_repo_files(repo), quantization)
-        downloaded = [hf_hub_download(repo, file) for file in files]
-    return Path(downloaded[0])
+        tree = HfApi().list_repo_tree(repo, recursive=True)
+        listed = {entry.path: entry.lfs for entry in tree if isinstance(entry, RepoFile)}
+        downloaded = []
+        for file in choose_files(repo, [*listed], quantization):
+            downloaded.append(Path(hf_hub_download(repo, file)))
+            if (lfs := listed[file]) is not None:  # what is small is in Git itself
+                _check_hash(downloaded[-1], lfs.sha256)
+    return downloaded[0]
+
+
+def _check_hash(path: Path, listed: str) -> None:
+    """Delete a file with another SHA-256 than the repository lists. Raises ModelLoadError."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != listed:
+        path.resolve().unlink()
+        path.unlink(missing_ok=True)
+        raise ModelLoadError(
+            f"the download of {path.name} is damaged: its SHA-256 is {found}, but the repository lists "
+            f"{listed}. It is deleted; download it again."
+        )
 
 
 def choose_files(repo: str, listed: Sequence[str], quantization: str | None) -> tuple[str, ...]:

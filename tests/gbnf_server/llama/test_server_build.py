@@ -54,8 +54,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def source(cache: Path) -> Callable[..., Path]:
-    """Puts a source archive where the download leaves it; its files may be changed."""
+def source(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Puts a source archive where the download leaves it; its files may be changed, its hash is not known."""
+    monkeypatch.setattr(llama_server_build, "_SHA256", {})
 
     def put(variant: str = VERSION, **files: str) -> Path:
         folder = cache / f"building-{variant}"
@@ -228,6 +229,17 @@ def test_a_server_that_cannot_run_is_not_installed(source: Callable[..., Path]) 
     source(**{"main.c": "int main(void) { return 3; }\n"})
     with pytest.raises(SetupError, match="status 3"):
         install()
+    assert find_llama_server() is None
+
+
+def test_a_source_with_another_hash_is_thrown_away(
+    source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = source()
+    monkeypatch.setattr(llama_server_build, "_SHA256", {VERSION: "0" * 64})
+    with pytest.raises(SetupError, match="its SHA-256 is"):
+        install()
+    assert not path.exists()
     assert find_llama_server() is None
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from gbnf_server.system.errors import ModelLoadError
 from gbnf_server.system.model_downloads import choose_files
-from support.hugging_face import GATED, hugging_face
+from support.hugging_face import DAMAGED, GATED, hugging_face
 
 PARTS = tuple(f"split/big-Q4_K_M-{number:05}-of-00003.gguf" for number in (1, 2, 3))
 REPOS = {
@@ -31,6 +31,7 @@ REPOS = {
         "m-Q4_K.gguf": b"plain",
     },
     "owner/split": {name: name.encode() for name in PARTS},
+    "owner/damaged": {"m-Q4_K_M.gguf": DAMAGED},
     "owner/none": {"model.safetensors": b"x"},
     "owner/odd": {"../../escaped-Q4_K_M.gguf": b"out", "/tmp/escaped-Q4_K_M.gguf": b"out"},
 }
@@ -144,6 +145,16 @@ def test_what_cannot_be_downloaded(
     assert "refused: " in said
     assert problem in said
     assert hint in said
+
+
+def test_a_file_with_another_hash_is_not_kept(hub: tuple[str, list[str]], tmp_path: Path) -> None:
+    for _ in range(2):
+        path, said = download(hub[0], tmp_path, "owner/damaged")
+        assert path == ""
+        assert "is damaged: its SHA-256 is" in said
+        assert not [
+            each for each in tmp_path.rglob("*") if each.is_file() and each.stat().st_size == len(DAMAGED)
+        ]
 
 
 @pytest.mark.parametrize("offline", [{"HF_ENDPOINT": "nothing://127.0.0.1"}, {"HF_HUB_OFFLINE": "1"}])
