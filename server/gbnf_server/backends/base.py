@@ -34,9 +34,11 @@ from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.logprobs import TokenLogprob
 from gbnf_server.llama.trace import TracedToken
 from gbnf_server.system.errors import (
+    AnswerTimeout,
     BackendError,
     BackendUnreachable,
     ContextOverflow,
+    ConversationRefused,
     GrammarRefused,
     RequestNotSupported,
     ServerResponseError,
@@ -46,6 +48,7 @@ __all__ = [
     "DEMO_MODEL_NAME",
     "MAX_LOGPROBS",
     "AnswerFormat",
+    "AnswerTimeout",
     "Backend",
     "BackendError",
     "BackendUnreachable",
@@ -54,6 +57,7 @@ __all__ = [
     "Completer",
     "Completion",
     "ContextOverflow",
+    "ConversationRefused",
     "Dialect",
     "GrammarRefused",
     "Request",
