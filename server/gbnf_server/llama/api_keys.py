@@ -39,10 +39,10 @@ def find(url: str) -> str | None:
     return None
 
 
-def delete(url: str, key: str) -> None:
-    """Delete this key, unless another server has taken the address since."""
+def delete(url: str, key: str | None = None) -> None:
+    """Delete this key, unless another server has taken the address since; by default any key."""
     file = key_file(url)
-    if file is not None and find(url) == key:
+    if file is not None and key in (None, find(url)):
         with suppress(OSError):
             file.unlink()
 

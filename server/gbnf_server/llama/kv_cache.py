@@ -33,6 +33,7 @@ from gbnf_server.system.errors import BackendError, ModelLoadError
 Logits = npt.NDArray[np.float32]
 
 _BATCH_SIZE = 512  # tokens evaluated at once
+_SIGNAL_S = 0.2  # within which a signal is handled
 _INSTANT = 8  # tokens whose evaluation is not interrupted: Python handles Ctrl-C after it
 _ABORTED = 2  # the status of an evaluation that the abort callback has ended
 _NEGLIGIBLE = 32  # cached tokens that a sequence may lose before another sequence is preferred
@@ -302,7 +303,8 @@ class KVCache:
     def _evaluate_batch(self, size: int) -> int:
         """Evaluate the batch of so many tokens, return llama.cpp's status; Ctrl-C ends it.
 
-        Python handles Ctrl-C in the main thread only, between two of its instructions.
+        Python handles Ctrl-C in the main thread only, between two of its instructions. A signal that arrives
+        just before a wait does not end it, so each wait is short.
         """
         is_main = threading.current_thread() is threading.main_thread()
         if size <= _INSTANT or self._model.is_small or not is_main:
@@ -322,7 +324,8 @@ class KVCache:
         try:
             threading.Thread(target=evaluate, daemon=True).start()
             begins.set()
-            ended.wait()
+            while not ended.wait(_SIGNAL_S):
+                pass
         except BaseException:
             self._abort.set()
             is_abandoned = not begins.is_set()  # interrupted before or while the thread was started

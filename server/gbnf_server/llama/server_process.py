@@ -175,7 +175,9 @@ def start_binary(
         # Built by another compiler than the library, it may crash where the library does not.
         server = LlamaServerProcess([*command, _NO_REPACK, *extra], environment, key)
         server.wait_ready(timeout)
-    if not chosen:
+    if chosen:
+        api_keys.delete(server.url)  # that of a killed server at the same address
+    else:
         with suppress(OSError):  # without the file, clients need the key as an argument
             api_keys.save(server.url, key)
     return server

@@ -30,6 +30,9 @@ def test_a_key_is_found_by_its_address_until_it_is_dropped() -> None:
     api_keys.delete(URL, "two")
     api_keys.delete(URL, "two")
     assert api_keys.find(URL) is None
+    api_keys.save(URL, "of a server that was killed")
+    api_keys.delete(URL)
+    assert api_keys.find(URL) is None
 
 
 @pytest.mark.parametrize(
