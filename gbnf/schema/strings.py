@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from jsonschema import FormatChecker
-
 from gbnf.effort import TooManyStates, effort_cache
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError
 from gbnf.schema.document import Subschema
+from gbnf.schema.format_checks import IDN_HOSTNAME
 from gbnf.schema.keywords import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
 from gbnf.schema.numeric_keywords import integer_keyword, smallest
 from gbnf.schema.value_sets import String
@@ -124,7 +123,7 @@ def _language(keyword: str, value: object, pointer: str, report: ReportCallback)
         return found if keyword == "pattern" else ~found
     language = format_language(value)
     if language is None:
-        if value in FormatChecker.checkers:
+        if value == IDN_HOSTNAME:
             report(pointer, "format", f"the grammar does not enforce the format {value!r}")
             return None
         return ~Dfa.all_words() if keyword == NOT_FORMAT else None  # an unknown one allows every string
