@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any
 
 from gbnf_server.inspect.inspection import Inspection
-from gbnf_server.llama.trace import Candidate, TracedToken
+from gbnf_server.llama.token_values import Candidate, TracedToken
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.run_files import RecordedRun
 

@@ -21,7 +21,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.inspect.decoding_view import visible
 from gbnf_server.inspect.live_decoding import DecodingOptions, LiveDecoder
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.llama.trace import TracedToken
+from gbnf_server.llama.token_values import TracedToken
 from gbnf_server.system.bundled import manifests_path
 
 REQUEST = "create an event lunch today for 2 minutes"

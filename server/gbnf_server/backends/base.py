@@ -31,8 +31,8 @@ from gbnf.prompts.messages import Message, PromptStyle
 from gbnf.tool_formats import ToolFormat
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.llama.cancellation import Cancellation
-from gbnf_server.llama.logprobs import TokenLogprob
-from gbnf_server.llama.trace import TracedToken
+from gbnf_server.llama.grammar_limits import MOST_RULES
+from gbnf_server.llama.token_values import TokenLogprob, TracedToken
 from gbnf_server.system.errors import (
     AnswerTimeout,
     BackendError,
@@ -47,6 +47,7 @@ from gbnf_server.system.errors import (
 __all__ = [
     "DEMO_MODEL_NAME",
     "MAX_LOGPROBS",
+    "MOST_RULES",
     "AnswerFormat",
     "AnswerTimeout",
     "Backend",

@@ -24,8 +24,8 @@ from gbnf_server.backends.streaming import ReasoningFilter
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.constraint import Constraint
 from gbnf_server.llama.decoder import Decoder, OnText
-from gbnf_server.llama.grammar_checker import guard_grammar
 from gbnf_server.llama.grammar_engines import GrammarEngine, GrammarEngineName, grammar_engine
+from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.llama.kv_cache import KVCache, Slot, free
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.sampler import Sampler, Truncation

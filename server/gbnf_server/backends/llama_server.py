@@ -45,7 +45,7 @@ from gbnf_server.backends.template_roles import (
 )
 from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.backends.wire import parse_count, value_at
-from gbnf_server.llama.grammar_checker import guard_grammar
+from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,
     ChatTemplateError,

@@ -55,7 +55,7 @@ from gbnf_server.backends.wire import (
     parse_logprobs,
     value_at,
 )
-from gbnf_server.llama.grammar_checker import guard_grammar
+from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,
     ContextOverflow,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gbnf import surrogates
-from gbnf_server.llama.logprobs import TokenLogprob
+from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.system.errors import MalformedText
 
 _BOM = b"\xef\xbb\xbf"

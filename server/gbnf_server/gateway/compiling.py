@@ -28,7 +28,7 @@ from gbnf.prompts.descriptions import PromptStyle
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
 from gbnf.tools.exclusion import excluding
-from gbnf_server.backends.base import AnswerFormat, Backend, Dialect
+from gbnf_server.backends.base import MOST_RULES, AnswerFormat, Backend, Dialect
 from gbnf_server.gateway.answers import Receipt
 from gbnf_server.gateway.chat import (
     ChatRequest,
@@ -50,7 +50,6 @@ from gbnf_server.gateway.streams import (
     WholeJsonCall,
     union,
 )
-from gbnf_server.llama.grammar_checker import MOST_RULES
 from gbnf_server.web.errors import HttpError
 
 _Result = TypeVar("_Result")

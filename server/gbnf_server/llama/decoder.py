@@ -14,12 +14,13 @@ from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.constraint import Constraint
 from gbnf_server.llama.drafts import Draft, Drafter, following_tokens
 from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits
-from gbnf_server.llama.logprobs import TokenLogprob, token_logprob
+from gbnf_server.llama.logprobs import token_logprob
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.repetition_guard import RepetitionGuard
 from gbnf_server.llama.sampler import Sampler
 from gbnf_server.llama.token_budget import TokenBudget
-from gbnf_server.llama.trace import TracedToken, TraceRecorder
+from gbnf_server.llama.token_values import TokenLogprob, TracedToken
+from gbnf_server.llama.trace import TraceRecorder
 from gbnf_server.system.errors import BackendError
 
 _MIN_DRAFT_BATCH = 3  # tokens evaluated at once: on a CPU, two cost as much as one after the other

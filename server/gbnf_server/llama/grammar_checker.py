@@ -17,6 +17,7 @@ from pathlib import Path
 
 from gbnf import Grammar
 from gbnf.errors import GrammarSyntaxError
+from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.llama.native import NativeGrammar, NativeModel
 from gbnf_server.system.errors import GrammarRefused, ModelLoadError
 
@@ -160,7 +161,6 @@ class GrammarChecker:
 
 
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
-MOST_RULES = 20_000  # the engine detects left recursion recursively; a chain of 100,000 rules crashed it
 
 
 @lru_cache(maxsize=64)
@@ -169,21 +169,6 @@ def _parsed(gbnf: str) -> Grammar:
         return Grammar.parse(gbnf)
     except GrammarSyntaxError as error:
         raise GrammarRefused(str(error)) from error
-
-
-def guard_grammar(grammar: object) -> Grammar:
-    """Return the grammar if it cannot harm llama.cpp's engine, here or in a server. Raises GrammarRefused.
-
-    `Grammar.parse` and the compiler rule out all other grammars that would.
-    """
-    if not isinstance(grammar, Grammar):
-        raise GrammarRefused(f"it is a {type(grammar).__name__}. Use Grammar.parse(text) for GBNF text.")
-    if len(grammar.rules.productions) > MOST_RULES:
-        raise GrammarRefused(
-            f"it has more than {MOST_RULES} rules, and a chain of so many overflows the engine's stack. "
-            "Join rules that are used once."
-        )
-    return grammar
 
 
 def _lone_surrogate(text: str) -> int:

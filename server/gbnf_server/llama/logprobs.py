@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from gbnf_server.llama.native import NativeModel
-
-
-@dataclass(frozen=True, slots=True)
-class TokenLogprob:
-    """A token's bytes, its log-probability, and those of the likeliest tokens in its place.
-
-    Natural logarithms at temperature 1, before any constraint.
-    """
-
-    token: bytes
-    logprob: float
-    top: tuple[tuple[bytes, float], ...] = ()
+from gbnf_server.llama.token_values import TokenLogprob
 
 
 def token_logprob(

@@ -4,7 +4,7 @@
 Invariants:
 
 - The engine never gets a grammar that is empty (it would constrain nothing), contains NUL (the rest would be
-  ignored) or is not UTF-8; `grammar_checker.guard_grammar` does all other checks.
+  ignored) or is not UTF-8; `grammar_limits.guard_grammar` does all other checks.
 - `NativeGrammar.accept` is called only with a token that `allows` has just allowed, and never with an
   end-of-generation token: the engine aborts the process otherwise.
 - The engine's messages go to the logger `gbnf_server.llama.bindings`, never to the terminal.

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,39 +17,9 @@ from gbnf_server.llama.constraint import Constraint
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.repetition_guard import RepetitionGuard
 from gbnf_server.llama.token_budget import TokenBudget
-
-TokenKind: TypeAlias = Literal["sampled", "drafted", "forced", "end"]
-"""How a token was chosen: by a step of the model; by one in a batch with others; by the grammar. "end" is the
-token that ends the generation, and is no part of the text."""
+from gbnf_server.llama.token_values import Candidate, TokenKind, TracedToken
 
 _CANDIDATES = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A token that the model found likely, and what refused it, if anything did."""
-
-    token: bytes
-    probability: float
-    refused_by: Literal["grammar", "limit", "repetition"] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TracedToken:
-    """A token of an answer. `at_s`: seconds from the start of decoding; `left`: tokens left before it.
-
-    `probability`: that of the model before the mask; `allowed_probability`: the sum over all tokens that the
-    grammar allows, so that the token's probability after the mask is the quotient of the two. Both are None
-    for forced tokens, for which the model is not asked. `candidates`: the likeliest tokens, descending.
-    """
-
-    token: bytes
-    kind: TokenKind
-    at_s: float
-    left: int
-    probability: float | None = None
-    allowed_probability: float | None = None
-    candidates: tuple[Candidate, ...] = ()
 
 
 class TraceRecorder:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import platformdirs
-
 from gbnf_server.system.errors import InputError, SetupError
+from gbnf_server.system.folders import config_folder
 
 CONFIG_VARIABLE = "GBNF_CONFIG"
 FILE_NAME = "gbnf.toml"
@@ -30,7 +29,7 @@ def find_config_file(folder: Path | None = None) -> Path | None:
         return Path(chosen).absolute() if chosen else None
     start = (folder or Path.cwd()).absolute()
     candidates = [place / FILE_NAME for place in (start, *start.parents)]
-    candidates.append(Path(platformdirs.user_config_dir("gbnf")) / FILE_NAME)
+    candidates.append(config_folder() / FILE_NAME)
     found = next((path for path in candidates if path.is_file()), None)
     if found is not None and found.stat().st_uid not in {os.getuid(), 0}:
         raise SetupError(

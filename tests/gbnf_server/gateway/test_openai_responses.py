@@ -18,7 +18,7 @@ from gbnf_server.gateway.answers import Finished, Started, TextDelta
 from gbnf_server.gateway.chat import FunctionTool, JsonObject, JsonSchema, ToolChoice
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse
-from gbnf_server.llama.logprobs import TokenLogprob
+from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
 from support.answers import RECEIPT, USAGE, Answer, Call, answers, edge_transport, undeclared
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar
 from gbnf.grammar.ir import Ref, Rules
-from gbnf_server.llama.grammar_checker import EngineMatch, GrammarChecker, guard_grammar
+from gbnf_server.llama.grammar_checker import EngineMatch, GrammarChecker
+from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.llama.native import NativeGrammar
 from gbnf_server.system.errors import GrammarRefused, ModelLoadError
 from support.models import make_model

@@ -17,7 +17,7 @@ from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.executors import Context, ScriptedPerson, Workspace
-from gbnf_server.llama.trace import Candidate, TracedToken
+from gbnf_server.llama.token_values import Candidate, TracedToken
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.planner.recording import RunRecorder

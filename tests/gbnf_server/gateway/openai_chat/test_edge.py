@@ -24,7 +24,7 @@ from gbnf_server.gateway.answers import (
 )
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_chat.edge import ChatReply
-from gbnf_server.llama.logprobs import TokenLogprob
+from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)

@@ -1,0 +1,23 @@
+"""What llama.cpp's grammar engine does not survive, here or in a server: checked without the engine."""
+
+from __future__ import annotations
+
+from gbnf import Grammar
+from gbnf_server.system.errors import GrammarRefused
+
+MOST_RULES = 20_000  # the engine detects left recursion recursively; a chain of 100,000 rules crashed it
+
+
+def guard_grammar(grammar: object) -> Grammar:
+    """Return the grammar if it cannot harm llama.cpp's engine, here or in a server. Raises GrammarRefused.
+
+    `Grammar.parse` and the compiler rule out all other grammars that would.
+    """
+    if not isinstance(grammar, Grammar):
+        raise GrammarRefused(f"it is a {type(grammar).__name__}. Use Grammar.parse(text) for GBNF text.")
+    if len(grammar.rules.productions) > MOST_RULES:
+        raise GrammarRefused(
+            f"it has more than {MOST_RULES} rules, and a chain of so many overflows the engine's stack. "
+            "Join rules that are used once."
+        )
+    return grammar

@@ -1,0 +1,49 @@
+"""What is known of the tokens of an answer, as values: usable without llama.cpp and numpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+TokenKind: TypeAlias = Literal["sampled", "drafted", "forced", "end"]
+"""How a token was chosen: by a step of the model; by one in a batch with others; by the grammar. "end" is the
+token that ends the generation, and is no part of the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token's bytes, its log-probability, and those of the likeliest tokens in its place.
+
+    Natural logarithms at temperature 1, before any constraint.
+    """
+
+    token: bytes
+    logprob: float
+    top: tuple[tuple[bytes, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that the model found likely, and what refused it, if anything did."""
+
+    token: bytes
+    probability: float
+    refused_by: Literal["grammar", "limit", "repetition"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TracedToken:
+    """A token of an answer. `at_s`: seconds from the start of decoding; `left`: tokens left before it.
+
+    `probability`: that of the model before the mask; `allowed_probability`: the sum over all tokens that the
+    grammar allows, so that the token's probability after the mask is the quotient of the two. Both are None
+    for forced tokens, for which the model is not asked. `candidates`: the likeliest tokens, descending.
+    """
+
+    token: bytes
+    kind: TokenKind
+    at_s: float
+    left: int
+    probability: float | None = None
+    allowed_probability: float | None = None
+    candidates: tuple[Candidate, ...] = ()
