@@ -16,22 +16,29 @@ repairs; - whatever was ignored, corrected or guessed is in `repairs`;
 - a call that ends with the text is `truncated`, and must not be executed;
 - no text raises an exception, and nothing inside a call's strings is a call.
 
-`gbnf.calls.validation` checks a call against its schema, `gbnf.calls.repair` corrects its arguments.
+Names are imported on first use. `gbnf.calls.validation` checks a call against its schema,
+`gbnf.calls.repair` corrects its arguments.
 """
 
-from gbnf.calls.parsing.parser import TEXT_LIMIT, parse_tool_calls
-from gbnf.calls.parsing.results import (
-    CallSyntaxName,
-    FinalAnswer,
-    InvalidToolCall,
-    ParseResult,
-    Repair,
-    RepairKind,
-    ToolCall,
-    ToolCalls,
-)
-from gbnf.calls.parsing.streaming import CallStream
-from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES, CallSyntax, render_tool_calls
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gbnf.calls.parsing.parser import TEXT_LIMIT, parse_tool_calls
+    from gbnf.calls.parsing.results import (
+        CallSyntaxName,
+        FinalAnswer,
+        InvalidToolCall,
+        ParseResult,
+        Repair,
+        RepairKind,
+        ToolCall,
+        ToolCalls,
+    )
+    from gbnf.calls.parsing.streaming import CallStream
+    from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES, CallSyntax, render_tool_calls
 
 __all__ = [
     "CALL_SYNTAXES",
@@ -49,3 +56,22 @@ __all__ = [
     "parse_tool_calls",
     "render_tool_calls",
 ]
+
+_NAMES = {
+    "parser": ("TEXT_LIMIT", "parse_tool_calls"),
+    "results": (
+        "CallSyntaxName", "FinalAnswer", "InvalidToolCall", "ParseResult", "Repair", "RepairKind", "ToolCall",
+        "ToolCalls",
+    ),
+    "streaming": ("CallStream",),
+    "syntaxes": ("CALL_SYNTAXES", "CallSyntax", "render_tool_calls"),
+}  # fmt: skip
+_MODULES = {name: f"gbnf.calls.parsing.{module}" for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'gbnf.calls' has no attribute {name!r}")
+    found: object = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = found
+    return found

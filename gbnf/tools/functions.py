@@ -151,10 +151,15 @@ def _jsonable(value: Any) -> Any:
 
 
 def _described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return the description of a function, and those of its parameters, from its docstring."""
-    from docstring_parser import ParseError, parse  # noqa: PLC0415 - only functions have docstrings
+    """Return the description of a function, and those of its parameters, from its docstring.
 
+    Without docstring_parser, all of the docstring is the description.
+    """
     text = inspect.getdoc(function) or ""
+    try:
+        from docstring_parser import ParseError, parse  # noqa: PLC0415 - only functions have docstrings
+    except ModuleNotFoundError:
+        return text, {}
     try:
         parsed = parse(text)
     except ParseError:

@@ -23,7 +23,6 @@ from gbnf.tools.argument_schema import (
     undeclared_members,
     without_undeclared_members,
 )
-from gbnf.tools.near_misses import misspelt, misspelt_keywords, similar_key
 from gbnf.tools.policies import OfferPolicy, RunPolicy
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,127}$"
@@ -57,6 +56,8 @@ def manifest_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, 
         problem = f"tables and arrays are nested deeper than {MAX_DEPTH} levels"
         check.fail("", None, problem, "Move the inner schemas to args.$defs, and refer to them.")
     content = check.json_like("", mapping)
+    from gbnf.tools.near_misses import misspelt_keywords  # noqa: PLC0415 - needed once a tool is read
+
     name = check.name(content)
     version = check.text(content, "version")
     descriptions = check.descriptions(content)
@@ -88,6 +89,8 @@ def manifest_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, 
 
 def _misspelt_keys(name: str, content: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield a finding for each key outside of `[args]` that is probably misspelt, or in the wrong table."""
+    from gbnf.tools.near_misses import misspelt, similar_key  # noqa: PLC0415 - as above
+
     inner = {f"{table}.{key}": key for table, keys in _TABLES.items() for key in keys}
     for key in content:
         if key in _KNOWN:

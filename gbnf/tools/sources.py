@@ -17,7 +17,6 @@ from gbnf.schema.keywords import TYPES
 from gbnf.schema.models import is_model
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools.building import build_tool
-from gbnf.tools.functions import function_tool, model_tool
 from gbnf.tools.loading import load_manifests
 from gbnf.tools.tool import Tool
 
@@ -118,10 +117,14 @@ class _SourceReader:
             case Mapping():
                 self._read_mapping(source, path, key)
             case _ if is_model(source):
+                from gbnf.tools.functions import model_tool  # noqa: PLC0415 - most tools are no code
+
                 self._add(model_tool(source), path, key)
             case _ if is_model(type(source)):  # an object of a client library
                 self._read(source.model_dump(mode="json", by_alias=True, exclude_none=True), path, key)
             case Callable():
+                from gbnf.tools.functions import function_tool  # noqa: PLC0415 - as above
+
                 self._add(function_tool(source), path, key)
             case Iterable():
                 for index, member in enumerate(source):

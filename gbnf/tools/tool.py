@@ -17,7 +17,6 @@ from typing import Any
 
 from gbnf.findings import Finding
 from gbnf.schema.applicators import SchemaPath, map_subschemas
-from gbnf.tools.languages import primary_language
 from gbnf.tools.manifest_checks import manifest_fields
 from gbnf.tools.policies import OfferPolicy, RunPolicy
 
@@ -120,6 +119,8 @@ def localized(text: object, language: str = "en") -> str:
         return text
     if not isinstance(text, Mapping):
         return ""
+    from gbnf.tools.languages import primary_language  # noqa: PLC0415 - most descriptions are strings
+
     for wanted in (language, primary_language(language), "en", *text):
         found = text.get(wanted)
         if isinstance(found, str):

@@ -45,4 +45,9 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    try:
+        return getattr(import_module(_MODULES[name]), name)
+    except ModuleNotFoundError as error:
+        from gbnf.extras import missing_extra  # noqa: PLC0415 - as above
+
+        raise missing_extra(error, "run") or error from error

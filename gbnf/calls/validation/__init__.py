@@ -6,7 +6,6 @@ compiler; only patterns are judged by the compiler's automata, by `gbnf.schema.p
 `filled_arguments` validates what the runtime inserts for a step reference.
 """
 
-from gbnf.calls.validation.filled_arguments import filled_argument_errors
 from gbnf.calls.validation.validator import ValidationResult, validate_call
 
-__all__ = ["ValidationResult", "filled_argument_errors", "validate_call"]
+__all__ = ["ValidationResult", "validate_call"]

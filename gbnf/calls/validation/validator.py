@@ -15,7 +15,6 @@ from gbnf.calls.validation.messages import error_messages, short_repr, suggestio
 from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
 from gbnf.errors import is_rust_panic
 from gbnf.schema.format_checks import FORMAT_CHECKER
-from gbnf.schema.validators import extend_validator
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
 
@@ -130,6 +129,8 @@ def _argument_errors(
 
 @lru_cache(maxsize=1024)
 def _validator(called_tool: Tool, with_steps: bool, closed: bool) -> Any:
+    from gbnf.schema.validators import extend_validator  # noqa: PLC0415 - needed once arguments are judged
+
     without = frozenset() if with_steps else frozenset(called_tool.step_references)
     schema = validation_schema(called_tool.args, without, closed=closed)
     validator_class = extend_validator(Draft202012Validator, every_draft=True)

@@ -13,7 +13,6 @@ async driver. Invariants:
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import ssl
 import time
@@ -29,6 +28,7 @@ import httpx
 from gbnf_server.backends.http_transport import AsyncTransport, Deadline, RequestBudget, Transport, proxy_of
 from gbnf_server.backends.wire import LineDecoder, join_all_surrogates, parse_error_body, read
 from gbnf_server.llama.api_keys import find as find_saved_key
+from gbnf_server.system.addresses import is_loopback
 from gbnf_server.system.errors import AnswerTimeout, BackendError, BackendUnreachable
 
 Method = Literal["GET", "POST"]
@@ -126,7 +126,7 @@ class HttpClient:
         # created once, since it takes 20 ms; plain HTTP needs none
         self._verify = ssl.create_default_context() if address.scheme == "https" else None
         # a proxy cannot reach this machine's loopback interface
-        self._proxy = None if _is_loopback(address.host) else proxy_of(address)
+        self._proxy = None if is_loopback(address.host) else proxy_of(address)
         self.client = httpx.Client(transport=Transport(self._verify, self._proxy), **self._options)
 
     def request(
@@ -364,13 +364,6 @@ def _with_saved_key(request: httpx.Request) -> httpx.Request:
     if key := find_api_key(str(request.url)):
         request.headers["Authorization"] = f"Bearer {key}"
     return request
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def value_of(response: httpx.Response, streamed: dict[str, Any] | None) -> Any:

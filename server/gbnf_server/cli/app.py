@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gbnf_server.cli.commands import Commands
+from gbnf_server.cli.commands import Commands, extra_of
 from gbnf_server.cli.config import apply_config
 from gbnf_server.cli.help import EXIT_CODES, reflow
 
@@ -66,7 +66,12 @@ class _Gbnf(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         with _readable():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except ModuleNotFoundError as error:
+                from gbnf.extras import missing_extra
+
+                raise missing_extra(error, extra_of(ctx.invoked_subcommand)) or error from error
 
 
 @contextmanager

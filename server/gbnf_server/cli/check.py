@@ -29,7 +29,10 @@ def check(
         typer.Argument(metavar="TEXT", help="Text to check. Default: standard input, if piped."),
     ] = None,
     engine: Annotated[
-        bool, typer.Option(help="Load the grammar in llama.cpp, too, with the bundled model's vocabulary.")
+        bool,
+        typer.Option(
+            help="Load the grammar in llama.cpp, too, if installed, with the bundled model's vocabulary."
+        ),
     ] = True,
     json_: Annotated[
         bool,
@@ -95,12 +98,14 @@ def _piped() -> str | None:
 
 
 def _load_in_engine(source: str) -> bool:
-    """Whether llama.cpp took the grammar; False where there is no vocabulary. Raises GrammarRefused."""
+    """Whether llama.cpp took the grammar; False without it or a vocabulary. Raises GrammarRefused."""
+    from gbnf.extras import is_installed
     from gbnf_server.llama.demo_model import model_path
+
+    if not (is_installed("local") and model_path().is_file()):
+        return False
     from gbnf_server.llama.grammar_checker import GrammarChecker
 
-    if not model_path().is_file():
-        return False
     GrammarChecker.load(model_path()).check(source)
     return True
 

@@ -53,6 +53,15 @@ _COMMANDS = {
     "server": ("server:server", "Build llama-server, and run it on this machine."),
 }
 _WITH_EXIT_CODES = ("run", "batch")
+_EXTRAS = {
+    **dict.fromkeys(("run", "chat", "batch", "tune", "generate", "call", "bench", "server"), "run"),
+    **{name: name for name in ("inspect", "mcp", "serve")},
+}
+
+
+def extra_of(command: str | None) -> str | None:
+    """Return the extra whose packages a command needs; None for one of the core."""
+    return _EXTRAS.get(command or "")
 
 
 class Commands(Mapping[str, Any]):

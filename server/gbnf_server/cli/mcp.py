@@ -53,7 +53,8 @@ def mcp(
       gbnf run "what time is it?" --mcp "gbnf mcp"
     """
     from gbnf_server.executors import Context, Workspace
-    from gbnf_server.mcp.server import ToolServer, is_loopback
+    from gbnf_server.mcp.server import ToolServer
+    from gbnf_server.system.addresses import is_loopback
 
     host, port = _address(http) if http is not None else ("", 0)
     if http is not None and not is_loopback(host) and not api_key:

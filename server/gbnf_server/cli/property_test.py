@@ -1,4 +1,4 @@
-"""`gbnf test`: property-test the grammars of manifests with llama.cpp's grammar engine."""
+"""`gbnf test`: property-test the grammars of manifests with llama.cpp's engine, or our own matcher."""
 
 # ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gbnf import Grammar
     from gbnf.testing import Counterexample
     from gbnf.tools import Tool
-    from gbnf_server.llama.grammar_checker import GrammarChecker
 
 STEPS = (1, 3)
 """Earlier steps for step references, in the tests that have some."""
@@ -41,7 +40,7 @@ def property_test(
         str | None,
         typer.Option(
             metavar="F.gguf|NAME",
-            help="Model, or smollm2, whose vocabulary to use. Default: the bundled one.",
+            help="Model, or smollm2, whose vocabulary llama.cpp uses. Default: the bundled one.",
         ),
     ] = None,
 ) -> None:
@@ -50,6 +49,7 @@ def property_test(
     For each tool, with and without earlier steps, check with llama.cpp's grammar engine: texts that the
     grammar derives are valid calls or explained by the report; calls that violate one constraint are
     rejected; valid calls are accepted. Counterexamples are shrunk. Only the vocabulary of the model is read.
+    Without llama.cpp (the extra `local`), this toolkit's own matcher judges, and the output says so.
 
     \b
     Try:
@@ -61,30 +61,46 @@ def property_test(
     Exit codes: 0 success, 1 counterexample found, 3 invalid manifest, 4 the engine does not work.
     """
     from gbnf_server.cli.errors import interruptible
-    from gbnf_server.cli.model_options import ModelSource
     from gbnf_server.cli.output import plural, write
-    from gbnf_server.llama.grammar_checker import GrammarChecker
 
     sources = ToolSources.of_paths([path] if path else [], manifests, tools, mcp, context)
     with interruptible(), sources.open() as pool:
-        engine = GrammarChecker.load(ModelSource(vocab).path())
-        found = _tested(pool, engine, examples, seed)
+        accepts, engine = _engine(vocab)
+        found = _tested(pool, accepts, examples, seed)
     for tool, smallest in found:
         _show(tool, smallest)
-    counted, by = plural(len(pool), "tool"), f"{engine.name}, seed {seed}"
+    counted, by = plural(len(pool), "tool"), f"{engine}, seed {seed}"
     if found:
         write(f"{plural(len(found), 'counterexample')} in {counted} ({by})")
         raise typer.Exit(ExitCode.FAILURE)
     write(f"{counted} sound and complete in {plural(examples, 'example')} of each kind ({by})")
 
 
+_Accepts: TypeAlias = "Callable[[Grammar, str], bool]"
+
+
+def _engine(vocab: str | None) -> tuple[_Accepts, str]:
+    """Return a function that judges whether a grammar accepts a text, and its name."""
+    from gbnf.extras import install_command, is_installed
+
+    if vocab is None and not is_installed("local"):
+        own = f"this toolkit's matcher; for llama.cpp's engine: {install_command('local')}"
+        return lambda grammar, text: grammar.match(text).complete, own
+
+    from gbnf_server.cli.model_options import ModelSource
+    from gbnf_server.llama.grammar_checker import GrammarChecker
+
+    engine = GrammarChecker.load(ModelSource(vocab).path())
+    return lambda grammar, text: engine.match(grammar, text).complete, engine.name
+
+
 def _tested(
-    tool_pool: Sequence[Tool], engine: GrammarChecker, examples: int, seed: int
+    tool_pool: Sequence[Tool], accepts: _Accepts, examples: int, seed: int
 ) -> list[tuple[str, Counterexample]]:
     """Return the first counterexample of each tool and law, with a progress bar on stderr."""
     from gbnf_server.cli.output import progress_bar, stderr_console
 
-    searches = list(_searches(tool_pool, engine, examples, seed))
+    searches = list(_searches(tool_pool, accepts, examples, seed))
     found: dict[tuple[str, str], Counterexample] = {}
     with progress_bar(stderr_console()) as bar:
         task = bar.add_task("", total=sum(one.kinds for one in searches) * examples)
@@ -111,7 +127,7 @@ class _PropertySearch:
 
 
 def _searches(
-    tool_pool: Sequence[Tool], engine: GrammarChecker, examples: int, seed: int
+    tool_pool: Sequence[Tool], accepts: _Accepts, examples: int, seed: int
 ) -> Iterator[_PropertySearch]:
     """Each tool alone for what its grammar derives, and in the pool of all for calls, broken and valid."""
     from gbnf import compile_pool
@@ -125,19 +141,15 @@ def _searches(
             of = PoolSubject(tuple(tool_pool), steps, only=tool.name)
             alone, pool = compile_pool([tool], steps=steps), compile_pool(tool_pool, steps=steps)
             options: dict[str, Any] = {"examples": examples, "seed": seed}
-            sound = partial(find_unsound, alone, of, accepts=_acceptance(engine, alone, pool), **options)
-            complete = partial(find_incomplete, pool, of, accepts=_acceptance(engine, pool), **options)
+            sound = partial(find_unsound, alone, of, accepts=_acceptance(accepts, alone, pool), **options)
+            complete = partial(find_incomplete, pool, of, accepts=_acceptance(accepts, pool), **options)
             yield _PropertySearch(tool.name, "sound", 2, sound)
             yield _PropertySearch(tool.name, "complete", 1, complete)
 
 
-def _acceptance(engine: GrammarChecker, *grammars: Grammar) -> Callable[[str], bool]:
-    """Return a function: whether the engine accepts a text with any of the grammars."""
-
-    def accepts(text: str) -> bool:
-        return any(engine.match(one, text).complete for one in grammars)
-
-    return accepts
+def _acceptance(accepts: _Accepts, *grammars: Grammar) -> Callable[[str], bool]:
+    """Return a function: whether a text is accepted with any of the grammars."""
+    return lambda text: any(accepts(one, text) for one in grammars)
 
 
 def _show(tool: str, found: Counterexample) -> None:

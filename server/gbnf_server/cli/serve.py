@@ -212,7 +212,7 @@ def _keys(given: Sequence[str], file: Path | None) -> list[str]:
 
 
 def _check_address(host: str, keys: Sequence[str]) -> None:
-    from gbnf_server.mcp.server import is_loopback
+    from gbnf_server.system.addresses import is_loopback
 
     if not keys and not is_loopback(host):
         raise typer.BadParameter(

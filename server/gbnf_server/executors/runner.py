@@ -25,6 +25,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from gbnf.tools import Tool
     from gbnf_server.executors.context import Context
     from gbnf_server.executors.secrets import Secrets
+
+if find_spec("psutil") is None:  # it ends what a call leaves running, so without it nothing is executed
+    raise ModuleNotFoundError("No module named 'psutil'", name="psutil")
 
 INHERITED_VARIABLES = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}

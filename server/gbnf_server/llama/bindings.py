@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from gbnf.extras import missing_extra
 from gbnf_server.llama.prebuilt import load_bindings
 from gbnf_server.system.errors import SetupError
 
@@ -15,6 +16,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 try:
     llama_cpp: Any = load_bindings(os.environ)
 except (ImportError, OSError, RuntimeError, SetupError) as _error:  # it raises the first three
+    if isinstance(_error, ImportError) and (_missing := missing_extra(_error)):
+        raise _missing from _error
     raise SetupError(f"llama-cpp-python cannot be loaded: {_error}. Run `gbnf doctor`.") from _error
 
 __all__ = ["llama_cpp"]

