@@ -7,6 +7,7 @@ what `gbnf server install` keeps of the source.
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from gbnf_server.llama.server_build import kept_source
@@ -17,6 +18,8 @@ SOURCE_VARIABLE = "GBNF_LLAMA_CPP_SOURCE"
 def llama_cpp_source() -> Path | None:
     """Return llama.cpp's source tree, None if there is none on this machine."""
     named = os.environ.get(SOURCE_VARIABLE)
+    if not named and find_spec("llama_cpp") is None:
+        return None
     folder = Path(named) if named else kept_source()
     return folder if folder and (folder / "models" / "templates").is_dir() else None
 

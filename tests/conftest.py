@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gbnf.extras import PACKAGES
 from support.folders import remove
 
 # What somebody has set for himself has no part in a test: keys and zones, proxies, and how a terminal looks,
@@ -46,6 +49,21 @@ settings.register_profile(
     "thorough", max_examples=2000, deadline=None, suppress_health_check=_RELAXED, print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+_ABSENT = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip the modules that import a package of an extra which is not installed, as in the core alone."""
+    report = yield
+    absent = _ABSENT.search(str(report.longrepr)) if report.outcome == "failed" else None
+    if absent and absent[1] in PACKAGES and find_spec(absent[1]) is None:
+        report.outcome = "skipped"
+        reason = f"Skipped: needs {absent[1]}: the extra {PACKAGES[absent[1]]}"
+        report.longrepr = (report.nodeid, 0, reason)
+    return report
 
 
 @pytest.fixture

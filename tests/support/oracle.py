@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from gbnf.extras import is_installed
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.llama.grammar_checker import GrammarChecker
+
+if TYPE_CHECKING:
+    from gbnf_server.llama.grammar_checker import GrammarChecker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _EMBEDDED = model_path()
@@ -18,7 +22,11 @@ SHARED = Path(os.environ.get("GBNF_SHARED", CHECKOUT.parent / "shared"))
 
 @cache
 def engine(vocabulary: str = "embedded") -> GrammarChecker:
-    """The engine on the embedded vocabulary, or on `ggml-vocab-<vocabulary>.gguf`; skips without it."""
+    """The engine on the embedded vocabulary, or on `ggml-vocab-<vocabulary>.gguf`; skips without either."""
+    if not is_installed("local"):
+        pytest.skip("needs llama.cpp's engine: the extra local")
+    from gbnf_server.llama.grammar_checker import GrammarChecker
+
     return GrammarChecker.load(vocabulary_path(vocabulary))
 
 

@@ -25,7 +25,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from gbnf import load_manifests
 from gbnf_server.executors import AbsentPerson, Context, ScriptedPerson, Workspace, run_executor
 from gbnf_server.mcp import mcp_tools
-from gbnf_server.mcp.server import is_loopback
+from gbnf_server.system.addresses import is_loopback
 from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import ExecutorError
 from support.mcp_servers import named, serving

@@ -1,0 +1,147 @@
+"""The core works without the packages of the extras, and whatever needs one names it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from gbnf.extras import PACKAGES, missing_extra
+from gbnf_server.system.bundled import manifests_path
+from support.oracle import CHECKOUT
+
+FORMATS = (
+    "fqdn", "idna", "isoduration", "jsonpointer", "rfc3339_validator", "rfc3986_validator", "uri_template",
+    "webcolors",
+)  # fmt: skip
+ABSENT = [
+    *(PACKAGES.keys() - {"pydantic", "pydantic_core"}),
+    *FORMATS,
+]  # pydantic: a release of typer needs it
+
+
+def run(program: str, *arguments: str, absent: list[str] = ABSENT) -> subprocess.CompletedProcess[str]:
+    """Run a program in which the packages cannot be found."""
+    finder = f"""
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+import importlib.util
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name in {absent!r} else found(name, *more)
+sys.meta_path.insert(0, Absent())
+"""
+    command = [sys.executable, "-c", finder + program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=CHECKOUT, timeout=300)
+
+
+def gbnf(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return run("from gbnf_server.cli import main\nmain()", *arguments)
+
+
+def test_the_central_names_need_few_modules() -> None:
+    done = run("""
+before = set(sys.modules)
+from gbnf import Grammar, compile_schema, load_tools, validate_call
+new = {name for name in sys.modules.keys() - before if name.partition(".")[0] not in sys.stdlib_module_names}
+assert len(new) <= 100, (len(new), sorted(new))
+""")
+    assert done.returncode == 0, done.stderr
+
+
+def test_gbnf_and_the_http_backends_need_no_extra() -> None:
+    done = run("""
+import importlib, pkgutil, gbnf
+for module in pkgutil.walk_packages(gbnf.__path__, "gbnf."):
+    importlib.import_module(module.name)
+import gbnf_server.backends
+""")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_http_backends_need_no_llama_cpp() -> None:
+    pytest.importorskip("httpx")
+    done = run(
+        "from gbnf_server.backends import base, llama_server, ollama, openai_compatible",
+        absent=["llama_cpp", "numpy"],
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["run", "--help"], ["manifests"], ["doctor"]]
+)
+def test_commands_of_the_core(arguments: list[str]) -> None:
+    done = gbnf(*arguments)
+    assert done.returncode == 0, done.stderr
+
+
+def test_grammars_are_compiled_checked_and_tested(tmp_path: Path) -> None:
+    tool = str(manifests_path() / "get_now")
+    grammar = gbnf("compile", tool)
+    assert grammar.returncode == 0, grammar.stderr
+    file = tmp_path / "tool.gbnf"
+    file.write_text(grammar.stdout, encoding="utf-8")
+    call = '{"name": "get_now", "arguments": {}}'
+    assert gbnf("check", str(file)).stdout.endswith("accepted by this toolkit\n")
+    assert gbnf("check", str(file), call).returncode == 0
+    assert gbnf("check", str(file), call[:-1]).returncode == 1
+    tested = gbnf("test", tool, "--examples", "3")
+    assert "sound and complete" in tested.stdout, tested.stderr
+    assert "this toolkit's matcher" in tested.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (["run", "what time is it?"], "run"),
+        (["call", "get_now", "{}"], "run"),
+        (["serve"], "serve"),
+        (["mcp"], "mcp"),
+        (["inspect"], "inspect"),
+        (["compile", "--mcp", "true"], "mcp"),
+    ],
+)
+def test_a_command_names_its_extra(arguments: list[str], extra: str) -> None:
+    done = gbnf(*arguments)
+    assert done.returncode == 4
+    message = done.stderr.splitlines()
+    assert len(message) == 1
+    assert re.search(rf"pip install 'gbnf-toolkit\[{extra}(,local)?\]'$", message[0])
+
+
+def test_a_program_gets_the_same_message() -> None:
+    done = run("from gbnf_server import LlamaServer")
+    assert "gbnf.extras.MissingExtraError: httpx is not installed. Install it: " in done.stderr
+
+
+def test_a_function_without_pydantic_names_the_extra() -> None:
+    done = run("from gbnf import load_tools\nload_tools(lambda x: x)", absent=[*ABSENT, "pydantic"])
+    assert "pydantic is not installed." in done.stderr
+    assert "gbnf-toolkit[functions]" in done.stderr
+
+
+def test_other_modules_that_are_missing_belong_to_no_extra() -> None:
+    assert missing_extra(ModuleNotFoundError("no module", name="somebody_elses")) is None
+    assert missing_extra(ImportError("a broken numpy", name="numpy")) is None
+
+
+def test_each_package_is_in_its_extra() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    assert len(project["dependencies"]) <= 11
+    distributions = packages_distributions()
+    for package in PACKAGES.keys() & distributions.keys() - {"mcp_types", "pydantic_core"}:
+        required = {
+            re.split(r"[<>=;\[ ]", one)[0].replace("-", "_").lower()
+            for one in project["optional-dependencies"][PACKAGES[package]]
+        }
+        assert required & {name.replace("-", "_").lower() for name in distributions[package]}, package
