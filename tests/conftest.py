@@ -46,6 +46,9 @@ settings.register_profile(
     "quick", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_RELAXED
 )
 settings.register_profile(
+    "few", max_examples=10, deadline=None, derandomize=True, suppress_health_check=_RELAXED
+)
+settings.register_profile(
     "thorough", max_examples=2000, deadline=None, suppress_health_check=_RELAXED, print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

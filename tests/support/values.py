@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import reduce
+from importlib.util import find_spec
 from typing import Any
 
 import jsonschema
 from hypothesis import strategies as st
+
+from gbnf.schema.format_checks import FORMAT_CHECKER
 
 #: Names that stress key tries and rule names: shared prefixes, clashes in camelCase, escapes, other scripts.
 NAMES = [
@@ -224,6 +227,10 @@ def canonical(value: Any) -> Any:
             return value
 
 
+#: jsonschema's own checks; ours in the core, where most of those are missing.
+CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER if find_spec("fqdn") else FORMAT_CHECKER
+
+
 def is_valid(schema: Any, value: Any) -> bool:
     """The judgement of jsonschema's validator of the schema's draft, patterns read as ECMA-262 reads them.
 
@@ -234,8 +241,7 @@ def is_valid(schema: Any, value: Any) -> bool:
         (one for one in VALIDATORS.values() if one.META_SCHEMA.get("$schema") == declared),
         jsonschema.Draft202012Validator,
     )
-    checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
-    return bool(validator(in_python(schema), format_checker=checker).is_valid(value))
+    return bool(validator(in_python(schema), format_checker=CHECKER).is_valid(value))
 
 
 #: The two texts of a value that the default layout accepts.

@@ -124,7 +124,10 @@ def prebuilt_library(environment: Mapping[str, str]) -> Path | None:
         return None
     spec = find_spec("xllamacpp")
     if spec is None or spec.origin is None:
-        raise SetupError("llama-cpp-python was installed without its library, and xllamacpp is not installed")
+        raise SetupError(
+            "llama-cpp-python was installed without its library, and xllamacpp is not installed. Compile it: "
+            "pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python"
+        )
     try:
         return next(Path(spec.origin).parent.glob("xllamacpp.*.so"))
     except StopIteration:

@@ -78,6 +78,7 @@ def called(function: Any, /, **arguments: Any) -> Any:
 
 
 def test_the_schema_is_that_of_the_signature() -> None:
+    pytest.importorskip("docstring_parser")
     made = function_tool(everything)
     properties = made.args["properties"]
     assert made.name == "everything"

@@ -16,6 +16,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "tools.md"
 def test_the_examples_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("psutil")
     monkeypatch.chdir(tmp_path)
     module = ModuleType("guide")
     monkeypatch.setitem(sys.modules, "guide", module)  # where its annotations are looked up
