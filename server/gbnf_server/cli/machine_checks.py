@@ -112,11 +112,10 @@ def _compiler() -> Check:
 def _llama() -> tuple[Check, dict[str, Any] | None]:
     """Return the check, and the library's description of itself, None if it cannot be loaded."""
     name = "llama.cpp"
-    try:
-        installed = f"llama-cpp-python {version('llama-cpp-python')}"
-    except PackageNotFoundError:
-        found = "llama-cpp-python is not installed; required to run models"
+    if not is_installed("local"):
+        found = "the packages of the extra local are not installed; required to run models in this process"
         return Check(name, "limited", found, install_command("run")), None
+    installed = f"llama-cpp-python {version('llama-cpp-python')}"
     try:
         done = run_program([sys.executable, "-P", "-c", _LOAD], _LIMIT_S)
         if done.returncode == 0:
