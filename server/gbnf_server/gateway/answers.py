@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf import Finding
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
-from gbnf_server.llama.token_values import TokenLogprob
+from gbnf_server.backends.base import TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)

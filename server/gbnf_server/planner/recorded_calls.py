@@ -19,8 +19,7 @@ from pydantic import BeforeValidator
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Image
-from gbnf_server.backends.base import AnswerFormat, Completion, Request
-from gbnf_server.llama.token_values import TracedToken
+from gbnf_server.backends.base import AnswerFormat, Completion, Request, TracedToken
 from gbnf_server.planner.events import Purpose
 
 _ENTRY = ("token", "kind", "at_s", "left", "probability", "allowed_probability", "candidates")

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+from gbnf_server.backends.base import TokenLogprob
 from gbnf_server.gateway.answers import (
     AnswerEvent,
     ArgumentsDelta,
@@ -26,7 +27,6 @@ from gbnf_server.gateway.answers import (
 )
 from gbnf_server.gateway.openai_chat.conversion import ParsedBody, parse_body
 from gbnf_server.gateway.reply_headers import reply_headers
-from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.event_streams import COMMENT
 

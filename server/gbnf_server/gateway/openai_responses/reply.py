@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from gbnf_server.backends.base import TokenLogprob
 from gbnf_server.gateway.answers import (
     AnswerEvent,
     ArgumentsDelta,
@@ -32,7 +33,6 @@ from gbnf_server.gateway.openai_responses.output import (
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse, memory_of
 from gbnf_server.gateway.reply_headers import reply_headers
-from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.event_streams import COMMENT
 
