@@ -21,6 +21,7 @@ from pathlib import Path
 from unittest.mock import PropertyMock, patch
 
 from gbnf import Grammar, compile_pool, load_manifests
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.token_budget import TokenBudget
@@ -72,11 +73,13 @@ def main() -> None:
                         with mode():
                             started = time.perf_counter()
                             answer = model.complete(
-                                [{"role": "user", "content": "hello"}],
-                                grammar=grammar,
-                                temperature=2.0,
-                                seed=run,
-                                max_tokens=limit,
+                                Request(
+                                    [{"role": "user", "content": "hello"}],
+                                    grammar=grammar,
+                                    temperature=2.0,
+                                    seed=run,
+                                    max_tokens=limit,
+                                )
                             )
                             seconds[index] += time.perf_counter() - started
                         complete[index] += grammar.match(answer.text).complete

@@ -43,6 +43,7 @@ from corpus import DEFAULT_VOCABULARY, DataMissingError, shared_path
 from gbnf import Grammar, compile_pool, load_manifests
 from gbnf.compiler.layout import Whitespace
 from gbnf.prompts.messages import Message, call_text, system_prompt
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama import api_keys
@@ -151,7 +152,7 @@ def ours(path: Path, grammar: Grammar | None, context: int, **options: Any) -> t
 
     def write(job: Job) -> Completion:
         begun = time.perf_counter()
-        found = backend.complete(job.messages, grammar=grammar, max_tokens=_MOST_TOKENS)
+        found = backend.complete(Request(job.messages, grammar=grammar, max_tokens=_MOST_TOKENS))
         seconds = time.perf_counter() - begun
         return Completion(seconds, found.text, found.completion_tokens, found.forced_tokens, found.grammar_s)
 

@@ -150,7 +150,7 @@ def measure(backend: InProcess, grammar: Grammar, job: Job, rounds: int) -> Iter
                 choices.steps = choices.evaluated = 0
                 with configured(backend, row):
                     begun = time.thread_time()
-                    found = backend.generate(request)
+                    found = backend.complete(request)
                     seconds = time.thread_time() - begun
                 if number and (row not in best or seconds < best[row][0]):
                     best[row] = seconds, found, choices.steps, choices.evaluated

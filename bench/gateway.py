@@ -29,7 +29,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ import jsonschema
 
 from gbnf_bench.bfcl.files import read_folder
 from gbnf_bench.bfcl.functions import tools_of
+from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Target
@@ -219,11 +220,11 @@ async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
     with LlamaServer(server_url) as backend, closing(Compiler(timeout_s=TIMEOUT)) as compiler:
         asked = ChatCompletions().parse(body, {}).request
         compiled = await compiler.compiled(asked, Target.of(backend))
-        request = replace(backend_request(asked, compiled, MAX_TOKENS, 0, ()), on_text=lambda _: None)
+        request = backend_request(asked, compiled, MAX_TOKENS, 0, ())
         async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
             for _ in range(rounds + 3):
                 started = time.perf_counter()
-                await backend.agenerate(request)
+                await collect_answer(backend, Asked(request))
                 direct.append(time.perf_counter() - started)
                 through.append((await ask(client, gateway, body)).seconds)
     added = [1000 * (one - other) for one, other in zip(through[3:], direct[3:], strict=True)]

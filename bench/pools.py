@@ -46,6 +46,7 @@ from gbnf.prompts.messages import PROMPT_STYLES, Message, call_text, system_prom
 from gbnf.tools import Tool
 from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
 from gbnf_bench.bfcl.functions import tools_of
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.constraint import LlamaCppConstraint
 from gbnf_server.llama.native import NativeGrammar, NativeModel
@@ -155,7 +156,7 @@ def first_token_ms(
             {"role": "system", "content": system_prompt(chosen)},
             {"role": "user", "content": request},
         ]
-        answer = backend.complete(messages, grammar=compile_pool(chosen), max_tokens=24)
+        answer = backend.complete(Request(messages, grammar=compile_pool(chosen), max_tokens=24))
         times.append(1e3 * (time.perf_counter() - started - answer.completion_s))
     return times[0], times[1]
 

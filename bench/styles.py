@@ -41,7 +41,7 @@ from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf.tools.pool_filter import filter_pool
 from gbnf_bench.cases import Case
 from gbnf_bench.suite_files import load_suite
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama.demo_model import model_path
@@ -118,11 +118,13 @@ def run_trial(cell: Cell, case: Case, backend: Backend, tools: Sequence[Tool], s
     begun = time.perf_counter()
     try:
         completion = backend.complete(
-            messages,
-            grammar=grammar,
-            max_tokens=_MAX_TOKENS,
-            temperature=_TEMPERATURE if seed else 0.0,
-            seed=seed,
+            Request(
+                messages,
+                grammar=grammar,
+                max_tokens=_MAX_TOKENS,
+                temperature=_TEMPERATURE if seed else 0.0,
+                seed=seed,
+            )
         )
     except ContextOverflow:
         cell.failures["overflow"] += 1

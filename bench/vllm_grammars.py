@@ -30,6 +30,7 @@ from gbnf.dialects import xgrammar_text
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Message
 from gbnf_server import OpenAICompatible
+from gbnf_server.backends.base import Request
 from gbnf_server.system.errors import BackendError, GrammarRefused
 
 TIMEOUT = 120.0
@@ -70,7 +71,7 @@ def verdict_of(backend: OpenAICompatible, grammar: Grammar, *, seed: int, max_to
 
     try:
         answer = backend.complete(
-            MESSAGES, grammar=grammar, temperature=2.0, seed=seed, max_tokens=max_tokens
+            Request(MESSAGES, grammar=grammar, temperature=2.0, seed=seed, max_tokens=max_tokens)
         )
     except GrammarRefused as error:
         return result("refused", str(error))

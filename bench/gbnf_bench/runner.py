@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ from gbnf_bench.cases import Case, Suite
 from gbnf_bench.configurations import Configuration
 from gbnf_bench.run_log import Key, RunLog, RunRecord
 from gbnf_bench.snapshots import make_case_context, snapshot
-from gbnf_server.backends.base import Backend, Completer, Completion, Request
+from gbnf_server.backends.base import Backend, BackendEvent, Completer, Request
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.drivers import RunEnvironment, drive
 from gbnf_server.planner.events import Event, StepOffer, StepStarted
@@ -198,14 +199,14 @@ class _BackendMonitor:
 
     def __init__(self, backend: Completer) -> None:
         self._backend = backend
+        self.enforces_grammar = backend.enforces_grammar
         self.backend_error: BackendUnreachable | None = None
 
-    def generate(self, request: Request) -> Completion:
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         try:
-            return self._backend.generate(request)
+            async with aclosing(self._backend.generate(request)) as events:
+                async for event in events:
+                    yield event
         except BackendUnreachable as error:
             self.backend_error = error
             raise
-
-    async def agenerate(self, request: Request) -> Completion:
-        raise NotImplementedError("the bench drives runs blocking")

@@ -9,7 +9,7 @@ from typing import Any
 from gbnf.calls.parsing.results import ParseResult, ToolCall
 from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.options import PropertyOrder
-from gbnf.tool_formats.format import FormatFields
+from gbnf.tool_formats.format import FormatFields, Placeholder
 from gbnf.tool_formats.grammar import answer_grammar, text_grammar
 from gbnf.tool_formats.parsing import parse_answer
 from gbnf.tool_formats.rendering import render_calls, render_prompt
@@ -20,6 +20,11 @@ from gbnf.tools import Tool
 @dataclass(frozen=True, slots=True)
 class ToolFormat(FormatFields):
     """The tool-call format of a chat template; the fields are described in `FormatFields`."""
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the model writes an id for each call."""
+        return any(isinstance(part, Placeholder) and part.kind == "id" for part in self.head)
 
     def grammar(
         self,

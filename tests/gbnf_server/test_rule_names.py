@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 import pytest
+from gbnf_server.gateway.json_format import json_grammar
+from gbnf_server.gateway.streams import union
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +16,6 @@ from gbnf.contracts import Contract, choice, lines, number
 from gbnf.errors import SchemaError
 from gbnf.tools import Tool
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar
-from gbnf_server.gateway.json_format import json_grammar
-from gbnf_server.gateway.streams import union
 from gbnf_server.planner.reasoning import with_reasoning_grammar
 from support.schemas import SCHEMAS
 from support.tool_formats import FAMILIES

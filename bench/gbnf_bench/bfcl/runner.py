@@ -11,7 +11,8 @@ retries.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +31,7 @@ from gbnf_bench.configurations import Configuration
 from gbnf_bench.run_log import Key, RunLog, RunRecord
 from gbnf_bench.runner import RunOptions, run_events
 from gbnf_bench.snapshots import Snapshot
-from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner.events import ToolCalled
 from gbnf_server.planner.fingerprints import digest, options_identity, versions
@@ -171,17 +172,18 @@ class _LastCompletion:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self.enforces_grammar = backend.enforces_grammar
         self._last: tuple[Request, Completion] | None = None
 
-    def generate(self, request: Request) -> Completion:
-        if request.grammar is not None:
-            return self._backend.generate(request)
-        if self._last is None or self._last[0] != request:
-            self._last = request, self._backend.generate(request)
-        return self._last[1]
-
-    async def agenerate(self, request: Request) -> Completion:
-        return await self._backend.agenerate(request)
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        if request.grammar is None and self._last is not None and self._last[0] == request:
+            yield self._last[1]
+            return
+        async with aclosing(self._backend.generate(request)) as events:
+            async for event in events:
+                if isinstance(event, Completion) and request.grammar is None:
+                    self._last = request, event
+                yield event
 
 
 def answer_of(entry: LeaderboardEntry, record: RunRecord) -> GradedAnswer:

@@ -1,19 +1,20 @@
-"""The interface between the planner and a language model: messages and a grammar in, one text out.
+"""The interface to a language model: messages and a grammar in, the events of one answer out.
+
+    (TextDelta | ReasoningDelta)* Completion
 
 Invariants of every backend:
 
-- With a grammar, the text is in the grammar's language, or `grammar_violation` describes the difference.
+- The pieces of text are whole characters, and add up to the completion's `text`; those of reasoning to its
+  `reasoning`, or none come if the backend has it only at the end. A backend that can separate the two only at
+  the end yields nothing before it.
 - A text that was truncated (by the token limit or the end of the context) has `finish="length"`. A backend
   that chooses the tokens itself ends a constrained text within the limit instead (`shortened_at`). Text that
   repeats without an end is truncated, or shortened, too.
+- A server may have ignored the grammar: `gbnf_server.backends.answer` verifies the text of every backend.
 - No message's text is tokenized to a control token: only messages from `adapt_messages` are sent.
 - All errors are those of `gbnf_server.system.errors`; the backend stays usable afterwards.
-- One backend may be called from several threads.
-- `on_text` gets each new piece of the answer's text as it is generated: whole characters only, and the pieces
-  add up to the completion's `text`. They contain no reasoning: a backend that can separate the two only at
-  the end sends nothing before. With `on_text`, `on_reasoning` gets the pieces of the `reasoning` before it,
-  or none if they come only with the completion. They may be called in another thread, but never in two at a
-  time. An exception in them ends the call and propagates.
+- Closing the events ends the generation, also inside of an evaluation in this process.
+- One backend may be called from several threads and event loops.
 - If a request `is_native`, the text is the whole answer, reasoning and the texts of control tokens included:
   the model's tool-call format says what is what.
 - A field of a request that the backend does not support is a RequestNotSupported error, never ignored.
@@ -21,16 +22,15 @@ Invariants of every backend:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf.tool_formats import ToolFormat
+from gbnf.tool_formats import ReasoningDelta, TextDelta, ToolFormat
 from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.grammar_limits import MOST_RULES
 from gbnf_server.llama.token_values import TokenLogprob, TracedToken
 from gbnf_server.system.errors import (
@@ -52,8 +52,8 @@ __all__ = [
     "AnswerTimeout",
     "Backend",
     "BackendError",
+    "BackendEvent",
     "BackendUnreachable",
-    "Cancellation",
     "Capabilities",
     "Completer",
     "Completion",
@@ -61,9 +61,11 @@ __all__ = [
     "ConversationRefused",
     "Dialect",
     "GrammarRefused",
+    "ReasoningDelta",
     "Request",
     "RequestNotSupported",
     "ServerResponseError",
+    "TextDelta",
     "TokenLogprob",
     "TracedToken",
 ]
@@ -110,8 +112,7 @@ class Request:
     reasoning; a grammar then covers it. `logprobs`: return the log-probabilities of the answer's tokens, and
     of this many alternatives to each. `trace`: return what happened at each token, at the cost of a mask over
     the vocabulary for each. `timeout_s`: seconds after which the backend ends the generation with an error;
-    None for its own limit. `cancellation`: ends the call when it is set, in process also inside of an
-    evaluation; a server's call ends when `on_text` raises. `cache_salt`: the prompt shares a cache with
+    None for its own limit. `cache_salt`: the prompt shares a cache with
     those of the same salt only; of a server that cannot separate them, `cached_tokens` is 0.
     """
 
@@ -129,9 +130,6 @@ class Request:
     logprobs: int | None = None
     trace: bool = False
     timeout_s: float | None = None
-    on_text: Callable[[str], None] | None = None
-    on_reasoning: Callable[[str], None] | None = None
-    cancellation: Cancellation | None = None
     cache_salt: str = ""
 
     def __post_init__(self) -> None:
@@ -206,49 +204,32 @@ class Completion:
     trace: tuple[TracedToken, ...] = ()
 
 
-class Completer(Protocol):
-    """Completes conversations: the part of a backend that a run needs."""
+BackendEvent: TypeAlias = TextDelta | ReasoningDelta | Completion
+"""A piece of an answer, or all of it: the last event."""
 
-    def generate(self, request: Request) -> Completion:
-        """Answer a request.
+
+class Completer(Protocol):
+    """Answers requests: the part of a backend that a run needs."""
+
+    @property
+    def enforces_grammar(self) -> bool:
+        """Whether each answer of a request with a grammar is in its language, or a prefix of it."""
+        ...
+
+    def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        """Yield the events of one answer; see the module.
 
         Raises GrammarRefused, RequestNotSupported, ContextOverflow, BackendUnreachable, ServerResponseError
         or BackendError.
         """
         ...
 
-    async def agenerate(self, request: Request) -> Completion:
-        """Answer a request without blocking the event loop; cancelling it ends the generation."""
-        ...
-
 
 class Backend(Completer, Protocol):
     """A language model, in this process or behind a server. Its properties may send a request."""
 
-    def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: AnswerFormat | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """Answer the conversation; as `generate`."""
-        ...
-
-    async def acomplete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: AnswerFormat | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """Answer the conversation; as `agenerate`."""
+    def complete(self, request: Request) -> Completion:
+        """Return the completion of one answer, blocking. Raises what `generate` does."""
         ...
 
     @property

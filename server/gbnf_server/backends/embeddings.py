@@ -20,10 +20,11 @@ import numpy.typing as npt
 
 from gbnf.prompts.descriptions import describe_tool
 from gbnf.tools import Tool
-from gbnf_server.backends.http_client import Flow, HttpClient, RetryPolicy, parse_response
+from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, parse_response
 from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.process_globals import initialize_engine, patch_default_model_params
 from gbnf_server.system.errors import BackendError, ModelLoadError, ServerResponseError
+from gbnf_server.system.event_loop import shared_loop
 
 Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 """Returns a vector for each text, all of the same length. Raises BackendError."""
@@ -97,12 +98,16 @@ class ServerEmbeddings:
 
     def __call__(self, texts: Sequence[str]) -> list[Sequence[float]]:
         """Return a vector for each text. Raises BackendError."""
-        batches = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
-        return [vector for batch in batches for vector in self._http.drive(self._request(batch))]
+        return shared_loop().run(self._vectors(texts))
 
-    def _request(self, texts: Sequence[str]) -> Flow[list[Sequence[float]]]:
+    async def _vectors(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        async with self._http.session() as session:
+            batches = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
+            return [vector for batch in batches for vector in await self._request(session, batch)]
+
+    async def _request(self, session: HttpSession, texts: Sequence[str]) -> list[Sequence[float]]:
         body = {**self._body, "input": list(texts), "encoding_format": "float"}
-        response = yield from self._http.request("POST", "/v1/embeddings", body)
+        response = await session.request("POST", "/v1/embeddings", body)
         answer, error = parse_response(response)
         if error:
             raise ServerResponseError(response.status_code, error)

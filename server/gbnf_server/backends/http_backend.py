@@ -1,27 +1,28 @@
-"""The common part of the HTTP backends: a call is a `Flow`, which an `HttpClient` drives."""
+"""The common part of the HTTP backends: send a body, and yield the events of the answer as they arrive."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import httpx
 
-from gbnf_server.backends.base import Completion, Request
-from gbnf_server.backends.http_client import Flow, HttpClient
+from gbnf_server.backends.base import BackendEvent, Completion, ReasoningDelta, Request, TextDelta
+from gbnf_server.backends.http_client import HttpClient, HttpSession
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.backends.request_backend import RequestBackend
 from gbnf_server.backends.streaming import EventStream, ReasoningFilter
 from gbnf_server.system.errors import RequestNotSupported
 
-ReadResponse: TypeAlias = Callable[[httpx.Response, dict[str, Any] | None], Completion]
-"""Parses a response, and the object that the lines of a streamed one add up to."""
+ReadResponse: TypeAlias = Callable[[httpx.Response, dict[str, Any]], Completion]
+"""Parses a response, and the object that its lines add up to."""
 
 
 class HttpBackend(RequestBackend):
-    """A backend whose model runs in a server. `_flow` sends requests and parses the responses."""
+    """A backend whose model runs in a server. `_events` sends requests and parses the responses."""
 
     _http: HttpClient
 
@@ -35,63 +36,57 @@ class HttpBackend(RequestBackend):
         """Do nothing: most servers have no request for it."""
 
     def close(self) -> None:
-        """Close the connections. Idempotent."""
+        """Allow no further call. Idempotent."""
         self._http.close()
 
     @abstractmethod
-    def _flow(self, request: Request) -> Flow[Completion]: ...
+    def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]: ...
 
-    def _check(self, request: Request) -> None:
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        """Yield the events of one answer; see `Completer`. Closing them closes the connection."""
         if request.trace:
             raise RequestNotSupported("a model server", "trace", "Run the model in this process.")
+        async with self._http.session() as session, aclosing(self._events(request, session)) as events:
+            async for event in events:
+                yield event
 
-    def generate(self, request: Request) -> Completion:
-        """Answer a request; see `Completer`."""
-        self._check(request)
-        return self._http.drive(self._flow(request))
 
-    async def agenerate(self, request: Request) -> Completion:
-        """Answer a request in an event loop; see `Completer`."""
-        self._check(request)
-        # cancelling it closes the connection, and the server stops
-        return await self._http.adrive(self._flow(request))
-
-    def _post(
-        self,
-        path: str,
-        body: dict[str, Any],
-        request: Request,
-        stream: type[EventStream],
-        read: ReadResponse,
-        open_tags: ReasoningTags | None = None,
-    ) -> Flow[Completion]:
-        """Send the body, and read the response; if the request has an `on_text`, as a stream."""
-        if request.on_text is None:
-            response = yield from self._http.request(
-                "POST",
-                path,
-                body,
-                tokens=request.max_tokens,
-                timeout=request.timeout_s,
-            )
-            return read(response, None)
-        reasoning_filter = ReasoningFilter(
-            request.on_text,
-            constrained=request.is_whole_text,
-            open_tags=open_tags,
-            on_reasoning=request.on_reasoning,
-        )
-        lines = stream(reasoning_filter, request.max_tokens)
-        response = yield from self._http.request(
-            "POST",
-            path,
-            {**body, **stream.FIELDS},
-            on_line=lines.feed,
-            tokens=request.max_tokens,
-            is_enough=lambda: bool(lines.repeated),
-            timeout=request.timeout_s,
-        )
-        completion = read(response, lines.end())
-        if lines.repeated and completion.finish == "length":
-            completion = replace(completion, shortened_at=len(completion.text), repeated=lines.repeated)
-        return reasoning_filter.end(completion)
+async def stream_answer(
+    session: HttpSession,
+    path: str,
+    body: dict[str, Any],
+    request: Request,
+    parser: type[EventStream],
+    read: ReadResponse,
+    open_tags: ReasoningTags | None = None,
+) -> AsyncGenerator[BackendEvent, None]:
+    """Send the body, and yield the events of the response. `open_tags`: see `ReasoningFilter`."""
+    arrived: list[BackendEvent] = []
+    reasoning_filter = ReasoningFilter(
+        lambda text: arrived.append(TextDelta(text)),
+        lambda text: arrived.append(ReasoningDelta(text)),
+        constrained=request.is_whole_text,
+        open_tags=open_tags,
+    )
+    stream = parser(reasoning_filter, request.max_tokens)
+    response = httpx.Response(200)
+    asked = {**body, **parser.FIELDS}
+    received = session.lines(path, asked, tokens=request.max_tokens, timeout=request.timeout_s)
+    async with aclosing(received):
+        async for line in received:
+            if isinstance(line, httpx.Response):
+                response = line
+                continue
+            stream.feed(line)
+            for event in arrived:
+                yield event
+            arrived.clear()
+            if stream.repeated:
+                break
+    completion = read(response, stream.end())
+    if stream.repeated and completion.finish == "length":
+        completion = replace(completion, shortened_at=len(completion.text), repeated=stream.repeated)
+    reasoning_filter.end(completion)
+    for event in arrived:
+        yield event
+    yield completion

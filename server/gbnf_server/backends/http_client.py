@@ -1,11 +1,10 @@
 """JSON over HTTP with one server: requests with retries, and responses as a whole or line by line.
 
-Retries broken connections, and servers that are loading (HTTP 503) or busy (HTTP 429 with Retry-After). The
-control flow is written once, as generators that yield the next step (`Send`, `Wait`), with a blocking and an
-async driver. Invariants:
+Retries broken connections, and servers that are loading (HTTP 503) or busy (HTTP 429 with Retry-After).
+Invariants:
 
 - Every error of httpx is translated here.
-- A request is not repeated once `on_line` got a line of its response.
+- A request is not repeated once a line of its response has arrived.
 - A request with all its retries, but without the pauses between them, takes no longer than its deadline; and
   no response takes more memory than its request allows (`RequestBudget`).
 """
@@ -15,55 +14,25 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import time
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import inf
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal
 
 import httpx
 
-from gbnf_server.backends.http_transport import AsyncTransport, Deadline, RequestBudget, Transport, proxy_of
+from gbnf_server.backends.http_transport import Deadline, RequestBudget, Transport, proxy_of
 from gbnf_server.backends.wire import LineDecoder, join_all_surrogates, parse_error_body, read
 from gbnf_server.llama.api_keys import find as find_saved_key
 from gbnf_server.system.addresses import is_loopback
 from gbnf_server.system.errors import AnswerTimeout, BackendError, BackendUnreachable
 
 Method = Literal["GET", "POST"]
-OnLine: TypeAlias = Callable[[str], None]
-_Result = TypeVar("_Result")
 find_api_key = find_saved_key
 """Return the API key of a llama-server that this user started, by its URL; None without one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """A request to send; its response is the reply, or an httpx.RequestError is thrown in.
-
-    `on_line` gets each line of a successful response as it arrives, until `is_enough`. `tokens`: the limit of
-    the answer.
-    """
-
-    method: Method
-    path: str
-    deadline: Deadline
-    body: dict[str, Any] | None = None
-    on_line: OnLine | None = None
-    tokens: int = 0
-    is_enough: Callable[[], bool] = bool
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Wait so many seconds."""
-
-    seconds: float
-
-
-Flow: TypeAlias = Generator[Send | Wait, httpx.Response | None, _Result]
-"""The steps of an exchange with a server; returns its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +52,9 @@ class RetryPolicy:
 
 
 class HttpClient:
-    """A client of the server at `url`. `server_name` and `hint`, how to start one, are for error messages.
+    """A client of the server at `url`, for any number of threads and event loops.
 
+    `server_name` and `hint`, how to start one, are for error messages.
     `on_broken` is called when a connection broke: another server, or another model, may replace it.
     """
 
@@ -111,8 +81,8 @@ class HttpClient:
             raise BackendUnreachable(
                 f"{url!r} is not the URL of a server. Use one like http://127.0.0.1:8080."
             )
-        self.url, self._server_name, self._retry_policy = str(address), server_name, retry_policy
-        self._hint, self._on_broken = hint or f"Start {server_name} there", on_broken
+        self.url, self._server_name, self.retry_policy = str(address), server_name, retry_policy
+        self._hint, self.on_broken = hint or f"Start {server_name} there", on_broken
         self._options: dict[str, Any] = {
             "base_url": self.url,
             # compressed responses are refused: a small one may expand beyond the memory
@@ -127,130 +97,28 @@ class HttpClient:
         self._verify = ssl.create_default_context() if address.scheme == "https" else None
         # a proxy cannot reach this machine's loopback interface
         self._proxy = None if is_loopback(address.host) else proxy_of(address)
-        self.client = httpx.Client(transport=Transport(self._verify, self._proxy), **self._options)
+        self._is_closed = False
 
-    def request(
-        self,
-        method: Method,
-        path: str,
-        body: dict[str, Any] | None = None,
-        *,
-        on_line: OnLine | None = None,
-        tokens: int = 0,
-        is_enough: Callable[[], bool] = bool,
-        timeout: float | None = None,
-    ) -> Flow[httpx.Response]:
-        """Send a request, with retries; see `Send`. `timeout`: a shorter one, in seconds.
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[HttpSession]:
+        """Open connections for one exchange, in this event loop. Raises BackendError after `close`.
 
-        Raises BackendUnreachable, of which AnswerTimeout is a kind, or BackendError if the response is larger
-        than it may be.
+        Closing them makes servers stop generating.
         """
-        broken, waited, pause = 0, 0.0, self._retry_policy.backoff
-        timeout = min(timeout or inf, self._retry_policy.timeout)
-        deadline = Deadline(timeout)
-        has_begun = False
-
-        def receive(line: str) -> None:
-            nonlocal has_begun
-            has_begun = True
-            assert on_line is not None
-            on_line(line)
-
-        while True:
-            retry_after: float | None = None
-            try:
-                response = yield Send(
-                    method, path, deadline, body, receive if on_line else None, tokens, is_enough
-                )
-            except httpx.RequestError as error:
-                self._on_broken()
-                broken += 1
-                if has_begun or broken > self._retry_policy.retries or not _is_retryable(error):
-                    late = isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout)
-                    kind = AnswerTimeout if late else BackendUnreachable
-                    raise kind(self._explain(error, timeout)) from error
-            else:
-                assert response is not None
-                retry_after = _retry_after(response)
-                busy = response.status_code == httpx.codes.TOO_MANY_REQUESTS and retry_after is not None
-                loading = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
-                left = min(self._retry_policy.loading_timeout, timeout) - waited
-                if not (loading or busy) or left <= 0 or (retry_after or 0) > left:
-                    return response
-            seconds = max(pause, retry_after or 0)
-            yield Wait(seconds)
-            deadline.extend(seconds)
-            waited += seconds
-            pause = min(2 * pause, 5.0)
-
-    def drive(self, flow: Flow[_Result]) -> _Result:
-        """Run a flow, blocking. Raises BackendError after `close`."""
-        self._check_open()
-        try:
-            step = next(flow)
-            while True:
-                reply = None
-                try:
-                    match step:
-                        case Send():
-                            reply = self._send(step)
-                        case Wait(seconds):
-                            time.sleep(seconds)
-                except httpx.RequestError as error:
-                    step = flow.throw(error)
-                else:
-                    step = flow.send(reply)
-        except StopIteration as done:
-            result: _Result = done.value
-            return result
-        finally:
-            flow.close()
-
-    async def adrive(self, flow: Flow[_Result]) -> _Result:
-        """Run a flow; cancelling closes the connection, which makes servers stop generating."""
-        self._check_open()
-        transport = AsyncTransport(self._verify, self._proxy)  # bound to this event loop
-        async with httpx.AsyncClient(transport=transport, **self._options) as client:
-            try:
-                step = next(flow)
-                while True:
-                    reply = None
-                    try:
-                        match step:
-                            case Send():
-                                reply = await _asend(client, step)
-                            case Wait(seconds):
-                                await asyncio.sleep(seconds)
-                    except httpx.RequestError as error:
-                        step = flow.throw(error)
-                    else:
-                        step = flow.send(reply)
-            except StopIteration as done:
-                result: _Result = done.value
-                return result
-            finally:
-                flow.close()
-
-    def close(self) -> None:
-        """Close the connections. Idempotent."""
-        self.client.close()
-
-    def _check_open(self) -> None:
-        if self.client.is_closed:
+        if self._is_closed:
             raise BackendError(
                 f"the client of {self._server_name} at {self.url} is closed. Create a new one."
             )
+        transport = Transport(self._verify, self._proxy)
+        async with httpx.AsyncClient(transport=transport, **self._options) as client:
+            yield HttpSession(self, client, transport)
 
-    def _send(self, step: Send) -> httpx.Response:
-        options, budget = _request_options(step)
-        with budget, self.client.stream(step.method, step.path, **options) as response:
-            received = _ResponseReader(response, step)
-            for chunk in response.iter_raw():
-                if not received.feed(chunk):
-                    break
-            return received.end()
+    def close(self) -> None:
+        """Allow no further exchange. Idempotent."""
+        self._is_closed = True
 
-    def _explain(self, error: httpx.RequestError, timeout: float) -> str:
+    def explain(self, error: httpx.RequestError, timeout: float) -> str:
+        """Return what an error means, and what to do."""
         match error:
             case httpx.ConnectError() | httpx.ConnectTimeout():
                 return (
@@ -269,15 +137,114 @@ class HttpClient:
                 )
 
 
-async def _asend(client: httpx.AsyncClient, step: Send) -> httpx.Response:
-    options, budget = _request_options(step)
-    with budget:
-        async with client.stream(step.method, step.path, **options) as response:
-            received = _ResponseReader(response, step)
+class HttpSession:
+    """Connections of one exchange: several requests, one after another."""
+
+    def __init__(self, owner: HttpClient, client: httpx.AsyncClient, transport: Transport) -> None:
+        self._owner, self._client, self._transport = owner, client, transport
+
+    async def request(self, method: Method, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        """Return a response; for errors see `lines`."""
+        async with aclosing(self._received(method, path, body, 0, None, by_line=False)) as received:
+            *_, answer = [each async for each in received]
+        assert isinstance(answer, httpx.Response)
+        return answer
+
+    def lines(
+        self, path: str, body: dict[str, Any], *, tokens: int, timeout: float | None = None
+    ) -> AsyncGenerator[str | httpx.Response, None]:
+        """Yield each line of a response as it arrives, and last the response; of an error only that.
+
+        `tokens`: the limit of the answer. `timeout`: in seconds, if it is to be shorter than the client's.
+        Raises BackendUnreachable, of which AnswerTimeout is a kind, or BackendError if the response is larger
+        than it may be.
+        """
+        return self._received("POST", path, body, tokens, timeout, by_line=True)
+
+    async def _received(
+        self,
+        method: Method,
+        path: str,
+        body: dict[str, Any] | None,
+        tokens: int,
+        timeout: float | None,  # noqa: ASYNC109 - of the request with its retries
+        *,
+        by_line: bool,
+    ) -> AsyncGenerator[str | httpx.Response, None]:
+        policy = self._owner.retry_policy
+        broken, waited, pause = 0, 0.0, policy.backoff
+        timeout = min(timeout or inf, policy.timeout)
+        deadline = Deadline(timeout)
+        has_begun = False
+        while True:
+            response = None
+            try:
+                async with aclosing(self._send(method, path, body, tokens, deadline, by_line)) as received:
+                    async for item in received:
+                        if isinstance(item, httpx.Response):
+                            response = item
+                        else:
+                            has_begun = True
+                            yield item
+            except httpx.RequestError as error:
+                self._owner.on_broken()
+                broken += 1
+                if has_begun or broken > policy.retries or not _is_retryable(error):
+                    late = isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout)
+                    kind = AnswerTimeout if late else BackendUnreachable
+                    raise kind(self._owner.explain(error, timeout)) from error
+                retry_after = None
+            else:
+                assert response is not None
+                retry_after = _retry_after(response)
+                busy = response.status_code == httpx.codes.TOO_MANY_REQUESTS and retry_after is not None
+                loading = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
+                left = min(policy.loading_timeout, timeout) - waited
+                if not (loading or busy) or left <= 0 or (retry_after or 0) > left:
+                    yield response
+                    return
+            seconds = max(pause, retry_after or 0)
+            await asyncio.sleep(seconds)
+            deadline.extend(seconds)
+            waited += seconds
+            pause = min(2 * pause, 5.0)
+
+    async def _send(
+        self,
+        method: Method,
+        path: str,
+        body: dict[str, Any] | None,
+        tokens: int,
+        deadline: Deadline,
+        by_line: bool,
+    ) -> AsyncGenerator[str | httpx.Response, None]:
+        """Send a request once, and yield what comes. Raises BackendError if it is compressed or too long."""
+        options: dict[str, Any] = {}
+        size = _MOST
+        if body is not None:
+            content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            size += _REPEATED * len(content) + _MOST_PER_TOKEN * tokens
+            options = {"content": content, "headers": {"Content-Type": "application/json"}}
+        self._transport.budget = RequestBudget(deadline, size)
+        async with self._client.stream(method, path, **options) as response:
+            coding = _coding(response)
+            lines = LineDecoder() if response.is_success and by_line else None
+            kept = bytearray()
             async for chunk in response.aiter_raw():
-                if not received.feed(chunk):
-                    break
-            return received.end()
+                if lines is not None:
+                    for line in lines.feed(chunk):
+                        yield line
+                    continue
+                if coding == "identity":
+                    kept += chunk
+                if not response.is_success and len(kept) >= _MOST_OF_ERROR:
+                    break  # of an error, the beginning is enough
+            for line in lines.end() if lines is not None else ():
+                yield line
+            headers = [
+                (name, value) for name, value in response.headers.raw if name.lower() == b"retry-after"
+            ]
+            yield httpx.Response(response.status_code, headers=headers, content=bytes(kept))
 
 
 _MOST = 4 * 1024 * 1024
@@ -290,49 +257,15 @@ _MOST_OF_ERROR = 64 * 1024
 _LONGEST_RETRY_AFTER = 64
 
 
-def _request_options(step: Send) -> tuple[dict[str, Any], RequestBudget]:
-    """Return httpx's arguments for a step, and its budget."""
-    if step.body is None:
-        return {}, RequestBudget(step.deadline, _MOST)
-    content = json.dumps(step.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    size = _MOST + _REPEATED * len(content) + _MOST_PER_TOKEN * step.tokens
-    headers = {"Content-Type": "application/json"}
-    return {"content": content, "headers": headers}, RequestBudget(step.deadline, size)
-
-
-class _ResponseReader:
-    """Collects the body of a response as it arrives, or passes on its lines.
-
-    Raises BackendError if a successful response is compressed.
-    """
-
-    def __init__(self, response: httpx.Response, step: Send) -> None:
-        self._response, self._is_enough, self._body = response, step.is_enough, bytearray()
-        self._coding = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
-        if response.is_success and self._coding != "identity":
-            raise BackendError(
-                f"the server compressed its answer ({self._coding[:40]!r}), against the request. "
-                "Disable compression for it, or for the proxy in front of it."
-            )
-        self._lines = LineDecoder(step.on_line) if response.is_success and step.on_line else None
-
-    def feed(self, chunk: bytes) -> bool:
-        """Add a piece; return whether to read on. Of an error, the beginning is enough."""
-        if self._lines is not None:
-            self._lines.feed(chunk)
-            return not self._is_enough()
-        if self._coding == "identity":
-            self._body += chunk
-        return self._response.is_success or len(self._body) < _MOST_OF_ERROR
-
-    def end(self) -> httpx.Response:
-        """Return the complete response, with the headers that are read later."""
-        if self._lines is not None and not self._is_enough():
-            self._lines.end()
-        headers = [
-            (name, value) for name, value in self._response.headers.raw if name.lower() == b"retry-after"
-        ]
-        return httpx.Response(self._response.status_code, headers=headers, content=bytes(self._body))
+def _coding(response: httpx.Response) -> str:
+    """Return how the body is compressed. Raises BackendError if that of a successful response is."""
+    coding = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
+    if response.is_success and coding != "identity":
+        raise BackendError(
+            f"the server compressed its answer ({coding[:40]!r}), against the request. "
+            "Disable compression for it, or for the proxy in front of it."
+        )
+    return str(coding)
 
 
 def _is_retryable(error: httpx.RequestError) -> bool:

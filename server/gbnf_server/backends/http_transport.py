@@ -12,9 +12,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from time import monotonic
-from typing import Any, Self
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore
@@ -25,8 +24,6 @@ from gbnf_server.system.errors import BackendError
 _READ = frozenset({b"retry-after", b"content-encoding"})
 _MOST_HEADERS = 256 * 1024
 """Bytes until the end of the headers, interim responses included; h11 accepts 100 KiB per response."""
-_WRITE_SIZE = 4096
-"""Bytes that a socket accepts in one operation, so that each operation has its own timeout."""
 _CONNECTIONS: dict[str, Any] = {
     "max_connections": 100,
     "max_keepalive_connections": 20,
@@ -50,21 +47,11 @@ class Deadline:
 
 
 class RequestBudget:
-    """The limits of one request: until `deadline`, the headers and `size` bytes of a body.
-
-    They apply inside its `with` block, to the connections of this module.
-    """
+    """The limits of one request: until `deadline`, the headers and `size` bytes of a body."""
 
     def __init__(self, deadline: Deadline, size: int) -> None:
         self._deadline, self._size = deadline, size
         self._received, self._limit = 0, _MOST_HEADERS
-
-    def __enter__(self) -> Self:
-        self._token = _current.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _current.reset(self._token)
 
     def seconds(self, timeout: float | None, error: type[httpcore.TimeoutException]) -> float:
         """Return how long an operation may take. Raises `error` if no time is left."""
@@ -88,59 +75,17 @@ class RequestBudget:
         self._limit = self._received + self._size
 
 
-_current: ContextVar[RequestBudget] = ContextVar("gbnf_server.backends.http_transport.budget")
-
-
-class _Stream(httpcore.NetworkStream):
-    def __init__(self, stream: httpcore.NetworkStream) -> None:
-        self._stream = stream
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        budget = _current.get()
-        return budget.receive(self._stream.read(max_bytes, budget.seconds(timeout, httpcore.ReadTimeout)))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        for at in range(0, len(buffer), _WRITE_SIZE):
-            seconds = _current.get().seconds(timeout, httpcore.WriteTimeout)
-            self._stream.write(buffer[at : at + _WRITE_SIZE], seconds)
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        seconds = _current.get().seconds(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, seconds))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
-class _Backend(httpcore.SyncBackend):
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.NetworkStream:
-        seconds = _current.get().seconds(timeout, httpcore.ConnectTimeout)
-        return _Stream(super().connect_tcp(host, port, seconds, local_address, socket_options))
-
-
-class _AsyncStream(httpcore.AsyncNetworkStream):
-    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
-        self._stream = stream
+class _Stream(httpcore.AsyncNetworkStream):
+    def __init__(self, stream: httpcore.AsyncNetworkStream, transport: Transport) -> None:
+        self._stream, self._transport = stream, transport
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore's
-        budget = _current.get()
+        budget = self._transport.budget
         seconds = budget.seconds(timeout, httpcore.ReadTimeout)
         return budget.receive(await self._stream.read(max_bytes, seconds))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - httpcore's
-        await self._stream.write(buffer, _current.get().seconds(timeout, httpcore.WriteTimeout))
+        await self._stream.write(buffer, self._transport.budget.seconds(timeout, httpcore.WriteTimeout))
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -151,14 +96,18 @@ class _AsyncStream(httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - httpcore's
     ) -> httpcore.AsyncNetworkStream:
-        seconds = _current.get().seconds(timeout, httpcore.ConnectTimeout)
-        return _AsyncStream(await self._stream.start_tls(ssl_context, server_hostname, seconds))
+        seconds = self._transport.budget.seconds(timeout, httpcore.ConnectTimeout)
+        return _Stream(await self._stream.start_tls(ssl_context, server_hostname, seconds), self._transport)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
 
 
-class _AsyncBackend(httpcore.AnyIOBackend):
+class _Backend(httpcore.AnyIOBackend):
+    def __init__(self, transport: Transport) -> None:
+        super().__init__()
+        self._transport = transport
+
     async def connect_tcp(
         self,
         host: str,
@@ -167,66 +116,38 @@ class _AsyncBackend(httpcore.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        seconds = _current.get().seconds(timeout, httpcore.ConnectTimeout)
-        return _AsyncStream(await super().connect_tcp(host, port, seconds, local_address, socket_options))
+        seconds = self._transport.budget.seconds(timeout, httpcore.ConnectTimeout)
+        stream = await super().connect_tcp(host, port, seconds, local_address, socket_options)
+        return _Stream(stream, self._transport)
 
 
-class Transport(httpx.BaseTransport):
-    """A pool of connections, through `proxy` if given."""
+class Transport(httpx.AsyncBaseTransport):
+    """Connections to a server, through `proxy` if given, for one request at a time of one event loop.
 
-    def __init__(self, verify: ssl.SSLContext | None, proxy: httpx.Proxy | None) -> None:
-        self._pool = httpcore.ConnectionPool(
-            verify, _for_core(proxy), network_backend=_Backend(), **_CONNECTIONS
-        )
+    `budget`: that of the request in progress.
+    """
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request inside a `RequestBudget`."""
-        with _translated():
-            answer = self._pool.handle_request(_core_request(request))
-        _current.get().end_headers()
-        assert isinstance(answer.stream, Iterable)
-        return httpx.Response(answer.status, headers=_read_headers(answer), stream=_Body(answer.stream))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._pool.close()
-
-
-class AsyncTransport(httpx.AsyncBaseTransport):
-    """Like `Transport`, for one event loop."""
+    budget: RequestBudget
 
     def __init__(self, verify: ssl.SSLContext | None, proxy: httpx.Proxy | None) -> None:
         self._pool = httpcore.AsyncConnectionPool(
-            verify, _for_core(proxy), network_backend=_AsyncBackend(), **_CONNECTIONS
+            verify, _for_core(proxy), network_backend=_Backend(self), **_CONNECTIONS
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request inside a `RequestBudget`."""
+        """Send a request within the `budget`."""
         with _translated():
             answer = await self._pool.handle_async_request(_core_request(request))
-        _current.get().end_headers()
+        self.budget.end_headers()
         assert isinstance(answer.stream, AsyncIterable)
-        return httpx.Response(answer.status, headers=_read_headers(answer), stream=_AsyncBody(answer.stream))
+        return httpx.Response(answer.status, headers=_read_headers(answer), stream=_Body(answer.stream))
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._pool.aclose()
 
 
-class _Body(httpx.SyncByteStream):
-    def __init__(self, stream: Iterable[bytes]) -> None:
-        self._stream = stream
-
-    def __iter__(self) -> Iterator[bytes]:
-        with _translated():
-            yield from self._stream
-
-    def close(self) -> None:
-        with _translated():
-            self._stream.close()  # type: ignore[attr-defined]  # a stream of httpcore's has it
-
-
-class _AsyncBody(httpx.AsyncByteStream):
+class _Body(httpx.AsyncByteStream):
     def __init__(self, stream: AsyncIterable[bytes]) -> None:
         self._stream = stream
 

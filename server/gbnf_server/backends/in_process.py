@@ -9,14 +9,24 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from contextvars import copy_context
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from threading import TIMEOUT_MAX, Timer
+from threading import TIMEOUT_MAX, Thread, Timer
 
 from gbnf.prompts.messages import PromptStyle
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect, Request
+from gbnf.tool_formats import ReasoningDelta, TextDelta
+from gbnf_server.backends.base import (
+    DEMO_MODEL_NAME,
+    BackendEvent,
+    Capabilities,
+    Completion,
+    Dialect,
+    Request,
+)
 from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
 from gbnf_server.backends.request_backend import RequestBackend
@@ -35,6 +45,8 @@ from gbnf_server.system.errors import ContextOverflow, ModelLoadError
 
 class InProcess(RequestBackend):
     """A GGUF model, run by llama-cpp-python. Runs `parallel` calls at a time; others wait."""
+
+    enforces_grammar = True
 
     def __init__(
         self,
@@ -118,22 +130,25 @@ class InProcess(RequestBackend):
         self._kv_cache.close()
         self._free()
 
-    def generate(self, request: Request) -> Completion:
-        """Answer a request; see `Completer`."""
-        return self._run(request, request.cancellation or Cancellation())
-
-    async def agenerate(self, request: Request) -> Completion:
-        """Answer a request in an event loop; see `Completer`."""
-        stop = request.cancellation or Cancellation()
-        work = partial(copy_context().run, self._run, request, stop)
-        call = asyncio.get_running_loop().run_in_executor(None, work)
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        """Yield the events of one answer; see `Completer`."""
+        stop = Cancellation()
+        pieces = _Pieces()
+        thread = Thread(
+            target=copy_context().run,
+            args=(self._run, request, stop, pieces),
+            name="gbnf-decode",
+            daemon=True,
+        )
+        thread.start()
         try:
-            return await asyncio.shield(call)
+            async with aclosing(pieces.events()) as events:
+                async for event in events:
+                    yield event
         finally:
-            if not call.done():
+            if not pieces.has_ended:
                 stop.set()  # ends the thread, also inside of an evaluation
-                await asyncio.wait([call])  # until then, it has its sequence
-                _ = call.cancelled() or call.exception()
+                await pieces.end()  # until then, it has its sequence
 
     @property
     def stuck(self) -> str:
@@ -141,14 +156,17 @@ class InProcess(RequestBackend):
         now = time.monotonic()
         return next(filter(None, (stop.overdue(now) for stop in tuple(self._calls))), "")
 
-    def _run(self, request: Request, stop: Cancellation) -> Completion:
+    def _run(self, request: Request, stop: Cancellation, pieces: _Pieces) -> None:
+        """Answer a request in its thread."""
         self._calls.add(stop)
         try:
-            return self._answer_request(request, stop)
+            pieces.close(self._answer_request(request, stop, pieces))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the events are awaited
+            pieces.close(error)
         finally:
             self._calls.discard(stop)
 
-    def _answer_request(self, request: Request, stop: Cancellation) -> Completion:
+    def _answer_request(self, request: Request, stop: Cancellation, pieces: _Pieces) -> Completion:
         truncation = (
             Truncation(request.top_k, request.top_p, request.min_p) if request.truncates else self._truncation
         )
@@ -170,22 +188,17 @@ class InProcess(RequestBackend):
                 constrained.stop = stop
                 constrained.seconds = time.perf_counter() - started
             open_tags = open_reasoning_tags(prompt)
-            reasoning_filter = (
-                None
-                if request.on_text is None
-                else ReasoningFilter(
-                    request.on_text,
-                    constrained=request.is_whole_text,
-                    open_tags=open_tags,
-                    on_reasoning=request.on_reasoning,
-                )
+            reasoning_filter = ReasoningFilter(
+                lambda text: pieces.put(TextDelta(text)),
+                lambda text: pieces.put(ReasoningDelta(text)),
+                constrained=request.is_whole_text,
+                open_tags=open_tags,
             )
-            feed = None if reasoning_filter is None else reasoning_filter.feed
-            answer = self._answer(tokens, constrained, request, sampler, stop, feed, slot)
+            answer = self._answer(tokens, constrained, request, sampler, stop, reasoning_filter.feed, slot)
             if not request.is_whole_text:
                 reasoning, text = split_reasoning(answer.text, open_tags)
                 answer = replace(answer, text=text, reasoning=reasoning)
-            return answer if reasoning_filter is None else reasoning_filter.end(answer)
+            return reasoning_filter.end(answer)
         finally:
             timer.cancel()
             self._kv_cache.release(slot)
@@ -224,7 +237,7 @@ class InProcess(RequestBackend):
         request: Request,
         sampler: Sampler,
         stop: Cancellation,
-        on_text: OnText | None,
+        on_text: OnText,
         slot: Slot,
     ) -> Completion:
         sequence, cached = self._kv_cache.acquire(slot, prompt, stop, request.cache_salt)
@@ -264,3 +277,61 @@ class InProcess(RequestBackend):
             logprobs=tuple(answer.logprobs),
             trace=tuple(answer.trace),
         )
+
+
+class _Pieces:
+    """Hands events from the thread that decodes to the event loop that awaits them.
+
+    The loop is woken once for all that have come meanwhile, which is less often than once a token.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._arrived = asyncio.Event()
+        self._events: deque[TextDelta | ReasoningDelta] = deque()
+        self._is_waking = False
+        self._outcome: Completion | BaseException | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the thread has nothing more to hand over."""
+        return self._outcome is not None
+
+    def put(self, event: TextDelta | ReasoningDelta) -> None:
+        """Hand over a piece; called in the thread that decodes."""
+        self._events.append(event)
+        self._wake()
+
+    def close(self, outcome: Completion | BaseException) -> None:
+        """Hand over the end; called in the thread that decodes."""
+        self._outcome = outcome
+        self._is_waking = False
+        self._wake()
+
+    async def events(self) -> AsyncGenerator[BackendEvent, None]:
+        """Yield the events. Raises what ended the thread."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            self._is_waking = False
+            ended = self._outcome
+            while self._events:
+                yield self._events.popleft()
+            if isinstance(ended, BaseException):
+                raise ended
+            if ended is not None:
+                yield ended
+                return
+
+    async def end(self) -> None:
+        """Wait until the thread has ended, whatever it hands over."""
+        while self._outcome is None:
+            await self._arrived.wait()
+            self._arrived.clear()
+            self._is_waking = False
+
+    def _wake(self) -> None:
+        if not self._is_waking:
+            self._is_waking = True
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits
+                self._loop.call_soon_threadsafe(self._arrived.set)

@@ -9,9 +9,9 @@ text.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -22,9 +22,16 @@ from gbnf.prompts.messages import Message, PromptStyle
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.probing import switches
 from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
-from gbnf_server.backends.base import DEMO_MODEL_NAME, Capabilities, Completion, Dialect, Request
-from gbnf_server.backends.http_backend import HttpBackend
-from gbnf_server.backends.http_client import Flow, HttpClient, Method, RetryPolicy
+from gbnf_server.backends.base import (
+    DEMO_MODEL_NAME,
+    BackendEvent,
+    Capabilities,
+    Completion,
+    Dialect,
+    Request,
+)
+from gbnf_server.backends.http_backend import HttpBackend, stream_answer
+from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
 from gbnf_server.backends.reasoning import (
@@ -52,6 +59,7 @@ from gbnf_server.system.errors import (
     RequestNotSupported,
     ServerResponseError,
 )
+from gbnf_server.system.event_loop import shared_loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,39 +119,40 @@ class LlamaServer(HttpBackend):
     @property
     def context_length(self) -> int:
         """The longest conversation in tokens, as the server reports it."""
-        return self._http.drive(self._fetch_properties()).context_length
+        return shared_loop().run(self._present()).context_length
 
     @property
     def prompt_style(self) -> PromptStyle:
         """The style of the system prompt: the one given, otherwise by the server's model."""
-        return self._prompt_style or self._http.drive(self._fetch_properties()).prompt_style
+        return self._prompt_style or shared_loop().run(self._present()).prompt_style
 
     @property
     def model_name(self) -> str:
         """The name of the model's file, as the server reports it."""
-        return self._http.drive(self._fetch_properties()).model
+        return shared_loop().run(self._present()).model
 
     @property
     def props(self) -> dict[str, Any]:
         """The properties of the server and its model, as the server reports them."""
-        return self._http.drive(self._fetch_properties()).props
+        return shared_loop().run(self._present()).props
 
     @property
     def capabilities(self) -> Capabilities:
         """What the present model supports: images only if the server was started with `--mmproj`."""
-        return self._http.drive(self._fetch_properties(refresh=True)).capabilities
+        return shared_loop().run(self._present(refresh=True)).capabilities
 
     def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
-        return self._http.drive(self._count(request))
+        return shared_loop().run(self._count(request))
 
-    def _count(self, request: Request) -> Flow[int]:
-        properties = yield from self._fetch_properties(refresh=True)
-        prompt, images = yield from self._prompt(request, properties)
-        if images:
-            raise RequestNotSupported(self.name, "counting the tokens of images", "Leave them out.")
-        body = {"content": prompt, "add_special": True, "parse_special": True}
-        tokens = (yield from self._request("POST", "/tokenize", body)).get("tokens")
+    async def _count(self, request: Request) -> int:
+        async with self._http.session() as session:
+            properties = await self._fetch_properties(session, refresh=True)
+            prompt, images = await self._prompt(request, properties, session)
+            if images:
+                raise RequestNotSupported(self.name, "counting the tokens of images", "Leave them out.")
+            body = {"content": prompt, "add_special": True, "parse_special": True}
+            tokens = (await _request(session, "POST", "/tokenize", body)).get("tokens")
         if not isinstance(tokens, list):
             raise BackendError(f"{self.url}/tokenize returned no tokens. Is it a llama-server?")
         return len(tokens)
@@ -152,11 +161,11 @@ class LlamaServer(HttpBackend):
         """Make the server evaluate the whole prompt of the next call."""
         self._reuses = False
 
-    def _flow(self, request: Request) -> Flow[Completion]:
+    async def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         # a server hangs and crashes on the same grammars as the engine here
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
-        properties = yield from self._fetch_properties(refresh=True)
-        prompt, images = yield from self._prompt(request, properties)
+        properties = await self._fetch_properties(session, refresh=True)
+        prompt, images = await self._prompt(request, properties, session)
         body: dict[str, Any] = {
             "prompt": {"prompt_string": prompt, "multimodal_data": images} if images else prompt,
             "n_predict": request.max_tokens,
@@ -179,33 +188,26 @@ class LlamaServer(HttpBackend):
             body["preserved_tokens"] = preserved  # otherwise the server drops special tokens
         open_tags = open_reasoning_tags(prompt)
 
-        def read(response: httpx.Response, streamed: dict[str, Any] | None) -> Completion:
+        def read(response: httpx.Response, streamed: dict[str, Any]) -> Completion:
             return read_completion(
                 unpack_response(response, streamed), request, open_tags, properties.context_length
             )
 
-        post = partial(self._post, "/completion", request=request, stream=CompletionStream, read=read)
-        if not request.cache_salt:
-            return (yield from post(body, open_tags=open_tags))
-        slots = properties.slots
-        if slots.are_separate is None:
-            slots.are_separate = yield from self._has_separate_slots()
-        with slots.taken(request.cache_salt) as (slot, reuses):
-            fields = {"id_slot": slot, "cache_prompt": reuses and body["cache_prompt"]}
-            return (yield from post({**body, **fields}, open_tags=open_tags))
+        with ExitStack() as stack:
+            if request.cache_salt:
+                slots = properties.slots
+                if slots.are_separate is None:
+                    slots.are_separate = await _has_separate_slots(session)
+                slot, reuses = stack.enter_context(slots.taken(request.cache_salt))
+                body |= {"id_slot": slot, "cache_prompt": reuses and body["cache_prompt"]}
+            answer = stream_answer(session, "/completion", body, request, CompletionStream, read, open_tags)
+            async with aclosing(answer):
+                async for event in answer:
+                    yield event
 
-    def _has_separate_slots(self) -> Flow[bool]:
-        """Return whether the server forgets a prompt for the next one in its slot: not with `--cache-ram`."""
-        one, other = secrets.token_hex(32), secrets.token_hex(32)
-        body = {"n_predict": 0, "id_slot": 0}
-        for prompt, reuses in ((one, False), (other, False), (one, True)):
-            answer = yield from self._request(
-                "POST", "/completion", {**body, "prompt": prompt, "cache_prompt": reuses}
-            )
-        found = parse_count(value_at(answer, "timings", "cache_n"))
-        return found * 2 < parse_count(answer.get("tokens_evaluated"))
-
-    def _prompt(self, request: Request, properties: _ServerProperties) -> Flow[tuple[str, list[str]]]:
+    async def _prompt(
+        self, request: Request, properties: _ServerProperties, session: HttpSession
+    ) -> tuple[str, list[str]]:
         """Return the prompt, with a marker for each image, and the images."""
         if not properties.capabilities.takes_images:
             refuse_images(request.messages, self.name)
@@ -221,21 +223,25 @@ class LlamaServer(HttpBackend):
         thinking = request.reasoning or tags is not None
         if request.is_native and tool_format is not None:
             tools = escape_texts(request.tools, properties.escape)
-            prompt = yield from self._render_with_tools(tool_format, shown, tools, thinking=thinking)
+            prompt = await self._render_with_tools(session, tool_format, shown, tools, thinking=thinking)
         else:
-            prompt = yield from self._render(shown, thinking=thinking)
+            prompt = await self._render(session, shown, thinking=thinking)
             if request.is_whole_text and not thinking:
                 prompt = close_reasoning(prompt)
         if reasoning is not None and tags is not None:
             return append_reasoning(prompt, reasoning, tags), images
         return prompt, images
 
-    def _fetch_properties(self, *, refresh: bool = False) -> Flow[_ServerProperties]:
+    async def _present(self, *, refresh: bool = False) -> _ServerProperties:
+        async with self._http.session() as session:
+            return await self._fetch_properties(session, refresh=refresh)
+
+    async def _fetch_properties(self, session: HttpSession, *, refresh: bool = False) -> _ServerProperties:
         """Return the cached properties; with `refresh`, check first whether server or model have changed."""
         properties = self._properties
         if properties is not None and not refresh:
             return properties
-        props = yield from self._request("GET", "/props")
+        props = await _request(session, "GET", "/props")
         if properties is None or props != properties.props:
             length = parse_count(value_at(props, "default_generation_settings", "n_ctx"))
             if not length:
@@ -243,7 +249,7 @@ class LlamaServer(HttpBackend):
             is_demonstration = any(
                 DEMO_MODEL_NAME in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
-            roles = yield from self._probe()
+            roles = await self._probe(session)
             template = str(props.get("chat_template", ""))
             marker = str(props.get("media_marker") or _MEDIA_MARKER)
             properties = _ServerProperties(
@@ -268,14 +274,14 @@ class LlamaServer(HttpBackend):
         self._properties = properties
         return properties
 
-    def _probe(self) -> Flow[TemplateRoles]:
+    async def _probe(self, session: HttpSession) -> TemplateRoles:
         """Run `probe_roles` with the server's template."""
         probing = probe_roles()
         try:
             messages = next(probing)
             while True:
                 try:
-                    rendered = yield from self._render(messages)
+                    rendered = await self._render(session, messages)
                 except ServerResponseError as error:
                     if error.status not in {400, 500}:
                         raise
@@ -288,38 +294,64 @@ class LlamaServer(HttpBackend):
         except ChatTemplateError as error:
             raise BackendError(f"the model's chat template fails: {error}") from None
 
-    def _render_with_tools(
-        self, tool_format: ToolFormat, messages: Sequence[Message], tools: Sequence[Any], *, thinking: bool
-    ) -> Flow[str]:
+    async def _render_with_tools(
+        self,
+        session: HttpSession,
+        tool_format: ToolFormat,
+        messages: Sequence[Message],
+        tools: Sequence[Any],
+        *,
+        thinking: bool,
+    ) -> str:
         adapted = adapt_conversation(tool_format, messages)
         declared: dict[str, Any] = {"tools": list(tools)} if tools else {}
-        prompt = yield from self._render(
+        prompt = await self._render(
+            session,
             adapted,
             **declared,
             chat_template_kwargs=switches(tool_format.template, reasoning=thinking),
         )
         return close_prompt(tool_format, prompt, reasoning=thinking)
 
-    def _render(
-        self, messages: Sequence[Mapping[str, Any]], *, thinking: bool = False, **fields: Any
-    ) -> Flow[str]:
+    async def _render(
+        self,
+        session: HttpSession,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        thinking: bool = False,
+        **fields: Any,
+    ) -> str:
         body: dict[str, Any] = {
             "messages": [openai_message(message) for message in messages],
             "chat_template_kwargs": {"enable_thinking": thinking},
             **fields,
         }
-        answer = yield from self._request("POST", "/apply-template", body)
+        answer = await _request(session, "POST", "/apply-template", body)
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
             raise BackendError(f"{self.url}/apply-template returned no prompt. Is it a llama-server?")
         return prompt
 
-    def _request(self, method: Method, path: str, body: dict[str, Any] | None = None) -> Flow[dict[str, Any]]:
-        """Send a request, and return the JSON object of the response."""
-        return unpack_response((yield from self._http.request(method, path, body)))
-
     def _clear_properties(self) -> None:
         self._properties = None
+
+
+async def _has_separate_slots(session: HttpSession) -> bool:
+    """Return whether the server forgets a prompt for the next one in its slot: not with `--cache-ram`."""
+    one, other = secrets.token_hex(32), secrets.token_hex(32)
+    body = {"n_predict": 0, "id_slot": 0}
+    for prompt, reuses in ((one, False), (other, False), (one, True)):
+        asked = {**body, "prompt": prompt, "cache_prompt": reuses}
+        answer = await _request(session, "POST", "/completion", asked)
+    found = parse_count(value_at(answer, "timings", "cache_n"))
+    return found * 2 < parse_count(answer.get("tokens_evaluated"))
+
+
+async def _request(
+    session: HttpSession, method: Method, path: str, body: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Send a request, and return the JSON object of the response."""
+    return unpack_response(await session.request(method, path, body))
 
 
 def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[str]:

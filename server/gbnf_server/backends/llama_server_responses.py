@@ -9,11 +9,9 @@ from typing import Any, Literal
 
 import httpx
 
-from gbnf import Grammar
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.http_client import value_of
 from gbnf_server.backends.reasoning import ReasoningTags, split_reasoning
-from gbnf_server.backends.verification import grammar_violation
 from gbnf_server.backends.wire import (
     message_text,
     parse_count,
@@ -55,7 +53,7 @@ def read_completion(
     open_tags: ReasoningTags | None = None,
     context_length: int | None = None,
 ) -> Completion:
-    """Return the Completion of a response of `/completion`, verified if there was a grammar.
+    """Return the Completion of a response of `/completion`.
 
     `open_tags`: the tags of the reasoning that the prompt began (`open_reasoning_tags`).
     """
@@ -67,12 +65,9 @@ def read_completion(
     )
     timings = answer.get("timings")
     stopped = answer.get("stopping_word") if stop == "word" else None
-    reasoning, wrong = "", None
+    reasoning = ""
     if not request.is_whole_text:
         reasoning, text = split_reasoning(text, open_tags)
-    elif isinstance(request.grammar, Grammar):
-        truncated = finish == "length" or stopped is not None
-        wrong = grammar_violation(request.grammar, text, truncated=truncated)
     return Completion(
         text=text,
         finish=finish,
@@ -81,7 +76,6 @@ def read_completion(
         cached_tokens=parse_count(value_at(timings, "cache_n")),
         prompt_s=parse_number(value_at(timings, "prompt_ms")) / 1000,
         completion_s=parse_number(value_at(timings, "predicted_ms")) / 1000,
-        grammar_violation=wrong,
         reasoning=reasoning,
         context_length=context_length,
         stop_string=message_text(stopped),

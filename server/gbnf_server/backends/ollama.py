@@ -17,32 +17,32 @@ Wire format: `docs/openapi.yaml` of the project; for `truncate` and `shift`, its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
 import httpx
 
-from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import PromptStyle
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
     AnswerFormat,
+    BackendEvent,
     Capabilities,
     Completion,
     Dialect,
     Request,
 )
-from gbnf_server.backends.http_backend import HttpBackend
+from gbnf_server.backends.http_backend import HttpBackend, stream_answer
 from gbnf_server.backends.http_client import (
-    Flow,
     HttpClient,
+    HttpSession,
     RetryPolicy,
     is_context_overflow,
     parse_response,
 )
 from gbnf_server.backends.image_messages import ollama_message
-from gbnf_server.backends.reasoning import reclaim, split_reasoning
+from gbnf_server.backends.reasoning import split_reasoning
 from gbnf_server.backends.streaming import OllamaStream
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
@@ -100,7 +100,7 @@ class Ollama(HttpBackend):
         demonstration = DEMO_MODEL_NAME in model
         self.prompt_style: PromptStyle = prompt_style or ("minimal" if demonstration else "full")
 
-    def _flow(self, request: Request) -> Flow[Completion]:
+    def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         if request.tools:
             raise RequestNotSupported(self.name, "tools", "Ollama constrains no calls of its own tools.")
         if request.logprobs is not None:
@@ -109,7 +109,7 @@ class Ollama(HttpBackend):
             raise RequestNotSupported(self.name, "stop with a JSON Schema", "Leave out one of the two.")
         body = self._body(request)
         read = partial(self._read, body=body, request=request)
-        return (yield from self._post("/api/chat", body, request, OllamaStream, read))
+        return stream_answer(session, "/api/chat", body, request, OllamaStream, read)
 
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -117,7 +117,6 @@ class Ollama(HttpBackend):
             "messages": [
                 ollama_message(message) for message in adapt_messages(request.messages, self._roles)
             ],
-            "stream": False,
             "truncate": False,
             "shift": False,
             "options": {
@@ -144,7 +143,7 @@ class Ollama(HttpBackend):
     def _read(
         self,
         response: httpx.Response,
-        streamed: dict[str, Any] | None,
+        streamed: dict[str, Any],
         *,
         body: dict[str, Any],
         request: Request,
@@ -160,15 +159,10 @@ class Ollama(HttpBackend):
         full = parse_count(answer.get("eval_count")) >= body["options"]["num_predict"]
         reason = answer.get("done_reason", "length" if full else "stop")
         finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
-        reasoning, wrong, reclaimed = message_text(value_at(answer, "message", "thinking")) or "", None, False
-        grammar = request.grammar
-        if grammar is None:
+        reasoning = message_text(value_at(answer, "message", "thinking")) or ""
+        if request.grammar is None:
             split, text = split_reasoning(text)
             reasoning = reasoning or split
-        elif finish == "stop":
-            schema = require_schema(grammar, self.name)
-            text, reclaimed = reclaim(text, reasoning, lambda other: schema_violation(schema, other))
-            wrong = schema_violation(schema, text)
         return Completion(
             text=text,
             finish=finish,
@@ -177,9 +171,7 @@ class Ollama(HttpBackend):
             cached_tokens=0,  # Ollama does not report it
             prompt_s=parse_number(answer.get("prompt_eval_duration")) * _NANO,
             completion_s=parse_number(answer.get("eval_duration")) * _NANO,
-            grammar_violation=wrong,
             reasoning=reasoning,
-            reclaimed=reclaimed,
             context_length=self.context_length,
         )
 

@@ -17,29 +17,30 @@ Output".
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Literal
 
 import httpx
 
-from gbnf import Grammar
-from gbnf.dialects import schema_violation, xgrammar_text
+from gbnf.dialects import xgrammar_text
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats import detect
-from gbnf_server.backends.base import AnswerFormat, Capabilities, Completion, Dialect, Request
-from gbnf_server.backends.http_backend import HttpBackend
+from gbnf_server.backends.base import AnswerFormat, BackendEvent, Capabilities, Completion, Dialect, Request
+from gbnf_server.backends.http_backend import HttpBackend, stream_answer
 from gbnf_server.backends.http_client import (
-    Flow,
     HttpClient,
+    HttpSession,
     RetryPolicy,
     is_context_overflow,
     parse_response,
 )
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
-from gbnf_server.backends.reasoning import reclaim, split_reasoning
+from gbnf_server.backends.reasoning import split_reasoning
 from gbnf_server.backends.streaming import ChatStream
 from gbnf_server.backends.template_roles import (
     TemplateRoles,
@@ -47,7 +48,6 @@ from gbnf_server.backends.template_roles import (
     escape_texts,
     native_roles,
 )
-from gbnf_server.backends.verification import grammar_violation
 from gbnf_server.backends.wire import (
     abbreviate,
     message_text,
@@ -64,6 +64,7 @@ from gbnf_server.system.errors import (
     RequestNotSupported,
     ServerResponseError,
 )
+from gbnf_server.system.event_loop import shared_loop
 
 ServerKind = Literal["vllm", "vllm_old", "sglang", "lm_studio", "plain"]
 
@@ -129,25 +130,28 @@ class OpenAICompatible(HttpBackend):
     def model_name(self) -> str:
         """The model, as the server lists it. Raises BackendError if it lists none."""
         if self._model is None:
-            self._http.drive(self._fetch_model())
+            shared_loop().run(self._find_model())
         return self._model or ""
 
     @property
     def context_length(self) -> int:
         """The longest conversation in tokens. Raises BackendError if the server does not report it."""
         if self._context_length is None:
-            self._http.drive(self._fetch_model())
+            shared_loop().run(self._find_model())
         if self._context_length is None:
             raise BackendError(f"{self.url}/v1/models has no context length. Set context_length.")
         return self._context_length
 
-    def _flow(self, request: Request) -> Flow[Completion]:
+    async def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         self._check(request)
         if self._model is None:
-            yield from self._fetch_model()
+            await self._fetch_model(session)
         read = partial(self._read, request=request)
         path = "/v1/completions" if self._renders(request) else "/v1/chat/completions"
-        return (yield from self._post(path, self._body(request), request, ChatStream, read))
+        answer = stream_answer(session, path, self._body(request), request, ChatStream, read)
+        async with aclosing(answer):
+            async for event in answer:
+                yield event
 
     def _check(self, request: Request) -> None:
         """Raise RequestNotSupported for what the server would ignore, or do in its own way."""
@@ -164,8 +168,12 @@ class OpenAICompatible(HttpBackend):
         if request.stop and self.dialect == "json_schema":
             raise RequestNotSupported(self.name, "stop with a JSON Schema", "Leave out one of the two.")
 
-    def _fetch_model(self) -> Flow[None]:
-        response = yield from self._http.request("GET", "/v1/models")
+    async def _find_model(self) -> None:
+        async with self._http.session() as session:
+            await self._fetch_model(session)
+
+    async def _fetch_model(self, session: HttpSession) -> None:
+        response = await session.request("GET", "/v1/models")
         answer, error = parse_response(response)
         if error:
             raise ServerResponseError(response.status_code, error)
@@ -188,7 +196,6 @@ class OpenAICompatible(HttpBackend):
             "temperature": request.temperature,
             "seed": request.seed,
             "top_p": request.top_p,
-            "stream": False,
         }
         if request.stop:
             body["stop"] = list(request.stop)
@@ -248,10 +255,7 @@ class OpenAICompatible(HttpBackend):
             case "plain":
                 raise GrammarRefused(f"{self.name} takes no grammar: use the call format text")
 
-    def _read(
-        self, response: httpx.Response, streamed: dict[str, Any] | None, request: Request
-    ) -> Completion:
-        grammar = request.grammar
+    def _read(self, response: httpx.Response, streamed: dict[str, Any], request: Request) -> Completion:
         answer, error = parse_response(response, streamed)
         if error:
             raise self._refusal(response.status_code, error)
@@ -270,16 +274,9 @@ class OpenAICompatible(HttpBackend):
         reasoning = (
             message_text(message.get("reasoning_content")) or message_text(message.get("reasoning")) or ""
         )
-        wrong, reclaimed = None, False
         if not request.is_whole_text:
             split, text = split_reasoning(text)
             reasoning = reasoning or split
-        elif grammar is not None:
-            if finish == "stop":
-                text, reclaimed = reclaim(
-                    text, reasoning, lambda other: self._violation(request, other, finish)
-                )
-            wrong = self._violation(request, text, finish)
         usage = answer.get("usage")
         return Completion(
             text=text,
@@ -291,21 +288,11 @@ class OpenAICompatible(HttpBackend):
             else 0,
             prompt_s=0.0,  # the API reports no times
             completion_s=0.0,
-            grammar_violation=wrong,
             reasoning=reasoning,
-            reclaimed=reclaimed,
             context_length=self._context_length,
             stop_string=_stop_string(choice, request),
             logprobs=parse_logprobs(value_at(choice, "logprobs", "content"), request.logprobs),
         )
-
-    def _violation(self, request: Request, text: str, finish: str) -> str | None:
-        grammar = request.grammar
-        assert grammar is not None
-        if isinstance(grammar, Grammar):
-            # not every server tells whether a stop string ended the text
-            return grammar_violation(grammar, text, truncated=finish == "length" or bool(request.stop))
-        return schema_violation(grammar, text) if finish == "stop" else None
 
     def _refusal(self, status: int, error: str) -> BackendError:
         if is_context_overflow(error):

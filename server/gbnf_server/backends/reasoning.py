@@ -10,7 +10,7 @@ backends with `Capabilities.reasoning_tags` take one, since they render the prom
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -188,17 +188,6 @@ _IN_JSON = re.compile(
 def _line_end(text: str, at: int) -> int:
     end = text.find("\n", at)
     return len(text) if end < 0 else end
-
-
-def reclaim(text: str, reasoning: str, violation: Callable[[str], str | None]) -> tuple[str, bool]:
-    """Return the text of a constrained answer, and whether the server returned it as reasoning.
-
-    A server whose template opens the reasoning may take the whole answer for it. `violation`: how a text
-    violates the grammar.
-    """
-    if not text.strip() and reasoning.strip() and violation(reasoning.strip()) is None:
-        return reasoning.strip(), True
-    return text, False
 
 
 @cache

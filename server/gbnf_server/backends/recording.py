@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeAlias
 
 from gbnf.prompts.messages import PromptStyle
-from gbnf_server.backends.base import Backend, Capabilities, Completion, Dialect, Request
+from gbnf_server.backends.base import Backend, BackendEvent, Capabilities, Completion, Dialect, Request
 from gbnf_server.backends.request_backend import RequestBackend
 
 OnCall: TypeAlias = Callable[[Request, "Completion | BaseException"], None]
-"""Gets a call's request, and the completion or the exception that ended it; in the thread of the call."""
+"""Gets a call's request, and the completion or the exception that ended it."""
 
 
 class RecordingBackend(RequestBackend):
@@ -24,26 +25,21 @@ class RecordingBackend(RequestBackend):
     def __init__(self, backend: Backend, on_call: OnCall) -> None:
         self._backend, self._on_call = backend, on_call
 
-    def generate(self, request: Request) -> Completion:
-        """Answer a request; see `Completer`."""
-        try:
-            completion = self._backend.generate(self._traced(request))
-        except BaseException as error:
-            self._on_call(request, error)
-            raise
-        self._on_call(request, completion)
-        return completion
-
-    async def agenerate(self, request: Request) -> Completion:
-        """Answer a request in an event loop; see `Completer`."""
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        """Yield the events of one answer; see `Completer`."""
         try:
             traced = await asyncio.to_thread(self._traced, request)  # capabilities may be those of a server
-            completion = await self._backend.agenerate(traced)
+            async with aclosing(self._backend.generate(traced)) as events:
+                async for event in events:
+                    if isinstance(event, Completion):
+                        self._on_call(request, event)
+                    yield event
+        except GeneratorExit:
+            self._on_call(request, asyncio.CancelledError())
+            raise
         except BaseException as error:
             self._on_call(request, error)
             raise
-        self._on_call(request, completion)
-        return completion
 
     def _traced(self, request: Request) -> Request:
         return replace(request, trace=True) if self._backend.capabilities.traces else request
@@ -62,6 +58,11 @@ class RecordingBackend(RequestBackend):
     def context_length(self) -> int:
         """See `Backend`."""
         return self._backend.context_length
+
+    @property
+    def enforces_grammar(self) -> bool:
+        """See `Completer`."""
+        return self._backend.enforces_grammar
 
     @property
     def dialect(self) -> Dialect:

@@ -1,61 +1,31 @@
-"""The common part of all backends: `complete` in terms of `generate`."""
+"""The common part of all backends: answers for callers that block."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator
 from typing import Self
 
-from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import AnswerFormat, Completion, Request
+from gbnf_server.backends.answer import Asked, collect_answer
+from gbnf_server.backends.base import BackendEvent, Completion, Request
+from gbnf_server.system.event_loop import shared_loop
 
 
 class RequestBackend(ABC):
-    """A backend that answers a `Request`, blocking and in an event loop."""
+    """A backend whose answers can be awaited, or waited for."""
 
-    def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: AnswerFormat | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """Answer the conversation; see `Backend`. `dialect` determines what `grammar` is."""
-        return self.generate(
-            Request(
-                messages,
-                grammar,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=seed,
-                on_text=on_text,
-            )
-        )
+    @property
+    def enforces_grammar(self) -> bool:
+        """See `Completer`."""
+        return False
 
-    async def acomplete(
-        self,
-        messages: Sequence[Message],
-        *,
-        grammar: AnswerFormat | None,
-        max_tokens: int = 512,
-        temperature: float = 0.0,
-        seed: int = 0,
-        on_text: Callable[[str], None] | None = None,
-    ) -> Completion:
-        """Like `complete`, for an event loop; cancelling it ends the generation."""
-        return await self.agenerate(
-            Request(
-                messages,
-                grammar,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=seed,
-                on_text=on_text,
-            )
-        )
+    @abstractmethod
+    def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        """Yield the events of one answer; see `Completer`."""
+
+    def complete(self, request: Request) -> Completion:
+        """Return one answer, verified, blocking; see `Backend`."""
+        return shared_loop().run(collect_answer(self, Asked(request))).completion
 
     @abstractmethod
     def close(self) -> None:
@@ -66,11 +36,3 @@ class RequestBackend(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @abstractmethod
-    def generate(self, request: Request) -> Completion:
-        """Answer a request; see `Completer`."""
-
-    @abstractmethod
-    async def agenerate(self, request: Request) -> Completion:
-        """Answer a request in an event loop; see `Completer`."""

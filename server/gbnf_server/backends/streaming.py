@@ -37,14 +37,14 @@ class ReasoningFilter:
     def __init__(
         self,
         on_text: OnText,
+        on_reasoning: OnText,
         *,
         constrained: bool,
         open_tags: ReasoningTags | None = None,
-        on_reasoning: OnText | None = None,
     ) -> None:
         self._on_text, self._reasoning_tags = on_text, open_tags
         self._constrained = constrained
-        self._think = Stripped(on_reasoning or (lambda _: None))
+        self._think = Stripped(on_reasoning)
         self._is_opening = True  # the model may repeat the tag that the prompt ends with
         self._state = "text" if constrained else "start" if open_tags is None else "thinking"
         self._pending = ""

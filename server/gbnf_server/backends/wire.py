@@ -30,30 +30,29 @@ class LineDecoder:
     MalformedText.
     """
 
-    def __init__(self, on_line: Callable[[str], None]) -> None:
-        self._on_line = on_line
+    def __init__(self) -> None:
         self._kept = bytearray()
         self._is_first = True
 
-    def feed(self, chunk: bytes) -> None:
-        """Add bytes."""
+    def feed(self, chunk: bytes) -> Iterator[str]:
+        """Add bytes, and yield the lines that they end."""
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             self._kept += part
-            self._give()
+            yield self._line()
         self._kept += rest
 
-    def end(self) -> None:
-        """Emit the last line, which no line feed ends."""
+    def end(self) -> Iterator[str]:
+        """Yield the last line, which no line feed ends."""
         if self._kept:
-            self._give()
+            yield self._line()
 
-    def _give(self) -> None:
+    def _line(self) -> str:
         line = bytes(self._kept)
         self._kept.clear()
         if self._is_first:
             line, self._is_first = line.removeprefix(_BOM), False
-        self._on_line(_decoded(line.removesuffix(b"\r")))
+        return _decoded(line.removesuffix(b"\r"))
 
 
 class SurrogateJoiner:

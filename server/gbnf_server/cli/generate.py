@@ -74,6 +74,7 @@ def generate(
     check_one_stdin(prompt, schema)
     from rich.text import Text
 
+    from gbnf_server.backends.base import Request
     from gbnf_server.cli.default_model import model_for_other_tools, other_model_hint
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import escape_line, stderr_console, write
@@ -85,14 +86,16 @@ def generate(
         grammar = compile_schema_file(schema, value)
         with source.open() as opened:
             answer = opened.complete(
-                [
-                    {"role": "system", "content": _INSTRUCTIONS + json.dumps(value, ensure_ascii=False)},
-                    {"role": "user", "content": text},
-                ],
-                grammar=_constraint(opened, grammar, value),
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=seed,
+                Request(
+                    [
+                        {"role": "system", "content": _INSTRUCTIONS + json.dumps(value, ensure_ascii=False)},
+                        {"role": "user", "content": text},
+                    ],
+                    _constraint(opened, grammar, value),
+                    max_tokens=max_tokens,
+                    temperature=temperature,
+                    seed=seed,
+                )
             )
     write(answer.text)
     if answer.shortened_at is not None:

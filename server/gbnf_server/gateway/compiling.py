@@ -25,6 +25,8 @@ from gbnf.compiler.options import PropertyOrder
 from gbnf.compiler.pool import CompiledTool, compile_tool, left_out_finding
 from gbnf.dialects import call_schema
 from gbnf.prompts.descriptions import PromptStyle
+from gbnf.protocols.json_calls import JsonCallStream, json_grammar
+from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, TextCalls, WholeJsonCall, union
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
 from gbnf.tools.exclusion import excluding
@@ -40,16 +42,7 @@ from gbnf_server.gateway.chat import (
     OutputFormat,
 )
 from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tool, opened, strict_error, strict_problem
-from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
 from gbnf_server.gateway.prompting import tools_prompt
-from gbnf_server.gateway.streams import (
-    DeltaStream,
-    EitherStream,
-    PlainText,
-    TextCalls,
-    WholeJsonCall,
-    union,
-)
 from gbnf_server.web.errors import HttpError
 
 _Result = TypeVar("_Result")
@@ -91,7 +84,7 @@ class Compiled:
 
     constraint: AnswerFormat | None
     tools: tuple[Tool, ...]
-    stream: Callable[[], DeltaStream]
+    stream: Callable[[], AnswerReader]
     receipt: Receipt
     native: ToolFormat | None = None
     prompt: str = ""
@@ -191,7 +184,7 @@ def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ..
     if text is not None:
         text, stream_text = _text(text, native if reasoning else None)
         calls, constraint = constraint, union(constraint, text)
-        stream = partial(EitherStream, ((calls, stream), (text, stream_text)))
+        stream = partial(EitherReader, ((calls, stream), (text, stream_text)))
     if error := strict_problem(request.tools, constraint.report):
         raise error
     receipt = _receipt(constraint, "native" if native else "json")
@@ -199,7 +192,7 @@ def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ..
     return Compiled(constraint, tools, stream, receipt, native, prompt, reasoning)
 
 
-def _text(grammar: Grammar, native: ToolFormat | None) -> tuple[Grammar, Callable[[], DeltaStream]]:
+def _text(grammar: Grammar, native: ToolFormat | None) -> tuple[Grammar, Callable[[], AnswerReader]]:
     """Return the grammar of an answer that is a text of `grammar`, and how to read it.
 
     `native`: the format in which the model reasons before it, None if it does not.
@@ -209,7 +202,7 @@ def _text(grammar: Grammar, native: ToolFormat | None) -> tuple[Grammar, Callabl
 
 def _compile_calls(
     request: ChatRequest, target: Target, tools: tuple[Tool, ...], order: PropertyOrder, *, reasoning: bool
-) -> Steps[tuple[tuple[Tool, ...], Grammar, Callable[[], DeltaStream], ToolFormat | None]]:
+) -> Steps[tuple[tuple[Tool, ...], Grammar, Callable[[], AnswerReader], ToolFormat | None]]:
     """Compile the grammar of calls, and of text if the choice is automatic.
 
     Return the tools as they were compiled, the grammar, how to read an answer, and the model's own format if
@@ -250,7 +243,7 @@ def _compile_output(request: ChatRequest, target: Target) -> Steps[Compiled]:
     grammar = _output_grammar(request.output)
     native = target.tool_format
     reasoning = target.reasons(request)
-    stream: Callable[[], DeltaStream] = PlainText
+    stream: Callable[[], AnswerReader] = PlainText
     if grammar is None and request.tools and native is not None:
         tools = yield from _client_tools(request.tools, target)
         grammar = native.grammar(tools, tool_choice="none", reasoning=reasoning)

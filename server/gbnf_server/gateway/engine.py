@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import string
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from gbnf.calls.validation import validate_call
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf.tool_formats import Delta
+from gbnf.tool_formats import CallStarted, Delta
+from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
 from gbnf_server.backends.base import (
     AnswerTimeout,
     Backend,
     BackendError,
     BackendUnreachable,
-    Completion,
     ContextOverflow,
     ConversationRefused,
     GrammarRefused,
@@ -31,11 +33,13 @@ from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
-from gbnf_server.gateway.decoding import Decoding, generate
 from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
 from gbnf_server.gateway.prompting import for_template, with_json_calls
-from gbnf_server.gateway.streams import GrammarIgnored
 from gbnf_server.web.errors import HttpError
+
+_LETTERS = string.ascii_letters + string.digits
+_ID_LENGTH = 9
+"""Ids of nine letters and digits are accepted by every chat template, also by Mistral's."""
 
 DEFAULT_MAX_TOKENS = 4096
 """The limit of an answer's tokens if the client gives none, and the context has twice as many."""
@@ -92,70 +96,39 @@ class Engine:
                 tokens = await _prompt_tokens(request, compiled, backend)
                 yield Finished("stop", Usage(tokens, 0), compiled.receipt)
             for choice in range(request.count):
-                async with aclosing(self._choice(request, compiled, backend, choice, limit)) as events:
+                asked = self._asked(request, compiled, choice, limit)
+                async with aclosing(answer(backend, asked)) as events:
+                    has_begun = False
                     async for event in events:
-                        yield event
+                        written = (
+                            [_finished(request, compiled, event)]
+                            if isinstance(event, Answered)
+                            else [_with_id(delta, compiled) for delta in event.deltas]
+                        )
+                        if written and not has_begun:
+                            has_begun = True
+                            yield Started(choice, compiled.receipt)
+                        for each in written:
+                            yield each
         except BackendError as error:
             raise _gateway_error(error, request) from error
 
-    async def _choice(
-        self, request: ChatRequest, compiled: Compiled, backend: Backend, choice: int, limit: int
-    ) -> AsyncGenerator[AnswerEvent, None]:
-        """Yield the events of one answer; ask again as long as that can be done unseen."""
+    def _asked(self, request: ChatRequest, compiled: Compiled, choice: int, limit: int) -> Asked:
+        """Return what the backend is asked for one of the answers of a request."""
         first = secrets.randbelow(1 << 31) if request.sampling.seed is None else request.sampling.seed
-        for attempt in range(self._retries + 1):
-            seed = first + choice * (self._retries + 1) + attempt
-            receipt = replace(compiled.receipt, retries=attempt)
-            started = Started(choice, receipt)
-            kept: list[Delta | Finished] = []
-            has_left = False
-            try:
-                async with aclosing(_attempt(request, compiled, backend, limit, seed, attempt)) as events:
-                    async for event in events:
-                        if not request.stream or isinstance(event, Finished):
-                            kept.append(event)
-                            continue
-                        if not has_left:
-                            yield started
-                        has_left = True
-                        yield event
-            except GrammarIgnored as error:
-                if has_left or attempt == self._retries:
-                    problem = f"the backend ignored the grammar: {error}."
-                    raise HttpError(502, problem, "upstream_ignored_grammar") from None
-                continue
-            last = kept[-1]
-            assert isinstance(last, Finished)
-            if last.receipt.invalid and not has_left and attempt < self._retries:
-                continue
-            if not has_left:
-                yield started
-            for event in kept:
-                yield event
-            return
-
-
-async def _attempt(
-    request: ChatRequest, compiled: Compiled, backend: Backend, limit: int, seed: int, attempt: int
-) -> AsyncGenerator[Delta | Finished, None]:
-    """Yield the deltas of one generation, and its end. Raises GrammarIgnored, and errors of the backend."""
-    # a stop string inside of a call would truncate it, so the gateway looks for them in the text alone
-    stops_here = compiled.constraint is not None or bool(compiled.tools)
-    decoding = Decoding(compiled, request.stop if stops_here else ())
-    asked = backend_request(request, compiled, limit, seed, () if stops_here else request.stop)
-    completion: Completion | None = None
-    async with aclosing(generate(backend, asked, decoding)) as steps:
-        async for step in steps:
-            if isinstance(step, Completion):
-                completion = step
-                continue
-            for delta in step:
-                yield delta
-    invalid = () if compiled.receipt.exact else await asyncio.to_thread(_invalid, compiled, decoding)
-    usage = await _usage(asked, decoding, completion, backend)
-    finished = _finished(compiled, decoding, completion, usage, invalid, attempt)
-    failed_before = _failed_before(request.messages, decoding)
-    yield replace(finished, receipt=replace(finished.receipt, failed_before=failed_before))
+        # a stop string inside of a call would truncate it, so it is looked for in the text alone
+        in_text = compiled.constraint is not None or bool(compiled.tools)
+        stop = () if in_text else request.stop
+        return Asked(
+            backend_request(request, compiled, limit, first + choice * (self._retries + 1), stop),
+            compiled.stream,
+            stop=request.stop if in_text else (),
+            call_begin="" if compiled.native is None else compiled.native.marker,
+            verifies=True,
+            retries=self._retries,
+            check=None if compiled.receipt.exact else partial(_invalid, compiled),
+            streams=request.stream,
+        )
 
 
 def backend_request(
@@ -194,22 +167,7 @@ async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Back
     try:
         return await asyncio.to_thread(backend.count_tokens, asked)
     except RequestNotSupported:
-        return (await backend.agenerate(asked)).prompt_tokens
-
-
-async def _usage(
-    asked: Request, decoding: Decoding, completion: Completion | None, backend: Backend
-) -> Usage:
-    """Return the tokens of an answer; of one that a stop string ended here, as far as they are known."""
-    if completion is not None:
-        tokens = completion.completion_tokens
-        reasoning = min(decoding.reasoning_pieces, tokens)
-        return Usage(completion.prompt_tokens, tokens, completion.cached_tokens, reasoning)
-    try:
-        prompt = await asyncio.to_thread(backend.count_tokens, asked)
-    except BackendError:
-        prompt = 0
-    return Usage(prompt, decoding.piece_count, reasoning_tokens=decoding.reasoning_pieces)
+        return (await collect_answer(backend, Asked(asked))).completion.prompt_tokens
 
 
 def _conversation(request: ChatRequest, compiled: Compiled) -> tuple[Message, ...]:
@@ -218,16 +176,16 @@ def _conversation(request: ChatRequest, compiled: Compiled) -> tuple[Message, ..
     return with_json_calls(request.messages, compiled.prompt)
 
 
-def _invalid(compiled: Compiled, decoding: Decoding) -> tuple[str, ...]:
+def _invalid(compiled: Compiled, answered: Answered) -> tuple[str, ...]:
     """Return what is wrong with the arguments, or with the text, that the grammar could not enforce."""
     if compiled.schema is not None:
-        wrong = schema_violation(compiled.schema, decoding.text)
+        wrong = schema_violation(compiled.schema, answered.completion.text)
         return () if wrong is None else (wrong,)
     problems: list[str] = []
-    for call in decoding.calls:
+    for call in answered.calls:
         if call.ended:
             try:
-                arguments = parse_json("".join(call.pieces))
+                arguments = parse_json(call.arguments)
             except InvalidJsonError as error:
                 problems.append(f"the arguments of '{call.name}' are not valid JSON: {error}")
             else:
@@ -236,51 +194,57 @@ def _invalid(compiled: Compiled, decoding: Decoding) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _failed_before(messages: Sequence[Message], decoding: Decoding) -> tuple[str, ...]:
+def _failed_before(messages: Sequence[Message], calls: Sequence[ReadCall]) -> tuple[str, ...]:
     """Return the tools of the calls that have failed in the conversation with the same arguments."""
-    failed = failed_calls(messages) if decoding.calls else {}
+    failed = failed_calls(messages) if calls else {}
     names: list[str] = []
-    for call in decoding.calls if failed else ():
+    for call in calls if failed else ():
         with suppress(InvalidJsonError):
-            arguments = parse_json("".join(call.pieces))
+            arguments = parse_json(call.arguments)
             if isinstance(arguments, dict) and call_key(call.name, arguments) in failed:
                 names.append(call.name)
     return tuple(names)
 
 
-def _finished(
-    compiled: Compiled,
-    decoding: Decoding,
-    completion: Completion | None,
-    usage: Usage,
-    invalid: tuple[str, ...],
-    attempt: int,
-) -> Finished:
-    forced = 0 if completion is None else completion.forced_tokens
+def _with_id(delta: Delta, compiled: Compiled) -> Delta:
+    """Return a delta with an id that no other call has, if the format of calls has none."""
+    if not isinstance(delta, CallStarted) or (compiled.native is not None and compiled.native.has_ids):
+        return delta
+    return replace(delta, id="".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH)))
+
+
+def _finished(request: ChatRequest, compiled: Compiled, answered: Answered) -> Finished:
+    """Return the end of an answer. Raises HttpError if the backend ignored the grammar."""
+    completion = answered.completion
+    if completion.grammar_violation is not None:
+        problem = f"the backend ignored the grammar: {completion.grammar_violation}."
+        raise HttpError(502, problem, "upstream_ignored_grammar")
+    tokens, forced = completion.completion_tokens, completion.forced_tokens
     receipt = replace(
         compiled.receipt,
-        verified=decoding.verified,
-        invalid=invalid,
+        verified=answered.verified,
+        invalid=answered.invalid,
         forced_tokens=forced,
-        sampled_tokens=usage.completion_tokens - forced,
-        retries=attempt,
-        shortened_at=None if completion is None else completion.shortened_at,
-        repeated="" if completion is None else completion.repeated,
+        sampled_tokens=tokens - forced,
+        retries=answered.retries,
+        shortened_at=completion.shortened_at,
+        repeated=completion.repeated,
+        failed_before=_failed_before(request.messages, answered.calls),
     )
-    stop_string = decoding.stop_string or (None if completion is None else completion.stop_string)
-    logprobs = () if completion is None else completion.logprobs
-    return Finished(_reason(compiled, decoding, completion), usage, receipt, stop_string, logprobs)
+    reasoning = min(answered.reasoning_pieces, tokens)
+    usage = Usage(completion.prompt_tokens, tokens, completion.cached_tokens, reasoning)
+    reason = _reason(compiled, answered)
+    return Finished(reason, usage, receipt, completion.stop_string, completion.logprobs)
 
 
-def _reason(
-    compiled: Compiled, decoding: Decoding, completion: Completion | None
-) -> Literal["stop", "length", "tool_calls"]:
+def _reason(compiled: Compiled, answered: Answered) -> Literal["stop", "length", "tool_calls"]:
     """Return why the answer ended; "length" for calls and texts that were shortened."""
-    truncated = completion is not None and completion.finish == "length" and not decoding.must_end
-    shortened = completion is not None and completion.shortened_at is not None and compiled.schema is None
-    if truncated or shortened or any(not call.ended for call in decoding.calls):
+    completion = answered.completion
+    truncated = completion.finish == "length" and not answered.is_complete
+    shortened = completion.shortened_at is not None and compiled.schema is None
+    if truncated or shortened or any(not call.ended for call in answered.calls):
         return "length"
-    return "tool_calls" if decoding.calls else "stop"
+    return "tool_calls" if answered.calls else "stop"
 
 
 def _facts(backend: Backend) -> tuple[Target, int]:

@@ -14,8 +14,8 @@ import copy
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -24,9 +24,9 @@ from gbnf_server.backends.base import (
     AnswerTimeout,
     Backend,
     BackendError,
+    BackendEvent,
     BackendUnreachable,
     Capabilities,
-    Completion,
     Dialect,
     Request,
     ServerResponseError,
@@ -102,6 +102,11 @@ class Upstreams(RequestBackend):
         return self._healthy(())[0]
 
     @property
+    def enforces_grammar(self) -> bool:
+        """Whether all backends do."""
+        return all(upstream.backend.enforces_grammar for upstream in self.upstreams)
+
+    @property
     def dialect(self) -> Dialect:
         """What the first backend takes as a grammar."""
         return self.upstreams[0].backend.dialect
@@ -149,34 +154,26 @@ class Upstreams(RequestBackend):
             probe.cancel()
         await asyncio.gather(*probes, return_exceptions=True)
 
-    def generate(self, request: Request) -> Completion:
-        """Answer a request, blocking; see `agenerate`."""
-        try:
-            return asyncio.run(self.agenerate(request))
-        finally:
-            for upstream in self.upstreams:
-                if not upstream.healthy and upstream.probing is None:  # the probe ended with the event loop
-                    if self._loop is not None and not self._loop.is_closed():
-                        self._loop.call_soon_threadsafe(self._leave_out, upstream)
-                    else:
-                        upstream.healthy = True  # nobody probes it: the next request does
-
-    async def agenerate(self, request: Request) -> Completion:
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Answer a request on one of the backends. Raises BackendUnreachable if none answers."""
         request = replace(request, cache_salt=self.salt)
         tried: list[Upstream] = []
         while True:
             upstream = self._choose(request, tried)
             tried.append(upstream)
-            watched = _Watched(request)
+            has_begun = False
             try:
                 with _counted(upstream):
-                    return await upstream.backend.agenerate(watched.request)
+                    async with aclosing(upstream.backend.generate(request)) as events:
+                        async for event in events:
+                            has_begun = True
+                            yield event
+                return
             except BackendError as error:
                 if not _is_down(error):
                     raise
                 self._leave_out(upstream)
-                if watched.has_begun or not any(other.healthy for other in self.upstreams):
+                if has_begun or not any(other.healthy for other in self.upstreams):
                     raise
 
     def _choose(self, request: Request, tried: Sequence[Upstream]) -> Upstream:
@@ -206,8 +203,11 @@ class Upstreams(RequestBackend):
 
     def _leave_out(self, upstream: Upstream) -> None:
         upstream.healthy = False
-        if upstream.probing is None:
-            upstream.probing = asyncio.get_running_loop().create_task(self._probe(upstream))
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop is not loop and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._leave_out, upstream)  # the answer was awaited elsewhere
+        elif upstream.probing is None:
+            upstream.probing = loop.create_task(self._probe(upstream))
 
     async def _probe(self, upstream: Upstream) -> None:
         """Probe a backend until it answers, or this is cancelled."""
@@ -220,26 +220,6 @@ class Upstreams(RequestBackend):
                     upstream.healthy = await upstream.probe()
         finally:
             upstream.probing = None
-
-
-class _Watched:
-    """A request that notes whether text or reasoning of its answer has arrived."""
-
-    def __init__(self, request: Request) -> None:
-        self.has_begun = False
-        self.request = replace(
-            request, on_text=self._noting(request.on_text), on_reasoning=self._noting(request.on_reasoning)
-        )
-
-    def _noting(self, on_piece: Callable[[str], None] | None) -> Callable[[str], None] | None:
-        if on_piece is None:
-            return None
-
-        def note(piece: str) -> None:
-            self.has_begun = True
-            on_piece(piece)
-
-        return note
 
 
 @contextmanager
@@ -256,8 +236,8 @@ def http_probe(url: str, api_key: str | None) -> Probe:
     client = HttpClient(url, server_name="the server", api_key=api_key, retry_policy=_PROBE_POLICY)
 
     async def probe() -> bool:
-        response = await client.adrive(client.request("GET", "/v1/models"))
-        return response.status_code < 500
+        async with client.session() as session:
+            return (await session.request("GET", "/v1/models")).status_code < 500
 
     return probe
 

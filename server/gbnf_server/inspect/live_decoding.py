@@ -6,20 +6,21 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from gbnf import compile_schema
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
+from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.planner.effects import CallModel
+from gbnf_server.planner.environment import asked_by
 from gbnf_server.planner.events import RunFinished
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import CallFormat, PlannerOptions, ResolvedOptions
 from gbnf_server.planner.recorded_calls import RecordedCall
-from gbnf_server.planner.streaming import request_of
 from gbnf_server.web.errors import HttpError
 
 Strategy: TypeAlias = Literal["json", "unconstrained", "native", "text", "lines"]
@@ -108,7 +109,7 @@ class LiveDecoder:
                 raise
             raise _bad(str(error)) from None
         try:
-            return RecordedCall.of(request, await backend.agenerate(request))
+            return RecordedCall.of(request, (await collect_answer(backend, Asked(request))).completion)
         except GbnfError as error:
             return RecordedCall.of(request, error)
 
@@ -142,15 +143,8 @@ class LiveDecoder:
             backend,
             constrained=strategy != "unconstrained",
         )
-        request = request_of(self._first_call(options.request, resolved))
-        return Request(
-            request.messages,
-            request.grammar,
-            tools=request.tools,
-            reasoning=request.reasoning,
-            trace=trace,
-            **limits,
-        )
+        asked = asked_by(self._first_call(options.request, resolved))
+        return replace(asked.request, trace=trace, timeout_s=None, **limits)
 
     def _first_call(self, text: str, options: ResolvedOptions) -> CallModel:
         """Return what the planner asks of the model in its first step."""

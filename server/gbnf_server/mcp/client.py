@@ -26,10 +26,10 @@ from gbnf_server.executors import Context
 from gbnf_server.mcp.config import McpSource, read_source
 from gbnf_server.mcp.connection import Caller, Connection, McpServerError
 from gbnf_server.mcp.elicitation import answer_server
-from gbnf_server.mcp.event_loop import BackgroundLoop
 from gbnf_server.mcp.log import OnLog
 from gbnf_server.mcp.results import result_object
 from gbnf_server.system.errors import ExecutorError
+from gbnf_server.system.event_loop import BackgroundLoop
 
 START_TIMEOUT_S = 60.0
 """For a server to start and list its tools: `npx` may download it first."""
@@ -70,7 +70,7 @@ class McpTools:
 
     # Not a generator, whose finally would wait for the background thread when the program ends without it.
     def __enter__(self) -> Self:
-        self._loop = BackgroundLoop()
+        self._loop = BackgroundLoop("mcp")
         try:
             self._loop.run(_start(self._connections))
         except BaseException:

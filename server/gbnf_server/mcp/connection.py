@@ -1,6 +1,6 @@
 """One MCP server: its session, which is started again after it broke, its tools and their calls.
 
-Everything here runs in the event loop of `gbnf_server.mcp.event_loop`.
+Everything here runs in the event loop of `gbnf_server.system.event_loop`.
 
 Invariants: whatever a server does, `start` and `list_tools` end within their time limits, and `call` with the
 cancellation of its caller; a broken session fails the calls in flight, and the next call starts another.

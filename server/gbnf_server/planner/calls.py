@@ -9,8 +9,9 @@ from typing import Any
 from gbnf.calls import FinalAnswer, parse_tool_calls
 from gbnf.calls.repair import repair_call
 from gbnf.calls.validation.filled_arguments import filled_argument_errors
+from gbnf.protocols.final_answer import REASONING_KEY
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.planner.reasoning import REASONING_KEY, pop_reasoning
+from gbnf_server.planner.reasoning import pop_reasoning
 
 
 def parse_text_call(

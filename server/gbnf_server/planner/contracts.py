@@ -20,7 +20,8 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf.contracts import Contract, InvalidAnswer
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.answer import Answered, Asked, collect_answer
+from gbnf_server.backends.base import Backend, Completion, Request
 
 ContractOutcome: TypeAlias = Literal["success", "error", "hang"]
 
@@ -101,22 +102,27 @@ async def arun_contract(
 ) -> ContractResult:
     """As `run_contract`, for an event loop."""
     begun = time.perf_counter()
-    task: asyncio.Task[Completion] | None = None
+    task: asyncio.Task[Answered] | None = None
     try:
         task = asyncio.ensure_future(
-            backend.acomplete(
-                messages(contract, question, system=system, language=language),
-                grammar=contract.grammar if grammar else None,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=seed,
+            collect_answer(
+                backend,
+                Asked(
+                    Request(
+                        messages(contract, question, system=system, language=language),
+                        contract.grammar if grammar else None,
+                        max_tokens=max_tokens,
+                        temperature=temperature,
+                        seed=seed,
+                    )
+                ),
             )
         )
         task.add_done_callback(_forget)
         done, _ = await asyncio.wait({task}, timeout=timeout_s)
         if not done:
             return _timed_out(timeout_s, begun)
-        completion = task.result()
+        completion = task.result().completion
     except Exception as error:  # noqa: BLE001  # any exception of a backend is an error of this run
         return ContractResult("error", error=str(error) or type(error).__name__, seconds=_since(begun))
     finally:
@@ -140,7 +146,7 @@ def _read(contract: Contract, completion: Completion, begun: float, *, constrain
     return ContractResult("success", outcome.values, text, notes=outcome.notes, seconds=_since(begun))
 
 
-def _forget(task: asyncio.Task[Completion]) -> None:
+def _forget(task: asyncio.Task[Answered]) -> None:
     """Retrieve an error that is raised after a hang, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()

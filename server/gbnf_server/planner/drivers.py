@@ -16,24 +16,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from typing import Any, Generic, TypeVar, assert_never
 
 from gbnf.errors import GbnfError
+from gbnf_server.backends.answer import Answered, answer, collect_answer
 from gbnf_server.executors import Context, Field, Form, Person
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
+from gbnf_server.planner.environment import Hook, RunEnvironment, asked_by
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Planning
-from gbnf_server.planner.streaming import (
-    Hook,
-    RunEnvironment,
-    TextStream,
-    call_hooks,
-    request_of,
-    stream_text,
-)
 from gbnf_server.system.errors import ExecutorError
+from gbnf_server.system.event_loop import shared_loop
 
 __all__ = ["Hook", "RunEnvironment", "adrive", "astream", "drive"]
 
@@ -45,7 +40,7 @@ def drive(
 ) -> Generator[Event, None, Run]:
     """Run to the end, blocking; yield each event after its hooks, and return the run.
 
-    With `text`, the model's text is streamed, from a separate thread.
+    With `text`, the model's text is streamed.
     """
     reply: Any = None
     error: GbnfError | None = None
@@ -59,13 +54,21 @@ def drive(
                 return run
             reply = error = None
             if isinstance(request, Event):
-                reply = (*hook_errors, *call_hooks(environment.hooks, request))
+                reply = (*hook_errors, *environment.call_hooks(request))
                 hook_errors.clear()
                 yield request
                 continue
             try:
                 if text and isinstance(request, CallModel):
-                    reply = yield from stream_text(request, environment, hook_errors)
+                    events = shared_loop().iterate(answer(environment.backend, asked_by(request)))
+                    with closing(events):
+                        for event in events:
+                            if isinstance(event, Answered):
+                                reply = event.completion
+                            elif event.text:
+                                written = environment.written(request, event)
+                                hook_errors += environment.call_hooks(written)
+                                yield written
                 else:
                     reply = _perform(request, environment)
             except GbnfError as fault:
@@ -100,17 +103,20 @@ async def astream(
                 return
             reply = error = None
             if isinstance(request, Event):
-                reply = (*hook_errors, *call_hooks(environment.hooks, request))
+                reply = (*hook_errors, *environment.call_hooks(request))
                 hook_errors.clear()
                 yield request
                 continue
             try:
                 if text and isinstance(request, CallModel):
-                    writing = TextStream(request, environment, hook_errors)
-                    async with aclosing(writing.pieces()) as pieces:
-                        async for piece in pieces:
-                            yield piece
-                    reply = writing.completion
+                    async with aclosing(answer(environment.backend, asked_by(request))) as events:
+                        async for event in events:
+                            if isinstance(event, Answered):
+                                reply = event.completion
+                            elif event.text:
+                                written = environment.written(request, event)
+                                hook_errors += environment.call_hooks(written)
+                                yield written
                 else:
                     reply = await _aperform(request, environment)
             except GbnfError as fault:
@@ -122,7 +128,7 @@ async def astream(
 def _perform(effect: Effect, environment: RunEnvironment) -> Any:
     match effect:
         case CallModel():
-            return environment.backend.generate(request_of(effect))
+            return shared_loop().run(collect_answer(environment.backend, asked_by(effect))).completion
         case ExecuteTool():
             return _execute_blocking(effect, environment, environment.context)
         case AskPerson():
@@ -136,7 +142,7 @@ def _perform(effect: Effect, environment: RunEnvironment) -> Any:
 async def _aperform(effect: Effect, environment: RunEnvironment) -> Any:
     match effect:
         case CallModel():
-            return await environment.backend.agenerate(request_of(effect))
+            return (await collect_answer(environment.backend, asked_by(effect))).completion
         case ExecuteTool():
             return await _execute(effect, environment)
         case AskPerson():

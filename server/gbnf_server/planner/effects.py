@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Message
-from gbnf.tool_formats import ToolFormat
+from gbnf.protocols.final_answer import Unread
+from gbnf.protocols.readers import AnswerReader
 from gbnf.tools import Tool
 from gbnf_server.backends.base import AnswerFormat
 from gbnf_server.planner.events import Purpose
@@ -28,7 +29,7 @@ class CallModel:
 
     `timeout_s`: seconds until the generation is an error (None: the backend's own limit).
     `tools`: tools that the chat template declares. `reasoning`: the template is asked for reasoning.
-    `answer_format`: the tool-call format in which a text is the final answer; None if the answer is a call.
+    `reader`: makes the reader of the text, for the part of it that belongs to the final answer.
     """
 
     messages: tuple[Message, ...]
@@ -40,7 +41,7 @@ class CallModel:
     purpose: Purpose = "call"
     tools: tuple[Mapping[str, Any], ...] = ()
     reasoning: bool = False
-    answer_format: ToolFormat | None = None
+    reader: Callable[[], AnswerReader] = field(default=Unread, compare=False, repr=False)
     timeout_s: float | None = None
 
 

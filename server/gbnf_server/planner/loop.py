@@ -21,11 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
+from gbnf.protocols.final_answer import FinalAnswerText, SpokenText, Unread
+from gbnf.protocols.readers import AnswerReader
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.pool_filter import Selection
 from gbnf.tools.step_references import offered_args
@@ -308,7 +311,7 @@ class _Loop:
             purpose=purpose,
             tools=tools,
             reasoning=reasons,
-            answer_format=None if options.declares_answer else options.tool_format,
+            reader=_reader(purpose, options),
             timeout_s=None if options.max_seconds is None else max(seconds_left, _LEAST_SECONDS),
         )
         assert isinstance(completion, Completion)
@@ -508,6 +511,18 @@ class _Loop:
             self.state.warnings.append(message)
             # not emitted again for a hook that raises at warnings, which would never end
             self.state.warnings.extend((yield WarningRaised(self.clock(), self.state.number, message)) or ())
+
+
+def _reader(purpose: Purpose, options: ResolvedOptions) -> Callable[[], AnswerReader]:
+    """Return what reads the part of a text that belongs to the final answer."""
+    if purpose == "call" and options.tool_format is not None and not options.declares_answer:
+        return partial(options.tool_format.stream, (), reasoning=options.reasons_natively)
+    readers: dict[Purpose, Callable[[], AnswerReader]] = {
+        "call": FinalAnswerText,
+        "salvage": SpokenText,
+        "thought": Unread,
+    }
+    return readers[purpose]
 
 
 class _Denied(ExecutorError):  # noqa: N818 - a person's decision, not a fault

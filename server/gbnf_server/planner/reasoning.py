@@ -19,14 +19,12 @@ from typing import Any, Literal, TypeAlias
 from gbnf import Grammar
 from gbnf.grammar import ir
 from gbnf.prompts.messages import Message
+from gbnf.protocols.final_answer import REASONING_KEY
 from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_message
 
 ReasoningMode: TypeAlias = Literal["off", "field", "free"]
-
-REASONING_KEY = "thought"
-"""The property's name."""
 
 MAX_REASONING_LENGTH = 300
 """Maximum characters of reasoning in a field."""

@@ -17,6 +17,7 @@ from typing import Any
 from gbnf.calls import FinalAnswer, parse_tool_calls
 from gbnf.contracts import Contract, InvalidAnswer, text
 from gbnf.prompts.messages import Message, result_text
+from gbnf.protocols.final_answer import looks_like_call
 from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
@@ -26,9 +27,6 @@ from gbnf_server.planner.events import SalvagedAnswer, Step
 CONTRACT = Contract(answer=text(rest=True))
 
 _RESULT_LIMIT = 600  # characters of one result, for the model and for the list
-_CALL_LIKE = re.compile(
-    r"\s*(?:\{|\[\s*\{|<\w)"
-)  # plain text does not begin like that, but malformed calls do
 _INTERNAL = re.compile(r'"step":|^\s*\[\d+\]\s*\w+:\s*\{', re.MULTILINE)
 """How the question renders results."""
 _COPIED_WORDS = 6
@@ -149,11 +147,6 @@ def repeats_itself(text: str) -> bool:
 def _shared(some: Sequence[str], others: Sequence[str]) -> int:
     """Return the length of the longest run of words that both have."""
     return SequenceMatcher(None, some, others, autojunk=False).find_longest_match().size
-
-
-def looks_like_call(text: str) -> bool:
-    """Return whether a text begins like a call, malformed or not."""
-    return _CALL_LIKE.match(text) is not None
 
 
 def _line(step: Step) -> str:

@@ -7,13 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.calls import parse_tool_calls
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta
 from gbnf.tools import FINAL_ANSWER
-from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
 from support.gateway_answers import calls, text
 from support.oracle import engine
 from support.pools import POOL, texts, tool

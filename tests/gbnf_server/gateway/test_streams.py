@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
+from gbnf_server.gateway.streams import EitherStream, PlainText, WholeJsonCall, union
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_schema
 from gbnf.tool_formats import CallEnded, CallStarted, Delta
-from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
-from gbnf_server.gateway.streams import EitherStream, PlainText, WholeJsonCall, union
 from support.gateway_answers import calls, text
 from support.oracle import engine
 from support.pools import json_values, tool

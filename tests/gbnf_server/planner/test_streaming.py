@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gbnf_server.planner.partial_answer import PartialAnswer
+from gbnf_server.planner.streaming import RunEnvironment, stream_text
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,8 +33,6 @@ from gbnf_server.planner import (
 )
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.loop import plan
-from gbnf_server.planner.partial_answer import PartialAnswer
-from gbnf_server.planner.streaming import RunEnvironment, stream_text
 from gbnf_server.system.errors import BackendError
 from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, resolved, ticking
 from support.executors import world

@@ -12,12 +12,13 @@ when a tool is called with the handle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import Any
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Completer, Completion, Request
+from gbnf_server.backends.base import BackendEvent, Completer, Completion, Request, TextDelta
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
 from gbnf_server.system.errors import (
     BackendError,
@@ -145,30 +146,24 @@ class _ReplayedBackend:
 
     def __init__(self, backend: Completer, replay: Replay) -> None:
         self._backend, self._replay = backend, replay
+        self.enforces_grammar = backend.enforces_grammar
 
-    def generate(self, request: Request) -> Completion:
-        played = self._played(request)
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        played = self._played()
         if played is not None:
-            return played
+            if played.text:
+                yield TextDelta(played.text)
+            yield played
+            return
         try:
-            completion = self._backend.generate(request)
+            async with aclosing(self._backend.generate(request)) as events:
+                async for event in events:
+                    if isinstance(event, Completion):
+                        self._replay.record("model", completion=asdict(event))
+                    yield event
         except (BackendUnreachable, ServerResponseError, ContextOverflow) as error:
             self._note(error)
             raise
-        self._replay.record("model", completion=asdict(completion))
-        return completion
-
-    async def agenerate(self, request: Request) -> Completion:
-        played = self._played(request)
-        if played is not None:
-            return played
-        try:
-            completion = await self._backend.agenerate(request)
-        except (BackendUnreachable, ServerResponseError, ContextOverflow) as error:
-            self._note(error)
-            raise
-        self._replay.record("model", completion=asdict(completion))
-        return completion
 
     def _note(self, error: BackendUnreachable | ServerResponseError | ContextOverflow) -> None:
         if isinstance(error, ContextOverflow):
@@ -176,7 +171,7 @@ class _ReplayedBackend:
         elif isinstance(error, BackendUnreachable) or error.is_retryable:
             self._replay.backend_error = error
 
-    def _played(self, request: Request) -> Completion | None:
+    def _played(self) -> Completion | None:
         if self._replay.backend_error is not None:
             raise self._replay.backend_error  # later replies would be logged in its place
         entry = self._replay.next("model")
@@ -184,10 +179,7 @@ class _ReplayedBackend:
             return None
         if "overflow" in entry:
             raise ContextOverflow(**entry["overflow"])
-        completion = Completion(**{**entry["completion"], "logprobs": (), "trace": ()})
-        if request.on_text is not None:
-            request.on_text(completion.text)
-        return completion
+        return Completion(**{**entry["completion"], "logprobs": (), "trace": ()})
 
 
 class _ReplayedPerson:

@@ -18,9 +18,9 @@ from typing import Literal
 from gbnf import Grammar, compile_pool
 from gbnf.compiler.options import PropertyOrder
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Ref, Rules, alt, char_class, literal, repeat, seq
+from gbnf.protocols.final_answer import FinalAnswerText
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.planner.partial_answer import PartialAnswer
 
 _BEGIN = '{"name":'
 _HEAD = re.compile(r'\{"name": ?("(?:[^"\\]|\\.)*"), ?"arguments": ?(?=\{)')
@@ -70,14 +70,14 @@ class JsonCallStream:
         self._mode: Literal["start", "text", "head", "arguments", "tail", "message"] = "start"
         self._index = -1
         self._object = _ObjectEnd()
-        self._message = PartialAnswer("call")
+        self._message = FinalAnswerText()
 
     def feed(self, chunk: str) -> list[Delta]:
         """Add the next characters; return what they tell."""
         self._pending += chunk
         return list(self._deltas())
 
-    def close(self, *, truncated: bool = False) -> list[Delta]:  # noqa: ARG002 - see DeltaStream
+    def close(self, *, truncated: bool = False) -> list[Delta]:  # noqa: ARG002 - see AnswerReader
         """End the answer; return the rest of its text."""
         if self._mode == "start" and self._pending:
             return [TextDelta(self._pending)]
@@ -107,8 +107,7 @@ class JsonCallStream:
                     self._mode, self._object = "arguments", _ObjectEnd()
                     yield CallStarted(self._index, f"call_{self._index + 1}", name)
             elif self._mode == "message":
-                if text := self._message.feed(self._take(len(self._pending))):
-                    yield TextDelta(text)
+                yield from self._message.feed(self._take(len(self._pending)))
             elif self._mode == "arguments":
                 end = self._object.find(self._pending)
                 yield ArgumentsDelta(self._index, self._take(len(self._pending) if end is None else end))

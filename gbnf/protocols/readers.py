@@ -1,4 +1,4 @@
-"""Readers of answers that are not in a tool-call format, or in one of two formats."""
+"""Readers of answers: as text, as calls in text, as one JSON call, or in one of two formats. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Protocol
 from gbnf import Grammar
 from gbnf.calls import CallStream, ToolCall, ToolCalls
 from gbnf.compiler.rules import prefixed
+from gbnf.errors import GbnfError
 from gbnf.grammar.ir import Ref, Rules, alt
 from gbnf.grammar.match import MatchState
 from gbnf.prompts.messages import call_text
@@ -17,7 +18,7 @@ from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, Rea
 from gbnf.tools import FINAL_ANSWER, Tool
 
 
-class DeltaStream(Protocol):
+class AnswerReader(Protocol):
     """Reads an answer piece by piece."""
 
     def feed(self, chunk: str) -> list[Delta]:
@@ -36,13 +37,13 @@ class PlainText:
         """Return the characters as text."""
         return [TextDelta(chunk)] if chunk else []
 
-    def close(self, *, truncated: bool = False) -> list[Delta]:  # noqa: ARG002 - see DeltaStream
+    def close(self, *, truncated: bool = False) -> list[Delta]:  # noqa: ARG002 - see AnswerReader
         """Return nothing: there is no rest."""
         return []
 
 
-class GrammarIgnored(Exception):  # noqa: N818  # the engine handles it
-    """The answer of a backend is not one that the request allows."""
+class AnswerNotAllowedError(GbnfError):
+    """The text is no answer that the request allows."""
 
 
 class TextCalls:
@@ -60,16 +61,16 @@ class TextCalls:
         return self._texts(self._stream.feed(chunk))
 
     def close(self, *, truncated: bool = False) -> list[Delta]:
-        """Return the rest. Raises GrammarIgnored for a call of another tool, or without a call."""
+        """Return the rest. Raises AnswerNotAllowedError for a call of another tool, or without a call."""
         result = self._stream.close()
         deltas = self._texts(result.content[len(self._stream.shown) :])
         calls: tuple[ToolCall, ...] = ()
         if isinstance(result, ToolCalls):
             if result.invalid and not truncated:
-                raise GrammarIgnored(result.invalid[0].error)
+                raise AnswerNotAllowedError(result.invalid[0].error)
             calls = tuple(call for call in result.calls if not call.truncated)
         if self._required and not (calls or truncated):
-            raise GrammarIgnored("it takes none, and its answer has no call of the tools")
+            raise AnswerNotAllowedError("it takes none, and its answer has no call of the tools")
         for index, call in enumerate(calls if self._parallel else calls[:1]):
             deltas += [
                 CallStarted(index, call.id, call.name),
@@ -94,7 +95,7 @@ class WholeJsonCall:
         self._text.append(chunk)
         return []
 
-    def close(self, *, truncated: bool = False) -> list[Delta]:  # noqa: ARG002 - see DeltaStream
+    def close(self, *, truncated: bool = False) -> list[Delta]:  # noqa: ARG002 - see AnswerReader
         """Return the call, or the message of a final answer. A truncated call is left out."""
         try:
             call = parse_json("".join(self._text))
@@ -111,18 +112,18 @@ class _Way:
     """One of the formats in which an answer may be, and what its reader has found so far."""
 
     state: MatchState
-    stream: DeltaStream
+    stream: AnswerReader
     deltas: list[Delta] = field(default_factory=list)
 
 
-class EitherStream:
+class EitherReader:
     """An answer in the language of one of several grammars, each with its reader.
 
     What the readers find counts when only one of them is left, or at the end: then that of the first whose
     language has the answer. Only reasoning, which all find alike, comes at once.
     """
 
-    def __init__(self, ways: Iterable[tuple[Grammar, Callable[[], DeltaStream]]]) -> None:
+    def __init__(self, ways: Iterable[tuple[Grammar, Callable[[], AnswerReader]]]) -> None:
         self._open = [_Way(grammar.matcher.start(), stream()) for grammar, stream in ways]
 
     def feed(self, chunk: str) -> list[Delta]:
