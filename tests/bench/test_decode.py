@@ -10,6 +10,7 @@ from calls import CALLS
 from decode import Result, ours, plain_prompt, plot, prompt_tokens, script, summary, verdict
 from gbnf import compile_pool, load_manifests
 from gbnf.prompts.messages import Message, call_text
+from gbnf_server.backends.base import Request
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.bundled import manifests_path
@@ -29,7 +30,7 @@ def test_a_scripted_model_writes_its_call_with_and_without_a_grammar(tmp_path: P
     for constrained, options in ((None, {}), (grammar, {"jump_forward": False}), (grammar, {})):
         backend, _ = ours(path, constrained, 512, **options)
         with backend:
-            found = backend.complete(MESSAGES, grammar=constrained, max_tokens=200)
+            found = backend.complete(Request(MESSAGES, grammar=constrained, max_tokens=200))
         assert (found.text, found.finish) == (text, "stop")
         forced.append(found.forced_tokens)
     assert forced[0] == forced[1] == 0 < forced[2]

@@ -356,7 +356,7 @@ class Told(FakeBackend):
         self.texts = texts
         self.requests: Counter[str] = Counter()
 
-    def complete(self, messages: Sequence[Any], **_limits: Any) -> Completion:
+    def respond(self, messages: Sequence[Any], **_limits: Any) -> Completion:
         self.requests[messages[1]["content"]] += 1
         said = sum(message["role"] == "assistant" for message in messages)
         return Completion(self.texts[min(said, len(self.texts) - 1)], "stop", 9, 9, 0, 0.01, 0.01)

@@ -107,7 +107,7 @@ def _bench(folder: Path, label: str, *cases: Mapping[str, Any]) -> Path:
 
 
 class Answering(FakeBackend):
-    def complete(self, *_given: Any, **_limits: Any) -> Completion:
+    def respond(self, *_given: Any, **_limits: Any) -> Completion:
         text = json.dumps({"name": "final_answer", "arguments": {"message": "no"}})
         return Completion(text, "stop", 1, 1, 0, 0.0, 0.0)
 

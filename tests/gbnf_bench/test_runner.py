@@ -58,7 +58,7 @@ class Told(FakeBackend):
     def __init__(self, *texts: str, lost_after: int | None = None) -> None:
         self.texts, self.asked, self.lost_after = texts, 0, lost_after
 
-    def complete(self, messages: Sequence[Any], **_limits: Any) -> Completion:
+    def respond(self, messages: Sequence[Any], **_limits: Any) -> Completion:
         if self.asked == self.lost_after:
             raise BackendUnreachable("the server is gone")
         self.asked += 1
@@ -128,9 +128,9 @@ def test_the_grammars_of_steps_are_those_that_the_model_got(tmp_path: Path) -> N
         asked: list[str] = []
 
         class Watching(Told):
-            def complete(self, messages: Sequence[Any], **limits: Any) -> Completion:
+            def respond(self, messages: Sequence[Any], **limits: Any) -> Completion:
                 asked.append(grammar_text(limits["grammar"]))  # noqa: B023 - called inside the loop
-                return super().complete(messages, **limits)
+                return super().respond(messages, **limits)
 
         bench = _bench(Watching(NOW, FOLDER, "no call", DONE), [name])
         with RunLog(tmp_path / f"{name}.jsonl") as log:
@@ -433,9 +433,9 @@ def test_configurations_differ_as_they_say() -> None:
         asked: list[Any] = []
 
         class Watching(Told):
-            def complete(self, messages: Sequence[Any], **limits: Any) -> Completion:
+            def respond(self, messages: Sequence[Any], **limits: Any) -> Completion:
                 asked.append(limits["grammar"])  # noqa: B023 - called inside the loop
-                return super().complete(messages, **limits)
+                return super().respond(messages, **limits)
 
         record = _bench(Watching(NOW, DONE), [configuration.name]).run(
             _bench(Told(""), [configuration.name]).jobs[1]

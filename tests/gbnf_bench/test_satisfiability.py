@@ -31,7 +31,7 @@ class Player(FakeBackend):
     def __init__(self, case: Case) -> None:
         self._calls = [] if case.abstain else list(_played(case))
 
-    def complete(self, messages: Sequence[Mapping[str, str]], **_limits: Any) -> Completion:
+    def respond(self, messages: Sequence[Mapping[str, str]], **_limits: Any) -> Completion:
         done = sum(message["role"] == "assistant" for message in messages)
         if done < len(self._calls):
             call = self._calls[done]

@@ -40,7 +40,7 @@ class Speaks(FakeBackend):
     def __init__(self, shape: str) -> None:
         self._shape = shape
 
-    def complete(self, messages: Sequence[Any], *, grammar: Grammar | None, **_limits: Any) -> Completion:
+    def respond(self, messages: Sequence[Any], *, grammar: Grammar | None, **_limits: Any) -> Completion:
         query = messages[1]["content"]
         case = next(case for case in SUITE.cases if query.startswith(case.query))
         [expected] = case.plans[0]

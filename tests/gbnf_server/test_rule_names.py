@@ -6,14 +6,14 @@ import re
 from typing import Any
 
 import pytest
-from gbnf_server.gateway.json_format import json_grammar
-from gbnf_server.gateway.streams import union
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_pool, compile_schema
 from gbnf.contracts import Contract, choice, lines, number
 from gbnf.errors import SchemaError
+from gbnf.protocols.json_calls import json_grammar
+from gbnf.protocols.readers import union
 from gbnf.tools import Tool
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar
 from gbnf_server.planner.reasoning import with_reasoning_grammar

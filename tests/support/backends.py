@@ -1,13 +1,27 @@
-"""The base of fake backends, everything of the protocol but `complete`; and the prompts of real ones."""
+"""The base of fake backends, everything of the protocol but `respond`; and ways to ask a backend."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import httpx
 
 from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.base import Capabilities, Completion, Dialect, Request
+from gbnf_server.backends.answer import Asked, collect_answer
+from gbnf_server.backends.base import (
+    BackendEvent,
+    Capabilities,
+    Completer,
+    Completion,
+    Dialect,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+)
+from gbnf_server.backends.request_backend import RequestBackend
+from gbnf_server.system.event_loop import shared_loop
 
 if TYPE_CHECKING:
     from gbnf_server.backends.in_process import InProcess
@@ -18,26 +32,46 @@ def prompt_tokens(backend: InProcess, messages: Sequence[Message], *, constraine
     return backend._encoded(backend._template.prompt(messages, constrained=constrained))
 
 
-class FakeBackend:
-    """A backend without a model. Subclasses override `complete`."""
+async def acomplete(backend: Completer, request: Request) -> Completion:
+    """Return one answer in the present event loop."""
+    return (await collect_answer(backend, Asked(request))).completion
+
+
+def streamed(backend: Completer, request: Request) -> tuple[Completion, list[str], list[str]]:
+    """Return a completion as the backend yields it, the pieces of its text, and those of its reasoning."""
+
+    async def collect() -> list[BackendEvent]:
+        async with aclosing(backend.generate(request)) as events:
+            return [event async for event in events]
+
+    *pieces, completion = shared_loop().run(collect())
+    assert isinstance(completion, Completion)
+    texts = [piece.text for piece in pieces if isinstance(piece, TextDelta)]
+    return completion, texts, [piece.text for piece in pieces if isinstance(piece, ReasoningDelta)]
+
+
+class FakeBackend(RequestBackend):
+    """A backend without a model. Subclasses override `respond`, or `arespond`."""
 
     name = "fake"
     prompt_style: PromptStyle = "minimal"
     context_length = 4096
     dialect: Dialect = "gbnf"
     capabilities = Capabilities()
+    enforces_grammar = True
 
-    def complete(self, *_given: Any, **_limits: Any) -> Completion:
+    def respond(self, *_given: Any, **_limits: Any) -> Completion:
         raise NotImplementedError
 
-    def generate(self, request: Request) -> Completion:
-        return self.complete(request.messages, **_limits(request))
+    async def arespond(self, *given: Any, **limits: Any) -> Completion:
+        return self.respond(*given, **limits)
 
-    async def agenerate(self, request: Request) -> Completion:
-        return await self.acomplete(request.messages, **_limits(request))
-
-    async def acomplete(self, *given: Any, **limits: Any) -> Completion:
-        return self.complete(*given, **limits)
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        limits = {key: getattr(request, key) for key in ("grammar", "max_tokens", "temperature", "seed")}
+        completion = await self.arespond(request.messages, **limits)
+        if completion.text:
+            yield TextDelta(completion.text)
+        yield completion
 
     def count_tokens(self, request: Request) -> int:
         raise NotImplementedError
@@ -48,16 +82,12 @@ class FakeBackend:
     def close(self) -> None:
         pass
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
+class PlayedSession:
+    """An `HttpSession` that returns responses in turn."""
 
+    def __init__(self, *responses: httpx.Response) -> None:
+        self._responses = iter(responses)
 
-def _limits(request: Request) -> dict[str, Any]:
-    """Return the keyword arguments of `complete`; `on_text` only for a stream."""
-    limits = {key: getattr(request, key) for key in ("grammar", "max_tokens", "temperature", "seed")}
-    return limits if request.on_text is None else {**limits, "on_text": request.on_text}
+    async def request(self, *_: object) -> httpx.Response:
+        return next(self._responses)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.base import Backend, BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.answers import (
     AnswerEvent,
@@ -33,11 +33,11 @@ class Ignoring(InProcess):
 
     ignored = 0
 
-    async def agenerate(self, request: Request) -> Completion:
+    def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         if not self.ignored:
-            return await super().agenerate(request)
+            return super().generate(request)
         self.ignored -= 1
-        return await super().agenerate(replace(request, grammar=None))
+        return super().generate(replace(request, grammar=None))
 
 
 def function(name: str, required: Sequence[str] = (), **properties: Any) -> FunctionTool:

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.llama_server import LlamaServer
+from support.backends import acomplete
 
 ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
 CALL = Grammar.parse('root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"')
@@ -26,8 +27,8 @@ def asking(driver: str) -> Ask:
     def call(client: LlamaServer, messages: list[Message] = ASK, **options: Any) -> Completion:
         options.setdefault("grammar", CALL)
         if driver == "sync":
-            return client.complete(messages, **options)
-        return asyncio.run(client.acomplete(messages, **options))
+            return client.complete(Request(messages, **options))
+        return asyncio.run(acomplete(client, Request(messages, **options)))
 
     return call
 

@@ -33,7 +33,7 @@ class Script(FakeBackend):
         self._texts, self.lost_after = texts, lost_after
         self.asked = self.together = self.most_together = 0
 
-    def complete(self, messages: Sequence[Message], **_limits: Any) -> Completion:
+    def respond(self, messages: Sequence[Message], **_limits: Any) -> Completion:
         if self.lost_after is not None and self.asked >= self.lost_after:
             raise self._fault
         self.asked += 1
@@ -41,12 +41,12 @@ class Script(FakeBackend):
         made = sum(message["role"] == "assistant" for message in messages)
         return Completion(self._texts[query][made], "stop", 10, 5, 0, 0.0, 0.0)
 
-    async def acomplete(self, messages: Sequence[Message], **limits: Any) -> Completion:
+    async def arespond(self, messages: Sequence[Message], **limits: Any) -> Completion:
         self.together += 1
         self.most_together = max(self.together, self.most_together)
         try:
             await asyncio.sleep(0.001)
-            return self.complete(messages, **limits)
+            return self.respond(messages, **limits)
         finally:
             self.together -= 1
 
@@ -62,9 +62,9 @@ class Copying(Script):
         super().__init__(texts, lost_after=lost_after)
         self.read: list[str] = []
 
-    def complete(self, messages: Sequence[Message], **limits: Any) -> Completion:
+    def respond(self, messages: Sequence[Message], **limits: Any) -> Completion:
         contents = [message["content"] for message in messages]
         self.read += contents
         handles = re.findall(r"secret:[0-9a-f]{8,}", "\n".join(contents))
-        completion = super().complete(messages, **limits)
+        completion = super().respond(messages, **limits)
         return replace(completion, text=completion.text.replace(HANDLE, handles[0] if handles else HANDLE))

@@ -21,12 +21,14 @@ async def _outcome(work: Coroutine[Any, Any, _Value]) -> Callable[[], _Value]:
     """Return what returns or raises what the coroutine did: asyncio logs an error that nobody awaits."""
     try:
         value = await work
-    except Exception as error:  # noqa: BLE001 - it is raised where the outcome is called
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - it is raised where the outcome is called
         return partial(_raise, error)
     return lambda: value
 
 
-def _raise(error: Exception) -> NoReturn:
+def _raise(error: BaseException) -> NoReturn:
     raise error
 
 
@@ -99,7 +101,7 @@ class _Started:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> None:
         self.ended = threading.Event()
-        self.outcome: Callable[[], Any] = partial(_raise, asyncio.CancelledError())  # type: ignore[arg-type]  # it is none of `Exception`
+        self.outcome: Callable[[], Any] = partial(_raise, asyncio.CancelledError())
         self._loop, self._context = loop, copy_context()
         self._task: asyncio.Task[Any] | None = None
         loop.call_soon_threadsafe(self._start, work)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image, Message, call_text, error_text, result_text
-from gbnf_server.backends.base import Backend
+from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
@@ -208,10 +208,9 @@ SERVED: dict[str, tuple[dict[str, list[Reply]], Callable[[str], Backend]]] = {
 }
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("images", [(), (Image(b"GIF89a", "image/gif"),)], ids=["words", "images"])
 @pytest.mark.parametrize("server", SERVED)
-def test_no_server_is_sent_a_control_token(server: str, images: Sequence[Image], streamed: bool) -> None:
+def test_no_server_is_sent_a_control_token(server: str, images: Sequence[Image]) -> None:
     names = [name for vocabulary in VOCABULARIES for name in _control_tokens(vocabulary).values()]
     messages = _conversation(*(" ".join(names[at::7]) for at in range(7)))
     messages[1] = {**messages[1], "images": images, "content": messages[1]["content"] + "<__media__>"}
@@ -219,7 +218,7 @@ def test_no_server_is_sent_a_control_token(server: str, images: Sequence[Image],
     props = {**PROPS, "modalities": {"vision": True}, "bos_token": "<s>", "eos_token": "</s>"}
     served = scripted(**{"props": [Reply(200, props)], **answers})  # type: ignore[arg-type]  # paths as names
     with served as script, open_(script.url) as backend, suppress(BackendError):  # no answer is a stream
-        backend.complete(messages, grammar=None, on_text=(lambda _: None) if streamed else None)
+        backend.complete(Request(messages, grammar=None))
     sent = [text for path, body in script.asked for text in _texts_of(body) if path != "/props"]
     assert sum(map(len, sent)) > sum(map(len, names))
     for text in sent:
@@ -268,5 +267,5 @@ def test_a_llama_server_reveals_control_tokens_by_its_template(facts: dict[str, 
         scripted(props=[Reply(200, {**PROPS, **facts})], completion=[completion("hi")]) as script,
         LlamaServer(script.url) as backend,
     ):
-        backend.complete(messages, grammar=None)
+        backend.complete(Request(messages, grammar=None))
     assert "a \\u003codd:end> b" in json.loads(script.asked[-1][1]["prompt"])[0]["content"]

@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import httpcore
 import httpx
 import pytest
 
+from gbnf_server.backends import http_client
 from gbnf_server.backends import http_transport as network
-from gbnf_server.backends.http_client import Flow, HttpClient, RetryPolicy, Send, Wait
-from gbnf_server.backends.http_transport import Deadline, RequestBudget
+from gbnf_server.backends.http_client import HttpClient, RetryPolicy
+from gbnf_server.backends.http_transport import Deadline, RequestBudget, Transport
 from gbnf_server.system.errors import BackendError, BackendUnreachable
 
 
@@ -31,23 +33,23 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-class Slow(httpcore.NetworkStream):
+class Slow(httpcore.AsyncNetworkStream):
     """A connection on which every operation takes three seconds; it keeps what each was allowed."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.allowed: list[float | None] = []
-        self.written: list[bytes] = []
 
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         self._pass(timeout)
         return b"a" * 10
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._pass(timeout)
-        self.written.append(buffer)
 
-    def start_tls(self, ssl_context: Any, server_hostname: Any = None, timeout: float | None = None) -> Slow:
+    async def start_tls(
+        self, ssl_context: Any, server_hostname: Any = None, timeout: float | None = None
+    ) -> Slow:
         self._pass(timeout)
         return self
 
@@ -56,37 +58,16 @@ class Slow(httpcore.NetworkStream):
         self.clock.now += 3
 
 
-class AsyncSlow(httpcore.AsyncNetworkStream):
-    def __init__(self, slow: Slow) -> None:
-        self.slow = slow
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self.slow.read(max_bytes, timeout)
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self.slow.write(buffer, timeout)
-
-    async def start_tls(
-        self, ssl_context: Any, server_hostname: Any = None, timeout: float | None = None
-    ) -> AsyncSlow:
-        self.slow.start_tls(ssl_context, server_hostname, timeout)
-        return self
-
-
 Operation = Callable[[], Any]
 
 
-def operations(slow: Slow, kind: str, name: str) -> Operation:
+def operation(slow: Slow, budget: RequestBudget, name: str) -> Operation:
     """One operation on a bounded connection, as a function."""
     arguments: dict[str, tuple[Any, ...]] = {"read": (9,), "write": (b"x",), "start_tls": (None, "host")}
-    if kind == "sync":
-        return lambda: getattr(network._Stream(slow), name)(*arguments[name], timeout=8.0)
-    return lambda: asyncio.run(
-        getattr(network._AsyncStream(AsyncSlow(slow)), name)(*arguments[name], timeout=8.0)
-    )
+    transport: Any = SimpleNamespace(budget=budget)
+    return lambda: asyncio.run(getattr(network._Stream(slow, transport), name)(*arguments[name], timeout=8.0))
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.parametrize(
     ("name", "error"),
     [
@@ -95,69 +76,63 @@ def operations(slow: Slow, kind: str, name: str) -> Operation:
         ("start_tls", httpcore.ConnectTimeout),
     ],
 )
-def test_each_operation_gets_what_is_left(clock: Clock, kind: str, name: str, error: type[Exception]) -> None:
+def test_each_operation_gets_what_is_left(clock: Clock, name: str, error: type[Exception]) -> None:
     slow = Slow(clock)
-    operate = operations(slow, kind, name)
-    with RequestBudget(Deadline(10), 1000):
-        for _ in range(4):
-            operate()
-        with pytest.raises(error):
-            operate()
+    operate = operation(slow, RequestBudget(Deadline(10), 1000), name)
+    for _ in range(4):
+        operate()
+    with pytest.raises(error):
+        operate()
     assert slow.allowed == [8, 7, 4, 1]
 
 
-def test_a_long_request_is_written_in_pieces_each_with_what_is_left(clock: Clock) -> None:
+def test_received_bytes_are_counted_headers_included(clock: Clock) -> None:
     slow = Slow(clock)
-    with RequestBudget(Deadline(10), 1000), pytest.raises(httpcore.WriteTimeout):
-        network._Stream(slow).write(b"x" * 10**6, timeout=None)
-    assert slow.allowed == [10, 7, 4, 1]
-    slow, text = Slow(clock), bytes(range(256)) * 50
-    with RequestBudget(Deadline(100), 1000):
-        network._Stream(slow).write(text, timeout=None)
-    assert b"".join(slow.written) == text
+    budget = RequestBudget(Deadline(1e9), 25)
+    read = operation(slow, budget, "read")
+    read()
+    budget.end_headers()
+    read()
+    read()
+    with pytest.raises(BackendError, match="more than 35 bytes"):
+        read()
+    budget = RequestBudget(Deadline(1e9), 10**9)
+    budget.receive(b"a" * network._MOST_HEADERS)
+    with pytest.raises(BackendError, match="bytes"):
+        operation(slow, budget, "read")()
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
-def test_received_bytes_are_counted_headers_included(clock: Clock, kind: str) -> None:
-    slow = Slow(clock)
-    read = operations(slow, kind, "read")
-    with RequestBudget(Deadline(1e9), 25) as budget:
-        read()
-        budget.end_headers()
-        read()
-        read()
-        with pytest.raises(BackendError, match="more than 35 bytes"):
-            read()
-    with RequestBudget(Deadline(1e9), 10**9) as budget:
-        budget.receive(b"a" * network._MOST_HEADERS)
-        with pytest.raises(BackendError, match="bytes"):
-            read()
-    with RequestBudget(Deadline(1e9), 25):  # another request has its own
-        read()
+def test_what_is_tried_again_shares_one_deadline(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = iter([httpx.ReadError("reset"), httpx.Response(503), httpx.ReadError("reset")])
+    left = []
 
+    async def handle(self: Transport, _: httpx.Request) -> httpx.Response:
+        left.append(self.budget.seconds(None, httpcore.ReadTimeout))
+        clock.now += 3
+        reply: Any = next(replies, httpx.ReadTimeout("no time is left"))
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
-def test_what_is_tried_again_shares_one_deadline(clock: Clock) -> None:
-    exchange = HttpClient(
+    async def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr(Transport, "handle_async_request", handle)
+    monkeypatch.setattr(http_client.asyncio, "sleep", sleep)  # type: ignore[attr-defined]  # of the module
+    client = HttpClient(
         "http://127.0.0.1:9",
         server_name="it",
         api_key=None,
         retry_policy=RetryPolicy(timeout=10, retries=9, loading_timeout=60),
     )
-    flow: Flow[httpx.Response] = exchange.request("GET", "/")
-    step = next(flow)
-    left = []
-    for reply in (httpx.ReadError("reset"), httpx.Response(503), httpx.ReadError("reset")):
-        assert isinstance(step, Send)
-        left.append(step.deadline.left())
-        clock.now += 3
-        step = flow.throw(reply) if isinstance(reply, Exception) else flow.send(reply)
-        assert isinstance(step, Wait)
-        clock.now += step.seconds
-        step = flow.send(None)
-    assert isinstance(step, Send)
-    assert [*left, step.deadline.left()] == pytest.approx([10, 7, 4, 1])
+
+    async def ask() -> None:
+        async with client.session() as session:
+            await session.request("GET", "/")
+
     with pytest.raises(BackendUnreachable, match="within 10 s"):
-        flow.throw(httpx.ReadTimeout("no time is left"))
+        asyncio.run(ask())
+    assert left == pytest.approx([10, 7, 4, 1])
 
 
 def test_a_bug_below_is_a_broken_protocol() -> None:

@@ -23,9 +23,10 @@ from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama import constraint as constraint_module
 from gbnf_server.llama.cancellation import Cancellation
+from gbnf_server.llama.decoder import Decoder
 from gbnf_server.llama.native import NativeGrammar
 from gbnf_server.system.errors import BackendError, ContextOverflow, GrammarRefused, ModelLoadError
-from support.backends import prompt_tokens
+from support.backends import acomplete, prompt_tokens
 from support.models import SPECIAL, TEMPLATE, make_model
 from support.server import CONTEXT
 
@@ -73,8 +74,8 @@ def test_the_text_is_in_the_language_or_a_truncated_prefix_of_it(
 ) -> None:
     grammar, pattern = language
     options = {"temperature": temperature, "seed": seed}
-    completion = backend.complete(ASK, grammar=grammar, max_tokens=max_tokens, **options)  # type: ignore[arg-type]  # both are floats
-    whole = backend.complete(ASK, grammar=grammar, max_tokens=200, **options)  # type: ignore[arg-type]  # as above
+    completion = backend.complete(Request(ASK, grammar=grammar, max_tokens=max_tokens, **options))  # type: ignore[arg-type]  # both are floats
+    whole = backend.complete(Request(ASK, grammar=grammar, max_tokens=200, **options))  # type: ignore[arg-type]  # as above
     assert whole.finish == "stop"
     assert pattern.fullmatch(whole.text)
     assert completion.completion_tokens <= max_tokens
@@ -91,7 +92,7 @@ def test_no_character_is_written_in_bytes_that_are_no_utf_8(backend: InProcess) 
     """The engine takes the overlong F0 86 97 A5 for "日" where the F0 of "😀" may come."""
     for seed in range(100):
         answer = backend.complete(
-            ASK, grammar=Grammar.parse('root ::= ("日本" | "😀"){1,3}'), temperature=3.0, seed=seed
+            Request(ASK, grammar=Grammar.parse('root ::= ("日本" | "😀"){1,3}'), temperature=3.0, seed=seed)
         )
         assert re.fullmatch("(日本|😀){1,3}", answer.text)
 
@@ -99,7 +100,9 @@ def test_no_character_is_written_in_bytes_that_are_no_utf_8(backend: InProcess) 
 def test_the_seed_decides(backend: InProcess) -> None:
     def say(seed: int) -> str:
         return backend.complete(
-            ASK, grammar=Grammar.parse("root ::= [a-z]{30}"), temperature=1.5, seed=seed, max_tokens=50
+            Request(
+                ASK, grammar=Grammar.parse("root ::= [a-z]{30}"), temperature=1.5, seed=seed, max_tokens=50
+            )
         ).text
 
     assert say(1) == say(1)
@@ -113,8 +116,8 @@ def test_a_warm_memory_changes_nothing_but_the_count(
     earlier = [*ASK[:common], {"role": "user", "content": "".join(words)}]
     prompt = prompt_tokens(backend, ASK, constrained=True)
     backend._kv_cache._sequences[0].cached_tokens.clear()
-    cold = backend.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{5}"))
-    backend.complete(earlier, grammar=CALL)  # type: ignore[arg-type]  # a list of the same dicts
+    cold = backend.complete(Request(ASK, grammar=Grammar.parse("root ::= [a-z]{5}")))
+    backend.complete(Request(earlier, grammar=CALL))  # type: ignore[arg-type]  # a list of the same dicts
     shared = 0
     while (
         shared < len(prompt) - 1
@@ -122,7 +125,7 @@ def test_a_warm_memory_changes_nothing_but_the_count(
         and prompt[shared] == backend._kv_cache._sequences[0].cached_tokens[shared]
     ):
         shared += 1
-    warm = backend.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{5}"))
+    warm = backend.complete(Request(ASK, grammar=Grammar.parse("root ::= [a-z]{5}")))
     assert (cold.text, cold.cached_tokens) == (warm.text, 0)
     assert warm.cached_tokens == shared
     assert warm.prompt_tokens == len(prompt)
@@ -133,12 +136,14 @@ def test_a_warm_memory_changes_nothing_but_the_count(
 
 def test_truncation_never_splits_a_character(backend: InProcess) -> None:
     for max_tokens, text in ((1, ""), (2, ""), (3, "日"), (4, "日"), (6, "日本")):
-        completion = backend.complete(ASK, grammar=Grammar.parse('root ::= "日本語"'), max_tokens=max_tokens)
+        completion = backend.complete(
+            Request(ASK, grammar=Grammar.parse('root ::= "日本語"'), max_tokens=max_tokens)
+        )
         assert (completion.text, completion.finish) == (text, "length")
 
 
 def test_the_end_of_the_context_truncates(backend: InProcess) -> None:
-    completion = backend.complete(ASK, grammar=LONG, max_tokens=9999)
+    completion = backend.complete(Request(ASK, grammar=LONG, max_tokens=9999))
     assert completion.finish == "length"
     assert completion.prompt_tokens + completion.completion_tokens == CONTEXT
 
@@ -149,7 +154,7 @@ def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
 ) -> None:
     messages: list[Message] = [{"role": "user", "content": text}]
     request = Request(messages, CALL if constrained else None, max_tokens=1)
-    assert backend.count_tokens(request) == backend.generate(request).prompt_tokens
+    assert backend.count_tokens(request) == backend.complete(request).prompt_tokens
 
 
 def test_a_prompt_that_does_not_fit_is_counted(backend: InProcess) -> None:
@@ -160,16 +165,16 @@ def test_a_prompt_that_does_not_fit_is_counted(backend: InProcess) -> None:
 def test_messages_longer_than_the_context_are_refused(backend: InProcess) -> None:
     long: list[Message] = [{"role": "user", "content": "x" * CONTEXT}]
     with pytest.raises(ContextOverflow) as refused:
-        backend.complete(long, grammar=None)
+        backend.complete(Request(long, grammar=None))
     assert (refused.value.needed, refused.value.available) == (CONTEXT + 4, CONTEXT)
     just: list[Message] = [{"role": "user", "content": "x" * (CONTEXT - 4)}]
-    assert backend.complete(just, grammar=None).completion_tokens == 1
+    assert backend.complete(Request(just, grammar=None)).completion_tokens == 1
 
 
 @pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"temperature": -1.0}])
 def test_senseless_limits_are_refused(backend: InProcess, wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"is -?[01]"):
-        backend.complete(ASK, grammar=None, **wrong)
+        backend.complete(Request(ASK, grammar=None, **wrong))
 
 
 # Faults, and being usable after them.
@@ -186,14 +191,14 @@ def test_senseless_limits_are_refused(backend: InProcess, wrong: dict[str, Any])
 )
 def test_a_refused_grammar_is_an_error_and_no_crash(backend: InProcess, grammar: Any, problem: str) -> None:
     with pytest.raises(GrammarRefused, match=re.escape(problem)):
-        backend.complete(ASK, grammar=grammar)
-    assert backend.complete(ASK, grammar=CALL).finish == "stop"
+        backend.complete(Request(ASK, grammar=grammar))
+    assert backend.complete(Request(ASK, grammar=CALL)).finish == "stop"
 
 
 def test_a_dead_end_is_an_error(backend: InProcess) -> None:
     with pytest.raises(BackendError, match="dead end"):
-        backend.complete(ASK, grammar=Grammar(Rules({"root": seq(Literal("a"), char_class("\0"))})))
-    assert backend.complete(ASK, grammar=CALL).finish == "stop"
+        backend.complete(Request(ASK, grammar=Grammar(Rules({"root": seq(Literal("a"), char_class("\0"))}))))
+    assert backend.complete(Request(ASK, grammar=CALL)).finish == "stop"
 
 
 @given(
@@ -203,7 +208,7 @@ def test_a_dead_end_is_an_error(backend: InProcess) -> None:
 def test_an_interrupt_leaves_the_model_usable(backend: InProcess, at: int, after: bool) -> None:
     """Ctrl-C strikes before or after any evaluation: what follows is as if it had not been."""
     other: list[Message] = [{"role": "user", "content": "something else"}]
-    fresh = backend.complete(ASK, grammar=CALL).text
+    fresh = backend.complete(Request(ASK, grammar=CALL)).text
     calls = 0
     decode = llama_cpp.llama_decode
 
@@ -220,17 +225,17 @@ def test_an_interrupt_leaves_the_model_usable(backend: InProcess, at: int, after
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(llama_cpp, "llama_decode", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            backend.complete(other, grammar=Grammar.parse("root ::= [a-z]{40}"))
-    assert backend.complete(ASK, grammar=CALL).text == fresh
+            backend.complete(Request(other, grammar=Grammar.parse("root ::= [a-z]{40}")))
+    assert backend.complete(Request(ASK, grammar=CALL)).text == fresh
 
 
 def test_threads_wait_their_turn(backend: InProcess) -> None:
     grammars = [Grammar.parse(f'root ::= [a-z]{{{n}}} "{n}"') for n in range(3, 9)]
-    alone = [backend.complete(ASK, grammar=grammar).text for grammar in grammars]
+    alone = [backend.complete(Request(ASK, grammar=grammar)).text for grammar in grammars]
     together: dict[int, list[str]] = {}
 
     def ask(index: int) -> None:
-        together[index] = [backend.complete(ASK, grammar=grammars[index]).text for _ in range(5)]
+        together[index] = [backend.complete(Request(ASK, grammar=grammars[index])).text for _ in range(5)]
 
     threads = [threading.Thread(target=ask, args=(index,)) for index in range(len(grammars))]
     for thread in threads:
@@ -242,10 +247,10 @@ def test_threads_wait_their_turn(backend: InProcess) -> None:
 
 def test_acomplete_returns_the_same_text(backend: InProcess) -> None:
     async def both() -> list[str]:
-        answers = await asyncio.gather(*(backend.acomplete(ASK, grammar=CALL) for _ in range(2)))
+        answers = await asyncio.gather(*(acomplete(backend, Request(ASK, grammar=CALL)) for _ in range(2)))
         return [answer.text for answer in answers]
 
-    assert asyncio.run(both()) == [backend.complete(ASK, grammar=CALL).text] * 2
+    assert asyncio.run(both()) == [backend.complete(Request(ASK, grammar=CALL)).text] * 2
 
 
 def test_cancelling_ends_the_decoding(tmp_path: Path) -> None:
@@ -254,7 +259,7 @@ def test_cancelling_ends_the_decoding(tmp_path: Path) -> None:
     ) as long:
 
         async def cancelled() -> None:
-            task = asyncio.create_task(long.acomplete(ASK, grammar=LONG, max_tokens=49_000))
+            task = asyncio.create_task(acomplete(long, Request(ASK, grammar=LONG, max_tokens=49_000)))
             while not long._kv_cache._sequences[0].cached_tokens:  # noqa: ASYNC110 - the decoding is in a thread, and tells nobody
                 await asyncio.sleep(0.01)
             task.cancel()
@@ -262,19 +267,25 @@ def test_cancelling_ends_the_decoding(tmp_path: Path) -> None:
                 await task
 
         asyncio.run(cancelled())
-        assert long.complete(ASK, grammar=CALL).finish == "stop"
+        assert long.complete(Request(ASK, grammar=CALL)).finish == "stop"
         assert len(long._kv_cache._sequences[0].cached_tokens) < 49_000
 
 
-def test_a_cancelled_call_has_ended_when_its_cancellation_has(backend: InProcess) -> None:
+def test_a_cancelled_call_has_ended_when_its_cancellation_has(
+    backend: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def on_text(_piece: str) -> None:
+    def hold(*given: Any, **limits: Any) -> Any:
         begun.set()
         go_on.wait()
+        return decode(*given, **limits)
+
+    decode = Decoder.generate
+    monkeypatch.setattr(Decoder, "generate", hold)
 
     async def play() -> None:
-        task = asyncio.ensure_future(backend.agenerate(Request(ASK, LONG, max_tokens=300, on_text=on_text)))
+        task = asyncio.ensure_future(acomplete(backend, Request(ASK, LONG, max_tokens=300)))
         await asyncio.to_thread(begun.wait)
         task.cancel()
         done, _ = await asyncio.wait([task], timeout=0.05)
@@ -315,10 +326,10 @@ def test_a_long_question_to_the_grammar_engine_is_cancelled_between_its_parts(
 
 
 def test_forgotten_prompts_are_evaluated_again(backend: InProcess) -> None:
-    backend.complete(ASK, grammar=CALL)
-    assert backend.complete(ASK, grammar=CALL).cached_tokens > 0
+    backend.complete(Request(ASK, grammar=CALL))
+    assert backend.complete(Request(ASK, grammar=CALL)).cached_tokens > 0
     backend.clear_prompt_cache()
-    assert backend.complete(ASK, grammar=CALL).cached_tokens == 0
+    assert backend.complete(Request(ASK, grammar=CALL)).cached_tokens == 0
 
 
 def test_a_closed_model_says_so(tiny_model: Path) -> None:
@@ -326,7 +337,7 @@ def test_a_closed_model_says_so(tiny_model: Path) -> None:
         pass
     closed.close()
     with pytest.raises(BackendError, match="is closed"):
-        closed.complete(ASK, grammar=None)
+        closed.complete(Request(ASK, grammar=None))
     with pytest.raises(BackendError, match="is closed"):
         closed.clear_prompt_cache()
 
@@ -336,7 +347,7 @@ def test_a_closed_model_says_so(tiny_model: Path) -> None:
 
 def test_nothing_is_printed(tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with InProcess(tiny_model, threads=1) as quiet:
-        quiet.complete(ASK, grammar=CALL)
+        quiet.complete(Request(ASK, grammar=CALL))
     assert capfd.readouterr() == ("", "")
 
 
@@ -432,8 +443,8 @@ def test_a_template_that_refuses_one_conversation(tmp_path: Path) -> None:
     picky = TEMPLATE + "{% if 'bad' in messages[0].content %}{{ raise_exception('bad word') }}{% endif %}"
     with InProcess(make_model(tmp_path / "m.gguf", template=picky), threads=1) as loaded:
         with pytest.raises(BackendError, match="bad word"):
-            loaded.complete([{"role": "user", "content": "bad"}], grammar=None)
-        assert loaded.complete([{"role": "user", "content": "good"}], grammar=CALL).finish == "stop"
+            loaded.complete(Request([{"role": "user", "content": "bad"}], grammar=None))
+        assert loaded.complete(Request([{"role": "user", "content": "good"}], grammar=CALL)).finish == "stop"
 
 
 def test_reasoning_that_the_template_opens_is_closed_under_a_grammar(tmp_path: Path) -> None:
@@ -461,6 +472,6 @@ def test_special_tokens_of_the_template_are_read_as_such(backend: InProcess) -> 
 def test_a_generation_ends_with_its_time(backend: InProcess) -> None:
     request = Request([{"role": "user", "content": "go on"}], max_tokens=400, timeout_s=1e-6)
     with pytest.raises(BackendError, match="cancelled"):
-        backend.generate(request)
+        backend.complete(request)
     for limit in (None, float("inf")):
-        assert backend.generate(replace(request, max_tokens=2, timeout_s=limit)).text
+        assert backend.complete(replace(request, max_tokens=2, timeout_s=limit)).text

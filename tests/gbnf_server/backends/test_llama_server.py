@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from gbnf import Grammar
 from gbnf.grammar.ir import Literal, Ref, Rules, char_class, seq
 from gbnf.prompts.messages import Message
+from gbnf_server.backends import http_client
 from gbnf_server.backends.base import Backend, Request
+from gbnf_server.backends.http_transport import Transport
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
@@ -29,7 +31,7 @@ from gbnf_server.system.errors import (
     GrammarRefused,
     ServerResponseError,
 )
-from support.backends import prompt_tokens
+from support.backends import acomplete, prompt_tokens
 from support.llama_client import ASK, CALL, Ask, asking, hasty
 from support.models import make_model
 from support.server import (
@@ -74,7 +76,7 @@ def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
         Grammar.parse('root ::= "a"') if constrained else None,
         max_tokens=1,
     )
-    assert backend.count_tokens(request) == backend.generate(request).prompt_tokens
+    assert backend.count_tokens(request) == backend.complete(request).prompt_tokens
 
 
 def test_a_prompt_that_does_not_fit_is_counted(backend: LlamaServer) -> None:
@@ -92,7 +94,9 @@ def test_answers_are_in_the_language(
     backend: LlamaServer, words: list[str], temperature: float, seed: int, max_tokens: int
 ) -> None:
     grammar = Grammar.parse("root ::= (" + " | ".join(f'"{word}"' for word in words) + "){1,3}")
-    answer = backend.complete(ASK, grammar=grammar, temperature=temperature, seed=seed, max_tokens=max_tokens)
+    answer = backend.complete(
+        Request(ASK, grammar=grammar, temperature=temperature, seed=seed, max_tokens=max_tokens)
+    )
     assert answer.grammar_violation is None
     if answer.finish == "stop":
         assert any(answer.text.startswith(word) for word in words)
@@ -105,7 +109,7 @@ def test_both_backends_say_the_same(backend: LlamaServer, tiny_model: Path) -> N
     with InProcess(tiny_model, threads=1) as local:
         for word in ("hello", "è", "<x>", "a longer question"):
             messages: list[Message] = [ASK[0], {"role": "user", "content": word}]
-            here, there = (model.complete(messages, grammar=grammar) for model in (local, backend))
+            here, there = (model.complete(Request(messages, grammar=grammar)) for model in (local, backend))
             assert (here.text, here.finish, here.prompt_tokens) == (
                 there.text,
                 there.finish,
@@ -130,7 +134,7 @@ def test_a_truncated_answer_is_reported(backend: LlamaServer, ask: Ask) -> None:
 
 
 def test_the_end_of_the_context_truncates(backend: LlamaServer) -> None:
-    answer = backend.complete(ASK, grammar=LONG, max_tokens=9999)
+    answer = backend.complete(Request(ASK, grammar=LONG, max_tokens=9999))
     assert (answer.finish, answer.grammar_violation) == ("length", None)
     assert set(answer.text) <= set("xy")
 
@@ -155,24 +159,25 @@ def test_a_dead_end_on_the_server(backend: LlamaServer, ask: Ask) -> None:
     assert ask(backend).finish == "stop"
 
 
-class _Mangling(httpx.HTTPTransport):
+class _Mangling(Transport):
     """Sends the grammar as an object instead of a string."""
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content or b"null")
         if body and "grammar" in body:
             body["grammar"] = {"text": body["grammar"]}
             key = {"Authorization": request.headers["Authorization"]}
             request = httpx.Request(request.method, request.url, headers=key, json=body)
-        return super().handle_request(request)
+        return await super().handle_async_request(request)
 
 
-def test_a_real_server_that_ignores_the_grammar_is_found_out(llama_server: LlamaServerProcess) -> None:
+def test_a_real_server_that_ignores_the_grammar_is_found_out(
+    llama_server: LlamaServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """llama-server takes a grammar that is no string for none at all, and says nothing."""
+    monkeypatch.setattr(http_client, "Transport", _Mangling)
     with LlamaServer(llama_server.url) as client:
-        key = {"Authorization": f"Bearer {llama_server.api_key}"}
-        client._http.client = httpx.Client(base_url=llama_server.url, headers=key, transport=_Mangling())
-        answer = client.complete(ASK, grammar=CALL, max_tokens=20)
+        answer = client.complete(Request(ASK, grammar=CALL, max_tokens=20))
     assert ", expected " in (answer.grammar_violation or "")
 
 
@@ -183,11 +188,11 @@ def test_without_a_grammar_nothing_is_judged(backend: LlamaServer, ask: Ask) -> 
 
 
 def test_one_client_serves_several_event_loops_and_threads(backend: LlamaServer) -> None:
-    expected = backend.complete(ASK, grammar=CALL).text
+    expected = backend.complete(Request(ASK, grammar=CALL)).text
     said: list[str] = []
 
     def loop() -> None:
-        said.extend(asyncio.run(backend.acomplete(ASK, grammar=CALL)).text for _ in range(3))
+        said.extend(asyncio.run(acomplete(backend, Request(ASK, grammar=CALL))).text for _ in range(3))
 
     threads = [threading.Thread(target=loop) for _ in range(3)]
     for thread in threads:
@@ -212,7 +217,7 @@ def test_keys(tiny_model: Path, ask: Ask) -> None:
 
 def test_another_path_is_not_found(llama_server: LlamaServerProcess) -> None:
     with hasty(llama_server.url + "/elsewhere") as client, pytest.raises(ServerResponseError) as missing:
-        client.complete(ASK, grammar=CALL)
+        client.complete(Request(ASK, grammar=CALL))
     assert missing.value.status == 404
 
 
@@ -223,11 +228,11 @@ def test_a_server_that_goes_and_comes_back_with_another_model(tmp_path: Path, ti
     with build.start(tiny_model, threads=1, port=port) as first:
         client = hasty(first.url)
         assert client.prompt_style == "full"
-        assert client.complete(ASK, grammar=CALL).finish == "stop"
+        assert client.complete(Request(ASK, grammar=CALL)).finish == "stop"
     with pytest.raises(BackendUnreachable, match="no llama-server answers"):
-        client.complete(ASK, grammar=CALL)
+        client.complete(Request(ASK, grammar=CALL))
     with build.start(demo, threads=1, port=port), client:
-        assert client.complete(ASK, grammar=CALL).finish == "stop"
+        assert client.complete(Request(ASK, grammar=CALL)).finish == "stop"
         assert (client.prompt_style, client.context_length) == ("minimal", 256)
 
 
@@ -266,7 +271,7 @@ def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:
     model = make_model(tmp_path / "long.gguf", context=200_000)
     with build.start(model, threads=1, context_length=200_000) as server:
         client = hasty(server.url)
-        client.complete(ASK, grammar=CALL)
+        client.complete(Request(ASK, grammar=CALL))
 
         def end_it() -> None:
             try:
@@ -278,7 +283,7 @@ def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:
         thread = threading.Thread(target=end_it)
         thread.start()
         with client, pytest.raises(BackendError):
-            client.complete(ASK, grammar=LONG, max_tokens=190_000)
+            client.complete(Request(ASK, grammar=LONG, max_tokens=190_000))
         thread.join()
 
 
@@ -297,7 +302,7 @@ def test_roles_that_the_template_lacks(tmp_path: Path) -> None:
         hasty(server.url) as client,
         InProcess(tmp_path / "m.gguf", threads=1) as local,
     ):
-        there = client.complete(messages, grammar=CALL)
+        there = client.complete(Request(messages, grammar=CALL))
         assert local._template.prompt(messages, constrained=False) == '[q][c][Result of step 1: {"n": 1}]'
         assert there.prompt_tokens == len(prompt_tokens(local, messages, constrained=True))
-        assert there.text == local.complete(messages, grammar=CALL).text
+        assert there.text == local.complete(Request(messages, grammar=CALL)).text

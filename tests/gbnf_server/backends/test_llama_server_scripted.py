@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 
 from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.http_transport import Transport
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
 from gbnf_server.system.errors import (
@@ -24,6 +25,7 @@ from gbnf_server.system.errors import (
     GrammarRefused,
     ServerResponseError,
 )
+from support.backends import PlayedSession, acomplete
 from support.llama_client import ASK, CALL, Ask, asking, hasty
 from support.processes import limits_s
 from support.server import PROPS, Reply, completion, scripted
@@ -37,7 +39,7 @@ def ask(request: pytest.FixtureRequest) -> Ask:
 
 def test_what_is_sent() -> None:
     with scripted(completion=[completion('{"name": "find"}')]) as script, hasty(script.url) as client:
-        client.complete(ASK, grammar=CALL, max_tokens=7, temperature=0.5, seed=3)
+        client.complete(Request(ASK, grammar=CALL, max_tokens=7, temperature=0.5, seed=3))
         body = next(body for path, body in script.asked if path == "/completion")
     assert body == {
         "prompt": json.dumps(ASK),
@@ -56,10 +58,10 @@ def test_what_is_sent() -> None:
 def test_the_next_prompt_alone_is_evaluated_anew_where_prompts_are_forgotten() -> None:
     said = completion('{"name": "find"}')
     with scripted(completion=[said, said, said]) as script, hasty(script.url) as client:
-        client.complete(ASK, grammar=CALL)
+        client.complete(Request(ASK, grammar=CALL))
         client.clear_prompt_cache()
-        client.complete(ASK, grammar=CALL)
-        client.complete(ASK, grammar=CALL)
+        client.complete(Request(ASK, grammar=CALL))
+        client.complete(Request(ASK, grammar=CALL))
         reused = [body["cache_prompt"] for path, body in script.asked if path == "/completion"]
     assert reused == [True, False, True]
 
@@ -70,7 +72,7 @@ def test_a_models_markers_are_kept_in_a_free_answer() -> None:
     props = Reply(200, {**PROPS, "chat_template": harmony})
     said = f"{harmony}so<|end|><|start|>assistant<|channel|>final<|message|>then"
     with scripted(props=[props], completion=[completion(said)]) as script, hasty(script.url) as client:
-        answer = client.complete(ASK, grammar=None)
+        answer = client.complete(Request(ASK, grammar=None))
         kept = script.asked[-1][1]["preserved_tokens"]
     assert (answer.reasoning, answer.text) == ("so", "then")
     assert kept == ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"]
@@ -78,7 +80,7 @@ def test_a_models_markers_are_kept_in_a_free_answer() -> None:
 
 def test_without_a_grammar_none_is_sent() -> None:
     with scripted(completion=[completion("hi")]) as script, hasty(script.url) as client:
-        assert client.complete(ASK, grammar=None).text == "hi"
+        assert client.complete(Request(ASK, grammar=None)).text == "hi"
         assert all("grammar" not in (body or {}) for _, body in script.asked)
 
 
@@ -132,14 +134,10 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
 @given(props=odd({**PROPS, "modalities": {"vision": True}, "model_path": "a/b\ud83d", "chat_template": ""}))
 def test_any_properties_are_parsed_or_a_backend_error(props: Any) -> None:
     with hasty("http://127.0.0.1:9") as client:
-        flow = client._fetch_properties()
-        next(flow)
+        rendered = httpx.Response(200, json={"prompt": "<user>hello<assistant>"})
+        session: Any = PlayedSession(httpx.Response(200, content=json.dumps(props)), *[rendered] * 20)
         try:
-            flow.send(httpx.Response(200, content=json.dumps(props)))
-            for _ in range(20):
-                flow.send(httpx.Response(200, json={"prompt": "<user>hello<assistant>"}))
-        except StopIteration as learnt:
-            learnt.value.model.encode()
+            asyncio.run(client._fetch_properties(session)).model.encode()
         except BackendError as error:
             str(error).encode()
 
@@ -156,8 +154,8 @@ def test_reasoning_that_the_template_opens_is_closed_under_a_grammar() -> None:
         scripted(apply_template=[prompt], completion=[completion('{"name": "find"}')]) as script,
         hasty(script.url) as client,
     ):
-        client.complete(ASK, grammar=CALL)
-        client.complete(ASK, grammar=None)
+        client.complete(Request(ASK, grammar=CALL))
+        client.complete(Request(ASK, grammar=None))
         prompts = [body["prompt"] for path, body in script.asked if path == "/completion"]
     assert prompts == ["7c1f-system 7c1f-tool <think>\n\n</think>\n\n", "7c1f-system 7c1f-tool <think>\n"]
 
@@ -299,7 +297,7 @@ def test_something_that_is_no_llama_server(answers: dict[str, list[Any]], told: 
         hasty(script.url) as client,
         pytest.raises(BackendError, match=told),
     ):
-        client.complete(ASK, grammar=CALL)
+        client.complete(Request(ASK, grammar=CALL))
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://here", "http://", "nonsense", "http://[::1"])
@@ -323,14 +321,16 @@ def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
 
 
 @pytest.mark.parametrize("kind", sorted(set(_kinds(httpx.RequestError)), key=str))
-def test_every_error_of_httpx_is_translated(kind: type[httpx.RequestError]) -> None:
-    def fail(_: httpx.Request) -> httpx.Response:
+def test_every_error_of_httpx_is_translated(
+    kind: type[httpx.RequestError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> httpx.Response:
         raise kind("as if")
 
-    with hasty("http://127.0.0.1:9") as client:
-        client._http.client = httpx.Client(base_url=client.url, transport=httpx.MockTransport(fail))
-        with pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:9"):
-            client.complete(ASK, grammar=CALL)
+    monkeypatch.setattr(Transport, "handle_async_request", fail)
+    unreachable = pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:9")
+    with hasty("http://127.0.0.1:9") as client, unreachable:
+        client.complete(Request(ASK, grammar=CALL))
 
 
 def test_no_proxy_is_used_for_loopback(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
@@ -366,7 +366,7 @@ def test_cancelling_closes_the_connection() -> None:
             closed.set()
 
     async def cancelled(client: LlamaServer) -> None:
-        task = asyncio.create_task(client.acomplete(ASK, grammar=CALL))
+        task = asyncio.create_task(acomplete(client, Request(ASK, grammar=CALL)))
         await asyncio.to_thread(reached.wait)
         assert not closed.is_set()
         task.cancel()

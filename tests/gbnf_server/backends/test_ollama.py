@@ -30,6 +30,7 @@ from gbnf_server.system.errors import (
     GrammarRefused,
     ServerResponseError,
 )
+from support.backends import acomplete
 from support.executors import world
 from support.server import Reply, scripted
 from support.wires import odd
@@ -115,8 +116,8 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., Completion]:
     def call(backend: Ollama, messages: list[Message] = ASK, **options: Any) -> Completion:
         options.setdefault("grammar", SCHEMA)
         if request.param == "sync":
-            return backend.complete(messages, **options)
-        return asyncio.run(backend.acomplete(messages, **options))
+            return backend.complete(Request(messages, **options))
+        return asyncio.run(acomplete(backend, Request(messages, **options)))
 
     return call
 
@@ -130,7 +131,7 @@ def test_the_request_is_as_published_and_always_has_num_ctx(ask: Callable[..., C
     with served(chat()) as server, client(server.url, context_length=2048) as backend:
         for grammar in (SCHEMA, None):
             ask(backend, messages, grammar=grammar, max_tokens=7, temperature=0.5, seed=3)
-        ask(backend, [SEEN], on_text=lambda _: None)
+        ask(backend, [SEEN])
         Draft202012Validator(REQUEST).validate(server.asked[-1][1])
         assert server.asked.pop()[1]["stream"] is True
         for path, body in server.asked:
@@ -147,7 +148,7 @@ def test_the_request_is_as_published_and_always_has_num_ctx(ask: Callable[..., C
 def test_results_of_tools_go_as_such_where_that_is_wanted() -> None:
     result: Message = {"role": "tool", "content": '{"step": 1, "result": {}}'}
     with served(chat()) as server, client(server.url, tool_role=True) as backend:
-        backend.complete([*ASK, result], grammar=None)
+        backend.complete(Request([*ASK, result], grammar=None))
         assert server.asked[0][1]["messages"][-1] == result
 
 
@@ -171,7 +172,7 @@ def test_an_answer_with_its_counts(ask: Callable[..., Completion]) -> None:
 )
 def test_a_truncated_answer_is_reported(fields: dict[str, Any], finish: str) -> None:
     with served(chat('{"name": "fi', **fields)) as server, client(server.url) as backend:
-        answer = backend.complete(ASK, grammar=SCHEMA)
+        answer = backend.complete(Request(ASK, grammar=SCHEMA))
     assert answer.finish == finish
     assert (answer.grammar_violation is None) == (finish == "length")
 
@@ -179,8 +180,8 @@ def test_a_truncated_answer_is_reported(fields: dict[str, Any], finish: str) -> 
 def test_an_answer_that_ignored_the_schema_is_found_out() -> None:
     with served(chat("Sure!"), chat('{"name": "x", "arguments": {}}')) as server:
         backend = client(server.url)
-        assert "not a JSON" in str(backend.complete(ASK, grammar=SCHEMA).grammar_violation)
-        assert "$.name" in str(backend.complete(ASK, grammar=SCHEMA).grammar_violation)
+        assert "not a JSON" in str(backend.complete(Request(ASK, grammar=SCHEMA)).grammar_violation)
+        assert "$.name" in str(backend.complete(Request(ASK, grammar=SCHEMA)).grammar_violation)
         backend.close()
 
 
@@ -188,7 +189,7 @@ def test_reasoning_is_returned_separately() -> None:
     thinking: dict[str, Any] = {"message": {"role": "assistant", "content": "yes", "thinking": "hm"}}
     with served(chat(**thinking), chat("<think>hm</think>yes")) as server, client(server.url) as backend:
         for _ in range(2):
-            answer = backend.complete(ASK, grammar=None)
+            answer = backend.complete(Request(ASK, grammar=None))
             assert (answer.reasoning, answer.text) == ("hm", "yes")
 
 
@@ -275,7 +276,7 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     with Ollama("m") as backend:
         try:
             body = backend._body(Request(ASK))
-            read = backend._read(reply, None, body=body, request=Request(ASK))
+            read = backend._read(reply, answer, body=body, request=Request(ASK))
         except BackendError as error:
             str(error).encode()
         else:
@@ -323,7 +324,7 @@ def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Excepti
 def test_gbnf_is_refused_before_anything_is_sent() -> None:
     with served(chat()) as server, client(server.url) as backend:
         with pytest.raises(GrammarRefused, match="not GBNF"):
-            backend.complete(ASK, grammar=Grammar.parse('root ::= "a"'))
+            backend.complete(Request(ASK, grammar=Grammar.parse('root ::= "a"')))
         assert server.asked == []
 
 
@@ -350,7 +351,7 @@ def test_an_address_without_a_server_is_an_error(ask: Callable[..., Completion])
     with pytest.raises(ValueError, match="context"):
         Ollama("m", context_length=0)
     with Ollama("m") as backend, pytest.raises(ValueError, match="max_tokens"):
-        backend.complete(ASK, grammar=None, max_tokens=0)
+        backend.complete(Request(ASK, grammar=None, max_tokens=0))
 
 
 def test_cancelling_closes_the_connection() -> None:
@@ -361,7 +362,7 @@ def test_cancelling_closes_the_connection() -> None:
         left.wait(10)
 
     async def run(backend: Ollama) -> None:
-        asking = asyncio.create_task(backend.acomplete(ASK, grammar=None))
+        asking = asyncio.create_task(acomplete(backend, Request(ASK, grammar=None)))
         await asyncio.to_thread(begun.wait, 10)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -370,7 +371,7 @@ def test_cancelling_closes_the_connection() -> None:
 
     with served(wait, chat()) as server, client(server.url) as backend:
         asyncio.run(run(backend))
-        assert backend.complete(ASK, grammar=None).text == CALL
+        assert backend.complete(Request(ASK, grammar=None)).text == CALL
 
 
 # In the planner.

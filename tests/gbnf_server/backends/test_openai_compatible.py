@@ -36,6 +36,7 @@ from gbnf_server.system.errors import (
     GrammarRefused,
     ServerResponseError,
 )
+from support.backends import PlayedSession, acomplete
 from support.executors import bundled_tools, world
 from support.server import Reply, require_llama_server, scripted
 from support.wires import odd
@@ -196,8 +197,8 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., Completion]:
     def call(backend: OpenAICompatible, messages: list[Message] = ASK, **options: Any) -> Completion:
         options.setdefault("grammar", GRAMMARS[backend.server])
         if request.param == "sync":
-            return backend.complete(messages, **options)
-        return asyncio.run(backend.acomplete(messages, **options))
+            return backend.complete(Request(messages, **options))
+        return asyncio.run(acomplete(backend, Request(messages, **options)))
 
     return call
 
@@ -212,9 +213,7 @@ def test_the_request_is_as_published(server: ServerKind, ask: Callable[..., Comp
     with served(chat()) as script, client(script.url + "/v1", server) as backend:
         ask(backend, messages, max_tokens=7, temperature=0.5, seed=3)
         ask(backend, messages, grammar=None)
-        for more in ({}, {"on_text": lambda _: None}):
-            with suppress(BackendError):  # the script's answer is no stream
-                ask(backend, [SEEN, *messages], **more)
+        ask(backend, [SEEN, *messages])
         asked = [body for path, body in script.asked if path == "/v1/chat/completions"]
     for body in asked:
         Draft202012Validator(request_schema(server)).validate(body)
@@ -251,7 +250,7 @@ def test_an_answer_with_its_counts(server: ServerKind, ask: Callable[..., Comple
 @pytest.mark.parametrize("reason", ["length", "content_filter", "abort", "tool_calls"])
 def test_an_answer_that_did_not_end_by_itself_is_truncated(reason: str) -> None:
     with served(chat('{"name": "fi', reason)) as script, client(script.url) as backend:
-        answer = backend.complete(ASK, grammar=GBNF)
+        answer = backend.complete(Request(ASK, grammar=GBNF))
     assert (answer.finish, answer.grammar_violation) == ("length", None)
 
 
@@ -259,33 +258,33 @@ def test_an_answer_that_did_not_end_by_itself_is_truncated(reason: str) -> None:
 def test_a_server_that_ignored_the_field_is_found_out(server: ServerKind) -> None:
     with served(chat("Sure!"), chat(None)) as script, client(script.url, server) as backend:
         for _ in range(2):
-            assert backend.complete(ASK, grammar=GRAMMARS[server]).grammar_violation is not None
+            assert backend.complete(Request(ASK, grammar=GRAMMARS[server])).grammar_violation is not None
 
 
 def test_reasoning_is_returned_separately() -> None:
     replies = [chat("b", reasoning_content="a"), chat("b", reasoning="a"), chat("<think>a</think>b")]
     with served(*replies) as script, client(script.url, "plain") as backend:
         for _ in replies:
-            answer = backend.complete(ASK, grammar=None)
+            answer = backend.complete(Request(ASK, grammar=None))
             assert (answer.reasoning, answer.text) == ("a", "b")
 
 
 def test_the_model_and_its_context() -> None:
     with served(chat(), listed=models("a", "b")) as script:
         named = client(script.url, model="b", context_length=100)
-        assert (named.complete(ASK, grammar=None).text, named.context_length) == (CALL, 100)
+        assert (named.complete(Request(ASK, grammar=None)).text, named.context_length) == (CALL, 100)
         assert [path for path, _ in script.asked] == ["/v1/chat/completions"]
         with pytest.raises(BackendError, match="Set context_length"):
             _ = client(script.url).context_length
         with pytest.raises(BackendError, match="no model c"):
             _ = client(script.url, model="c").context_length
     with served(chat(), listed=models()) as script, pytest.raises(BackendError, match="lists no model"):
-        client(script.url).complete(ASK, grammar=None)
+        client(script.url).complete(Request(ASK))
     with (
         served(chat(), listed=Reply(200, {"data": 5})) as script,
         pytest.raises(BackendError, match="returned 5"),
     ):
-        client(script.url).complete(ASK, grammar=None)
+        client(script.url).complete(Request(ASK))
 
 
 @pytest.mark.parametrize(
@@ -341,7 +340,7 @@ def test_what_is_not_essential_may_be_odd(
 def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     with client("http://127.0.0.1:9", model="m") as backend:
         try:
-            read = backend._read(httpx.Response(200, content=json.dumps(answer)), None, Request(()))
+            read = backend._read(httpx.Response(200, content=json.dumps(answer)), answer, Request(()))
         except BackendError as error:
             str(error).encode()
         else:
@@ -353,10 +352,9 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
 @given(listing=odd(models("m", "n", max_model_len=4096).body))
 def test_any_list_of_models_is_parsed_or_a_backend_error(listing: Any) -> None:
     with client("http://127.0.0.1:9") as backend:
-        flow = backend._fetch_model()
-        next(flow)
-        with suppress(BackendError, StopIteration):
-            flow.send(httpx.Response(200, content=json.dumps(listing)))
+        session: Any = PlayedSession(httpx.Response(200, content=json.dumps(listing)))
+        with suppress(BackendError):
+            asyncio.run(backend._fetch_model(session))
         backend.name.encode()
         assert isinstance(backend._context_length, int | None)
 
@@ -364,18 +362,18 @@ def test_any_list_of_models_is_parsed_or_a_backend_error(listing: Any) -> None:
 def test_what_the_server_cannot_take_is_refused_before_anything_is_sent() -> None:
     with served(chat()) as script:
         with pytest.raises(GrammarRefused, match="call format text"):
-            client(script.url, "plain", model="m").complete(ASK, grammar=GBNF)
+            client(script.url, "plain", model="m").complete(Request(ASK, GBNF))
         with pytest.raises(GrammarRefused, match="not GBNF"):
-            client(script.url, "lm_studio", model="m").complete(ASK, grammar=GBNF)
+            client(script.url, "lm_studio", model="m").complete(Request(ASK, GBNF))
         with pytest.raises(GrammarRefused, match="dict"):
-            client(script.url, "vllm", model="m").complete(ASK, grammar=SCHEMA)
+            client(script.url, "vllm", model="m").complete(Request(ASK, SCHEMA))
         with pytest.raises(ValueError, match="max_tokens"):
-            client(script.url, model="m").complete(ASK, grammar=None, max_tokens=0)
+            client(script.url, model="m").complete(Request(ASK, max_tokens=0))
         assert script.asked == []
     with pytest.raises(ValueError, match="lm_studio"):
         OpenAICompatible("http://127.0.0.1:1", "other")  # type: ignore[arg-type]  # that is the point
     with pytest.raises(BackendUnreachable, match="no vllm answers"):
-        client("http://127.0.0.1:9").complete(ASK, grammar=None)
+        client("http://127.0.0.1:9").complete(Request(ASK))
 
 
 # In the planner.
@@ -456,5 +454,5 @@ def test_a_real_server_that_is_asked_for_too_much(real: str) -> None:
     long: list[Message] = [{"role": "user", "content": "hello " * 2000}]
     with client(real, "plain") as backend:
         with pytest.raises(ContextOverflow):
-            backend.complete(long, grammar=None)
-        assert backend.complete(ASK, grammar=None, max_tokens=4).finish == "length"
+            backend.complete(Request(long, grammar=None))
+        assert backend.complete(Request(ASK, grammar=None, max_tokens=4)).finish == "length"

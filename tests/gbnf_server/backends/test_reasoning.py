@@ -10,6 +10,7 @@ from gbnf import Grammar
 from gbnf.calls import CallSyntaxName, ToolCall, render_tool_calls
 from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
 from gbnf.prompts.messages import Message
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.reasoning import (
     KNOWN_REASONING_TAGS,
@@ -239,11 +240,11 @@ def test_a_model_in_process_uses_its_own_reasoning_tags(tmp_path: Path) -> None:
         assert prompt.endswith("<|assistant|><think>\nso\n</think>\n\n")
         assert model.capabilities.reasoning_tags == KNOWN_REASONING_TAGS[0]
         grammar = reasoning_grammar("</think>")
-        thought = model.complete([ASK, reasoning_message("")], grammar=grammar, max_tokens=8)
+        thought = model.complete(Request([ASK, reasoning_message("")], grammar=grammar, max_tokens=8))
         assert thought.completion_tokens <= 8
         assert (
             model.complete(
-                [ASK, reasoning_message("so", closed=True)], grammar=Grammar.parse('root ::= "{}"')
+                Request([ASK, reasoning_message("so", closed=True)], grammar=Grammar.parse('root ::= "{}"'))
             ).text
             == "{}"
         )

@@ -26,6 +26,7 @@ from gbnf_server.backends.reasoning import (
     split_reasoning,
 )
 from gbnf_server.backends.streaming import CompletionStream, ReasoningFilter
+from support.backends import streamed
 from support.models import TEMPLATE, make_model
 from support.server import Reply, completion, scripted
 from support.wires import SIZES, cut
@@ -50,7 +51,7 @@ def given_on(
     pieces: list[str] = []
     thoughts: list[str] = []
     reasoning_filter = ReasoningFilter(
-        pieces.append, constrained=constrained, open_tags=opened, on_reasoning=thoughts.append
+        pieces.append, thoughts.append, constrained=constrained, open_tags=opened
     )
     for piece in cut(text, sizes):
         reasoning_filter.feed(piece)
@@ -84,7 +85,7 @@ def test_an_answer_is_read_alike_with_a_stream_and_without(text: str, sizes: lis
     opened = open_reasoning_tags(prompt)
     said: dict[str, Any] = {"stop_type": "limit", "tokens_evaluated": 1, "tokens_predicted": 1}
     whole = read_completion({"content": text, **said}, Request(()), opened)
-    reasoning_filter = ReasoningFilter(lambda _: None, constrained=False, open_tags=opened)
+    reasoning_filter = ReasoningFilter(lambda _: None, lambda _: None, constrained=False, open_tags=opened)
     lines = CompletionStream(reasoning_filter)
     for piece in cut(text, sizes):
         lines.feed("data: " + json.dumps({"content": piece, "stop": False}))
@@ -135,7 +136,7 @@ def test_known_differences_between_whole_and_streamed_texts(
 def test_a_reclaimed_answer_is_passed_on() -> None:
     pieces: list[str] = []
     taken_back = Completion(CALL, "stop", 1, 1, 0, 0.0, 0.0)
-    assert ReasoningFilter(pieces.append, constrained=True).end(taken_back) == taken_back
+    assert ReasoningFilter(pieces.append, pieces.append, constrained=True).end(taken_back) == taken_back
     assert pieces == [CALL]
 
 
@@ -183,10 +184,9 @@ def test_chat_servers_do_not_tell_what_a_template_opened(
             if server == "chat"
             else Ollama("m", script.url, constrained=False)
         )
-        pieces: list[str] = []
-        at_once = backend.complete(ASK, grammar=None)
-        streamed = backend.complete(ASK, grammar=None, on_text=pieces.append)
-    assert at_once == streamed
+        at_once = backend.complete(Request(ASK, grammar=None))
+        by_piece, pieces, _ = streamed(backend, Request(ASK, grammar=None))
+    assert at_once == by_piece
     assert (at_once.reasoning, at_once.text) == (reasoning, said)
     assert "".join(pieces) == (said if is_announced(text, None) else text)
 
@@ -203,11 +203,10 @@ def test_llama_server_never_reports_as_text_what_its_prompt_opened_as_reasoning(
         scripted(apply_template=[prompt], completion=[completion(text, stop), Reply(200, stream)]) as script,
         LlamaServer(script.url) as client,
     ):
-        pieces: list[str] = []
-        whole = client.complete(ASK, grammar=None)
-        streamed = client.complete(ASK, grammar=None, on_text=pieces.append)
+        whole = client.complete(Request(ASK, grammar=None))
+        by_piece, pieces, _ = streamed(client, Request(ASK, grammar=None))
     assert (whole.text, whole.reasoning, pieces) == ("", text.strip(), [])
-    assert whole == streamed
+    assert whole == by_piece
     assert whole.finish == ("length" if stop == "limit" else "stop")
 
 
@@ -216,12 +215,11 @@ def test_a_model_in_process_whose_prompt_opens_reasoning_streams_nothing_until_i
     tmp_path: Path, ending: str, thinks: bool
 ) -> None:
     with InProcess(make_model(tmp_path / "m.gguf", template=TEMPLATE + ending), threads=1) as model:
-        pieces: list[str] = []
-        whole = model.complete(ASK, grammar=None, max_tokens=40)
+        whole = model.complete(Request(ASK, grammar=None, max_tokens=40))
         model.clear_prompt_cache()
-        streamed = model.complete(ASK, grammar=None, max_tokens=40, on_text=pieces.append)
-        constrained = model.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{5}"), max_tokens=40)
-    assert (whole.text, whole.reasoning, whole.finish) == (streamed.text, streamed.reasoning, streamed.finish)
+        by_piece, pieces, _ = streamed(model, Request(ASK, grammar=None, max_tokens=40))
+        constrained = model.complete(Request(ASK, grammar=Grammar.parse("root ::= [a-z]{5}"), max_tokens=40))
+    assert (whole.text, whole.reasoning, whole.finish) == (by_piece.text, by_piece.reasoning, by_piece.finish)
     assert "".join(pieces) == whole.text
     assert (bool(whole.reasoning), bool(whole.text)) == (thinks, not thinks)
     assert (len(constrained.text), constrained.reasoning) == (5, "")

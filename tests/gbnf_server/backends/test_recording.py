@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Capabilities, Completion, Request
+from gbnf_server.backends.base import BackendEvent, Capabilities, Completion, Request
 from gbnf_server.backends.recording import RecordingBackend
 from gbnf_server.system.errors import BackendUnreachable
-from support.backends import FakeBackend
+from support.backends import FakeBackend, acomplete
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
 
@@ -26,14 +27,11 @@ class Answering(FakeBackend):
         self.is_closed = False
         self._fails = fails
 
-    def generate(self, request: Request) -> Completion:
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         self.requests.append(request)
         if self._fails is not None:
             raise self._fails
-        return Completion(f"for {request.seed}", "stop", 1, 2, 0, 0.0, 0.0)
-
-    async def agenerate(self, request: Request) -> Completion:
-        return self.generate(request)
+        yield Completion(f"for {request.seed}", "stop", 1, 2, 0, 0.0, 0.0)
 
     def count_tokens(self, request: Request) -> int:
         return len(request.messages)
@@ -49,10 +47,10 @@ def test_calls_are_answered_and_reported(*, traces: bool) -> None:
     with RecordingBackend(asked, lambda *call: found.append(call)) as backend:
         requests = [Request(ASK, seed=number) for number in range(4)]
         answers = [
-            backend.generate(requests[0]),
-            asyncio.run(backend.agenerate(requests[1])),
-            backend.complete(ASK, grammar=None, seed=2),
-            asyncio.run(backend.acomplete(ASK, grammar=None, seed=3)),
+            backend.complete(requests[0]),
+            asyncio.run(acomplete(backend, requests[1])),
+            backend.complete(Request(ASK, grammar=None, seed=2)),
+            asyncio.run(acomplete(backend, Request(ASK, grammar=None, seed=3))),
         ]
         assert [answer.text for answer in answers] == ["for 0", "for 1", "for 2", "for 3"]
         assert found == list(zip(requests, answers, strict=True))
@@ -65,11 +63,11 @@ def test_a_call_that_fails_is_reported_too(fault: BaseException) -> None:
     found: list[tuple[Request, Any]] = []
     backend = RecordingBackend(Answering(fails=fault), lambda *call: found.append(call))
     with pytest.raises(type(fault)):
-        backend.generate(Request(ASK))
+        backend.complete(Request(ASK))
     assert found == [(Request(ASK), fault)]
     if isinstance(fault, Exception):
         with pytest.raises(type(fault)):
-            asyncio.run(backend.agenerate(Request(ASK)))
+            asyncio.run(acomplete(backend, Request(ASK)))
         assert len(found) == 2
 
 

@@ -18,7 +18,7 @@ from gbnf import Grammar
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.declarations import declare_tool
 from gbnf.tools import Tool
-from gbnf_server.backends.base import MAX_LOGPROBS, Backend, Completion, Request
+from gbnf_server.backends.base import MAX_LOGPROBS, Backend, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
@@ -26,6 +26,7 @@ from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import RequestNotSupported
+from support.backends import acomplete, streamed
 from support.llama_client import ASK
 from support.server import Reply, scripted
 
@@ -52,21 +53,16 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return found
 
 
-def streamed(backend: Backend, request: Request) -> tuple[Completion, str]:
-    pieces: list[str] = []
-    return backend.generate(replace(request, on_text=pieces.append)), "".join(pieces)
-
-
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stop=st.lists(st.text("abcde,", min_size=1, max_size=3), max_size=3), seed=st.integers(0, 2**31))
 def test_the_text_ends_at_the_stop_string_that_is_complete_first(
     here: InProcess, stop: list[str], seed: int
 ) -> None:
     asked = replace(FREE, grammar=WORDS, seed=seed, max_tokens=200)
-    whole = here.generate(asked).text
+    whole = here.complete(asked).text
     ends = [end for end in range(len(whole) + 1) if whole[:end].endswith(tuple(stop))]
-    answer, pieces = streamed(here, replace(asked, stop=stop))
-    assert answer.text == pieces
+    answer, pieces, _ = streamed(here, replace(asked, stop=stop))
+    assert answer.text == "".join(pieces)
     if ends:
         assert answer.stop_string is not None
         assert answer.text + answer.stop_string == whole[: ends[0]]
@@ -77,34 +73,34 @@ def test_the_text_ends_at_the_stop_string_that_is_complete_first(
 
 def test_a_stop_string_ends_the_answer_of_a_server(there: LlamaServer) -> None:
     asked = replace(FREE, grammar=WORDS)
-    whole = there.generate(asked).text
+    whole = there.complete(asked).text
     stop = whole[3:5]
-    answer, pieces = streamed(there, replace(asked, stop=[stop]))
-    assert answer.text == pieces == whole[: whole.index(stop)]
+    answer, pieces, _ = streamed(there, replace(asked, stop=[stop]))
+    assert answer.text == "".join(pieces) == whole[: whole.index(stop)]
     assert (answer.finish, answer.stop_string, answer.grammar_violation) == ("stop", stop, None)
 
 
 @pytest.mark.parametrize("fields", [{"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}])
 def test_truncation_to_one_token_is_greedy(backend: Backend, fields: dict[str, Any]) -> None:
     greedy, asked = replace(FREE, temperature=0.0), replace(FREE, **fields)
-    assert backend.generate(asked).text == backend.generate(greedy).text
+    assert backend.complete(asked).text == backend.complete(greedy).text
 
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_logprobs_are_those_of_the_tokens(backend: Backend, count: int) -> None:
-    answer, _ = streamed(backend, replace(FREE, logprobs=count, grammar=WORDS, temperature=0.0))
+    answer, _, _ = streamed(backend, replace(FREE, logprobs=count, grammar=WORDS, temperature=0.0))
     assert b"".join(each.token for each in answer.logprobs).decode() == answer.text
     for each in answer.logprobs:
         assert each.logprob <= 0
         assert len(each.top) == count
         assert [logprob for _, logprob in each.top] == sorted((p for _, p in each.top), reverse=True)
         assert sum(math.exp(logprob) for _, logprob in each.top) <= 1 + 1e-6
-    assert backend.generate(FREE).logprobs == ()
+    assert backend.complete(FREE).logprobs == ()
 
 
 def test_both_backends_compute_the_same_logprobs(here: InProcess, there: LlamaServer) -> None:
     request = replace(FREE, logprobs=5, grammar=WORDS, temperature=0.0)
-    for one, other in zip(here.generate(request).logprobs, there.generate(request).logprobs, strict=True):
+    for one, other in zip(here.complete(request).logprobs, there.complete(request).logprobs, strict=True):
         assert one.token == other.token
         assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
         assert [p for _, p in one.top] == pytest.approx([p for _, p in other.top], abs=1e-3)
@@ -112,7 +108,7 @@ def test_both_backends_compute_the_same_logprobs(here: InProcess, there: LlamaSe
 
 def test_an_event_loop_gets_the_same_answer(backend: Backend) -> None:
     request = replace(FREE, stop=["e"], temperature=0.0)
-    assert asyncio.run(backend.agenerate(request)).text == backend.generate(request).text
+    assert asyncio.run(acomplete(backend, request)).text == backend.complete(request).text
 
 
 @pytest.mark.parametrize(
@@ -161,7 +157,7 @@ def test_what_a_backend_does_not_support_is_an_error_before_any_request(
     make: Any, fields: dict[str, Any], named: str
 ) -> None:
     with make() as backend, pytest.raises(RequestNotSupported, match=named):
-        backend.generate(Request(ASK, **fields))
+        backend.complete(Request(ASK, **fields))
 
 
 def test_control_tokens_are_escaped_in_all_texts_of_a_message() -> None:
@@ -200,7 +196,6 @@ def test_a_rendered_prompt_is_completed_where_the_template_is_given(
         ]
         events = [*pieces, {"choices": [{"text": "", "finish_reason": "stop"}]}]
         reply = Reply(200, "".join(f"data: {json.dumps(event)}\n\n" for event in events))
-    heard: list[str] = []
     replies: dict[str, list[Any]] = {"v1/completions": [reply]}
     with scripted(**replies) as script:
         with OpenAICompatible(script.url, server, model="m", chat_template=CHAT) as backend:
@@ -208,10 +203,9 @@ def test_a_rendered_prompt_is_completed_where_the_template_is_given(
             assert tool_format is not None
             grammar = tool_format.grammar([PING], tool_choice="required")
             request = Request(ASK, grammar, tools=[declare_tool(PING)])
-            answer = backend.generate(replace(request, on_text=heard.append) if streams else request)
+            answer = backend.complete(request)
         [(path, body)] = script.asked
     assert (path, answer.text, answer.grammar_violation) == ("/v1/completions", CALLED, None)
-    assert "".join(heard) == (CALLED if streams else "")
     assert body["prompt"].startswith("[TOOLS]")
     assert "ping" in body["prompt"]
     assert body["prompt"].endswith("<|assistant|>")

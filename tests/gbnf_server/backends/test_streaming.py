@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,8 @@ from gbnf import Grammar, compile_pool
 from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Message
 from gbnf.tools import FINAL_ANSWER
-from gbnf_server.backends.base import AnswerFormat, Backend, Capabilities, Completion
+from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, Asked, answer
+from gbnf_server.backends.base import AnswerFormat, Backend, Capabilities, Completion, Request
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
@@ -33,6 +35,8 @@ from gbnf_server.backends.wire import LineDecoder, join_surrogates
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import BackendError, BackendUnreachable, MalformedText, ServerResponseError
+from gbnf_server.system.event_loop import shared_loop
+from support.backends import streamed
 from support.models import TEMPLATE, make_model
 from support.server import Reply, Script, completion, require_llama_server, scripted
 from support.wires import ANY_TEXT, BROKEN, SIZES, cut, odd
@@ -51,10 +55,20 @@ def ask(request: pytest.FixtureRequest) -> Ask:
     """Both ways to ask, with the pieces that came."""
 
     def call(backend: Backend, messages: list[Message] = ASK, **options: Any) -> tuple[Completion, list[str]]:
-        pieces: list[str] = []
+        asked = Request(messages, **options)
         if request.param == "sync":
-            return backend.complete(messages, on_text=pieces.append, **options), pieces
-        return asyncio.run(backend.acomplete(messages, on_text=pieces.append, **options)), pieces
+            completion, pieces, _ = streamed(backend, asked)
+            return completion, pieces
+
+        async def collect() -> list[AnswerEvent]:
+            async with aclosing(answer(backend, Asked(asked))) as events:
+                return [event async for event in events]
+
+        *found, end = asyncio.run(collect())
+        assert isinstance(end, Answered)
+        return end.completion, [
+            piece.text for piece in found if isinstance(piece, AnswerPiece) and piece.text
+        ]
 
     return call
 
@@ -190,13 +204,15 @@ def test_text_arrives_complete_whatever_it_contains_and_however_its_bytes_are_sp
     reader: Any, events: Any, pieces: list[str], sizes: list[int], end: str
 ) -> None:
     said: list[str] = []
-    lines = reader(ReasoningFilter(said.append, constrained=True))
-    stream = LineDecoder(lines.feed)
+    lines = reader(ReasoningFilter(said.append, said.append, constrained=True))
+    decoder = LineDecoder()
 
     def read() -> str:
         for chunk in cut(str(events(*pieces).body).replace("\n", end).encode(), sizes):
-            stream.feed(chunk)
-        stream.end()
+            for line in decoder.feed(chunk):
+                lines.feed(line)
+        for line in decoder.end():
+            lines.feed(line)
         return content(lines.end())
 
     try:
@@ -248,7 +264,7 @@ def test_a_response_that_is_not_streamed_is_accepted(
 
 def test_a_whole_message_after_its_pieces_is_not_repeated() -> None:
     said: list[str] = []
-    lines = ChatStream(ReasoningFilter(said.append, constrained=True))
+    lines = ChatStream(ReasoningFilter(said.append, said.append, constrained=True))
     stream = [*str(chat_events(*PIECES).body).split("\n"), dumps(whole_of(chat_events, CALL))]
     for line in stream:
         lines.feed(line)
@@ -261,7 +277,7 @@ def test_a_whole_message_after_its_pieces_is_not_repeated() -> None:
 )
 def test_lines_without_data_say_nothing(reader: Any, events: Any, noise: str) -> None:
     said: list[str] = []
-    lines = reader(ReasoningFilter(said.append, constrained=True))
+    lines = reader(ReasoningFilter(said.append, said.append, constrained=True))
     for line in str(events(*PIECES).body).split("\n"):
         lines.feed(line)
         lines.feed(noise)
@@ -306,7 +322,7 @@ def test_an_event_of_any_depth_is_parsed_or_a_backend_error(
 @given(data=st.data())
 def test_any_event_is_parsed_or_a_backend_error(reader: Any, events: Any, data: st.DataObject) -> None:
     said: list[str] = []
-    lines = reader(ReasoningFilter(said.append, constrained=True))
+    lines = reader(ReasoningFilter(said.append, said.append, constrained=True))
     body = str(events(CALL).body)
     try:
         for line in data.draw(st.sampled_from([body, dumps(whole_of(events, CALL))])).split("\n"):
@@ -329,7 +345,7 @@ def test_the_connection_is_closed_if_a_server_continues_after_the_last_token(
 
     def read(pieces: list[str]) -> str:
         said.clear()
-        lines = reader(ReasoningFilter(said.append, constrained=True), 10)
+        lines = reader(ReasoningFilter(said.append, said.append, constrained=True), 10)
         for line in str(events(*pieces).body).split("\n"):
             lines.feed(line)
         return content(lines.end())
@@ -377,12 +393,10 @@ def test_errors_in_a_stream_are_the_servers_words(
 
 
 def test_an_answer_is_not_asked_for_twice_once_it_began(ask: Ask) -> None:
-    def stop(_: str) -> None:
-        raise ZeroDivisionError
-
     with at("completion", llama_events(*PIECES)) as script, llama(script) as backend:
-        with pytest.raises(ZeroDivisionError):
-            backend.complete(ASK, grammar=GBNF, on_text=stop)
+        events = shared_loop().iterate(backend.generate(Request(ASK, GBNF)))
+        next(events)
+        events.close()
         assert [path for path, _ in script.asked].count("/completion") == 1
 
 
@@ -415,7 +429,7 @@ def test_an_answer_that_the_server_took_for_reasoning_is_recovered(
     for reply in (stream, whole):
         with at(path, reply) as script, make(script) as backend:
             answer, pieces = ask(backend, grammar=grammar) if reply is stream else (None, [CALL])
-            answer = answer or backend.complete(ASK, grammar=grammar)
+            answer = answer or backend.complete(Request(ASK, grammar=grammar))
         assert (answer.text, answer.reclaimed, answer.grammar_violation) == (CALL, True, None)
         assert "".join(pieces) == CALL
 
@@ -442,7 +456,7 @@ def test_a_real_server_streams_what_it_answers(
     real: LlamaServer, grammar: AnswerFormat | None, ask: Ask
 ) -> None:
     answer, pieces = ask(real, grammar=grammar, max_tokens=30)
-    whole = real.complete(ASK, grammar=grammar, max_tokens=30)
+    whole = real.complete(Request(ASK, grammar=grammar, max_tokens=30))
     assert "".join(pieces) == answer.text
     assert len(pieces) > 1
     assert (answer.finish, answer.completion_tokens) == (whole.finish, whole.completion_tokens)
@@ -478,13 +492,15 @@ def test_a_real_server_continues_reasoning_that_was_begun(tmp_path: Any) -> None
         for begin in (reasoning_message(""), reasoning_message("so", closed=True)):
             asked: list[Message] = [*ASK, begin]
             grammar = Grammar.parse('root ::= "{" [a-z]{1,9} "}"')
-            answers = [each.complete(asked, grammar=grammar, max_tokens=20) for each in (here, there)]
+            answers = [
+                each.complete(Request(asked, grammar=grammar, max_tokens=20)) for each in (here, there)
+            ]
             assert answers[0].prompt_tokens == answers[1].prompt_tokens
             assert answers[0].text == answers[1].text
-        free = there.complete(ASK, grammar=None, max_tokens=3)
+        free = there.complete(Request(ASK, grammar=None, max_tokens=3))
         assert free.completion_tokens <= 3
         thought = there.complete(
-            [*ASK, reasoning_message("")], grammar=reasoning_grammar("</think>"), max_tokens=9
+            Request([*ASK, reasoning_message("")], grammar=reasoning_grammar("</think>"), max_tokens=9)
         )
         assert thought.completion_tokens <= 9
 

@@ -33,20 +33,20 @@ def test_lines_come_whole(texts: list[str], sizes: list[int], end: str, marked: 
     expected = [text.replace("\n", "").rstrip("\r").lstrip("\ufeff") for text in texts] + ["the last"]
     stream = ("\ufeff" if marked else "") + end.join(expected) + (end if ended else "")
     found: list[str] = []
-    lines = LineDecoder(found.append)
+    lines = LineDecoder()
     for chunk in cut(stream.encode(), sizes):
-        lines.feed(chunk)
-    lines.end()
+        found += lines.feed(chunk)
+    found += lines.end()
     assert found == expected
 
 
 @pytest.mark.parametrize("line", NO_UTF8)
 def test_bytes_that_are_no_utf8_are_refused(line: bytes) -> None:
     found: list[str] = []
-    lines = LineDecoder(found.append)
-    lines.feed(b"a\n")
+    lines = LineDecoder()
+    found += lines.feed(b"a\n")
     with pytest.raises(MalformedText, match=f"0x{line[1]:02x}"):
-        lines.feed(line + b"\nc")
+        found += lines.feed(line + b"\nc")
     assert found == ["a"]
     with pytest.raises(MalformedText):
         read(b'{"a": "' + line + b'"}')

@@ -100,9 +100,9 @@ def test_tools_that_require_approval_are_refused_unless_configured(tmp_path: Pat
 
 def test_earlier_messages_are_the_conversation(tmp_path: Path) -> None:
     class Heard(Script):
-        async def acomplete(self, messages: Any, **limits: Any) -> Any:
+        async def arespond(self, messages: Any, **limits: Any) -> Any:
             heard.append([message["content"] for message in messages[1:]])
-            return await super().acomplete(messages, **limits)
+            return await super().arespond(messages, **limits)
 
     heard: list[list[str]] = []
     tool = make_tool(tmp_path, "ping")
@@ -155,7 +155,7 @@ def test_a_client_that_leaves_ends_the_run(tmp_path: Path) -> None:
     cancelled = False
 
     class Slow(Script):
-        async def agenerate(self, _request: Any) -> Any:
+        async def arespond(self, *_given: Any, **_limits: Any) -> Any:
             nonlocal cancelled
             self.asked += 1
             try:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf.prompts.messages import Image
-from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.base import BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.gateway.answers import CallEnded, CallStarted, Finished, Started, TextDelta
@@ -384,9 +384,11 @@ def test_a_stream_comes_as_it_is_decoded_and_closing_it_ends_the_generation(tiny
     generating = threading.Semaphore(0)
 
     class Watched(InProcess):
-        async def agenerate(self, request: Request) -> Completion:
+        async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
             try:
-                return await super().agenerate(request)
+                async with aclosing(super().generate(request)) as events:
+                    async for event in events:
+                        yield event
             finally:
                 generating.release()
 

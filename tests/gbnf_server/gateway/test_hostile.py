@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from random import Random
 from typing import Any
 
 import pytest
 
-from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.base import BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.edges import all_edges
 from gbnf_server.gateway.engine import Engine
@@ -158,15 +158,11 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    async def agenerate(self, request: Request) -> Completion:
-        on_text = request.on_text
-        assert on_text is not None
-
-        def count(piece: str) -> None:
-            self.pieces += 1
-            on_text(piece)
-
-        return await self._backend.agenerate(replace(request, on_text=count))
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        async with aclosing(self._backend.generate(request)) as events:
+            async for event in events:
+                self.pieces += 1
+                yield event
 
 
 @pytest.mark.parametrize("stream", [True, False])

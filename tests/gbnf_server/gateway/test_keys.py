@@ -135,8 +135,8 @@ def test_other_servers_get_a_salt_or_tell_no_cached_tokens(kind: ServerKind, sep
     replies: Any = {"/v1/chat/completions": [Reply(200, {"choices": [message], "usage": usage})]}
     with scripted() as script, OpenAICompatible(script.url, kind, model="m", context_length=99) as backend:
         script.answers |= replies
-        salted = backend.generate(Request([{"role": "user", "content": "x"}], cache_salt="a"))
-        plain = backend.generate(Request([{"role": "user", "content": "x"}]))
+        salted = backend.complete(Request([{"role": "user", "content": "x"}], cache_salt="a"))
+        plain = backend.complete(Request([{"role": "user", "content": "x"}]))
     assert (salted.cached_tokens, plain.cached_tokens) == (7 if separates else 0, 7)
     sent = [body.get("cache_salt") for _, body in script.asked]
     assert sent == ["a" if separates else None, None]

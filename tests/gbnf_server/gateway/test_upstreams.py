@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
-from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.base import BackendEvent, Completion, Request, TextDelta
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, http_probe
@@ -23,7 +23,7 @@ from gbnf_server.system.errors import (
     ContextOverflow,
     ServerResponseError,
 )
-from support.backends import FakeBackend
+from support.backends import FakeBackend, acomplete
 from support.gateways import until
 from support.server import Reply, scripted
 
@@ -42,15 +42,15 @@ class Fake(FakeBackend):
         self.is_back = False
         self.said = ""
 
-    async def agenerate(self, request: Request) -> Completion:
+    async def generate(self, _request: Request) -> AsyncGenerator[BackendEvent, None]:
         self.asked += 1
-        if self.said and request.on_text is not None:
-            request.on_text(self.said)
+        if self.said:
+            yield TextDelta(self.said)
         if self.gate is not None:
             await self.gate.wait()
         if self.fault is not None:
             raise self.fault
-        return Completion(self.name, "stop", 1, 1, 0, 0.0, 0.0)
+        yield Completion(self.name, "stop", 1, 1, 0, 0.0, 0.0)
 
     async def probe(self) -> bool:
         self.probes += 1
@@ -89,7 +89,7 @@ def test_one_prefix_goes_to_one_backend_and_prefixes_are_spread(prefixes: list[i
         for index, prefix in enumerate(prefixes):
             request = asking(f"question {prefix}", "system")
             longer = Request([*request.messages, {"role": "assistant", "content": str(index)}])
-            seen.setdefault(prefix, set()).add((await upstreams.agenerate(longer)).text)
+            seen.setdefault(prefix, set()).add((await acomplete(upstreams, longer)).text)
         assert all(len(names) == 1 for names in seen.values())
 
     play([Fake(str(index)) for index in range(count)], scene)
@@ -100,10 +100,10 @@ def test_new_prefixes_go_where_the_load_is_least_and_full_backends_pass_theirs_o
 
     async def scene(upstreams: Upstreams) -> None:
         gate = fakes[0].gate = asyncio.Event()
-        first = asyncio.create_task(upstreams.agenerate(asking("one")))
+        first = asyncio.create_task(acomplete(upstreams, asking("one")))
         await until(lambda: fakes[0].asked)
-        assert (await upstreams.agenerate(asking("two"))).text == "b"
-        assert (await upstreams.agenerate(asking("one"))).text == "b", "a has no free place"
+        assert (await acomplete(upstreams, asking("two"))).text == "b"
+        assert (await acomplete(upstreams, asking("one"))).text == "b", "a has no free place"
         gate.set()
         assert (await first).text == "a"
 
@@ -115,7 +115,7 @@ def test_tools_and_images_are_part_of_the_prefix() -> None:
         tool = {"type": "function", "function": {"name": "x"}}
         image = {"role": "user", "content": "", "images": (Image(b"1", "image/png"),)}
         for request in (asking("x", tools=[tool]), Request([image])):  # type: ignore[list-item]  # it is a message
-            assert (await upstreams.agenerate(request)).text == (await upstreams.agenerate(request)).text
+            assert (await acomplete(upstreams, request)).text == (await acomplete(upstreams, request)).text
 
     play([Fake("a"), Fake("b")], scene)
 
@@ -125,19 +125,19 @@ def test_a_backend_that_fails_is_left_out_until_it_answers_a_probe() -> None:
 
     async def scene(upstreams: Upstreams) -> None:
         fakes[0].fault = DOWN
-        assert (await upstreams.agenerate(asking("one"))).text == "b"
+        assert (await acomplete(upstreams, asking("one"))).text == "b"
         assert [upstream.healthy for upstream in upstreams.upstreams] == [False, True]
         for number in range(5):
-            assert (await upstreams.agenerate(asking(str(number)))).text == "b"
+            assert (await acomplete(upstreams, asking(str(number)))).text == "b"
         assert fakes[0].asked == 1
         await until(lambda: fakes[0].probes >= 9)
         assert not upstreams.upstreams[0].healthy
         fakes[0].fault, fakes[0].is_back = None, True
         await until(lambda: upstreams.upstreams[0].healthy)
         gate = fakes[1].gate = asyncio.Event()
-        busy = asyncio.create_task(upstreams.agenerate(asking("0")))
+        busy = asyncio.create_task(acomplete(upstreams, asking("0")))
         await until(lambda: upstreams.upstreams[1].running)
-        assert (await upstreams.agenerate(asking("new"))).text == "a"
+        assert (await acomplete(upstreams, asking("new"))).text == "a"
         gate.set()
         await busy
 
@@ -153,7 +153,7 @@ def test_if_all_fail_the_error_comes_at_once() -> None:
             fake.fault = DOWN
         for _ in range(3):
             with pytest.raises(BackendUnreachable):
-                await upstreams.agenerate(asking("one"))
+                await acomplete(upstreams, asking("one"))
             with pytest.raises(BackendUnreachable, match="no server answers: a, b"):
                 _ = upstreams.capabilities
         assert [fake.asked for fake in fakes] == [1, 1]
@@ -179,10 +179,10 @@ def test_an_error_of_one_request_leaves_no_backend_out(fault: BackendError, is_d
     async def scene(upstreams: Upstreams) -> None:
         fakes[0].fault = fault
         if is_down:
-            assert (await upstreams.agenerate(asking("one"))).text == "b"
+            assert (await acomplete(upstreams, asking("one"))).text == "b"
         else:
             with pytest.raises(type(fault)):
-                await upstreams.agenerate(asking("one"))
+                await acomplete(upstreams, asking("one"))
         assert upstreams.upstreams[0].healthy is not is_down
 
     play(fakes, scene)
@@ -193,10 +193,10 @@ def test_an_answer_that_has_begun_is_not_made_again() -> None:
 
     async def scene(upstreams: Upstreams) -> None:
         fakes[0].fault, fakes[0].said = DOWN, "half"
-        pieces: list[str] = []
+        events = upstreams.generate(asking("one"))
+        assert await anext(events) == TextDelta("half")
         with pytest.raises(BackendUnreachable):
-            await upstreams.agenerate(asking("one", on_text=pieces.append))
-        assert pieces == ["half"]
+            await anext(events)
 
     play(fakes, scene)
     assert fakes[1].asked == 0
@@ -228,7 +228,7 @@ def test_a_slow_answer_of_a_real_server_is_asked_for_once() -> None:
 
         async def ask() -> None:
             with pytest.raises(AnswerTimeout, match="did not finish"):
-                await upstreams.agenerate(asking("x"))
+                await acomplete(upstreams, asking("x"))
 
         asyncio.run(ask())
         assert all(upstream.healthy for upstream in upstreams.upstreams)
@@ -247,10 +247,10 @@ def test_a_backend_that_failed_in_a_blocking_call_is_asked_again(serves: bool) -
         if serves:
             upstreams.start_probing()
         with pytest.raises(BackendUnreachable):
-            await asyncio.to_thread(upstreams.generate, asking("x"))
+            await asyncio.to_thread(upstreams.complete, asking("x"))
         fakes[0].fault = None
         await until(lambda: upstreams.upstreams[0].healthy)
-        assert (await asyncio.to_thread(upstreams.generate, asking("x"))).text == "a"
+        assert (await asyncio.to_thread(upstreams.complete, asking("x"))).text == "a"
         assert bool(fakes[0].probes) == serves
 
     play(fakes, scene)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from gbnf import load_manifests
-from gbnf_server.backends.base import Capabilities, Completion, Request
+from gbnf_server.backends.base import BackendEvent, Capabilities, Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.inspect.app import create_app
 from gbnf_server.inspect.inspection import InspectedSchema, Inspection
@@ -42,7 +42,7 @@ class Slow(FakeBackend):
         self.running = self.most_running = self.cancelled = 0
         self._seconds, self._fault = seconds, fault
 
-    async def agenerate(self, request: Request) -> Completion:
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         self.requests.append(request)
         self.running += 1
         self.begun.set()
@@ -56,7 +56,7 @@ class Slow(FakeBackend):
             self.running -= 1
         if self._fault is not None:
             raise self._fault
-        return Completion("{}", "stop", 1, 1, 0, 0.0, 0.0)
+        yield Completion("{}", "stop", 1, 1, 0, 0.0, 0.0)
 
 
 @pytest.fixture(scope="module")

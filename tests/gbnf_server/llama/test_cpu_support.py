@@ -176,7 +176,7 @@ def test_other_results_are_noticed() -> None:
 
 _LOADERS = {
     "NativeModel": "from gbnf_server import InProcess\nmodel = InProcess(sys.argv[1])\n"
-    "model.complete([{'role': 'user', 'content': 'hello'}], grammar=None, max_tokens=2)",
+    "model.complete(Request([{'role': 'user', 'content': 'hello'}], grammar=None, max_tokens=2))",
     "Llama": "from llama_cpp import Llama\nfrom gbnf_server.llama import process_globals as them\n"
     "them.patch_default_model_params()\nthem.patch_default_model_params()\n"
     "Llama(sys.argv[1], n_ctx=64, verbose=False).eval([100, 101])",

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,14 @@ from gbnf import Grammar, compile_pool, load_manifests
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Matcher
 from gbnf.prompts.messages import Message
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.kv_cache import Slot, shared_prefix_length
 from gbnf_server.system.errors import BackendError, SetupError
-from support.backends import prompt_tokens
+from gbnf_server.system.event_loop import shared_loop
+from support.backends import acomplete, prompt_tokens, streamed
 from support.grammars import grammars
 from support.oracle import CHECKOUT, SHARED, engine
 from support.vocabularies import make_model_over
@@ -92,16 +95,9 @@ def forget(model: InProcess) -> None:
 def test_whatever_the_grammar_the_text_is_in_its_language(
     small: InProcess, rules: Rules, temperature: float, seed: int, max_tokens: int
 ) -> None:
-    pieces: list[str] = []
+    asked = Request(ASK, Grammar(rules), temperature=temperature, seed=seed, max_tokens=max_tokens)
     try:
-        found = small.complete(
-            ASK,
-            grammar=Grammar(rules),
-            temperature=temperature,
-            seed=seed,
-            max_tokens=max_tokens,
-            on_text=pieces.append,
-        )
+        found, pieces, _ = streamed(small, asked)
     except BackendError as error:
         assert "dead end" in str(error)  # noqa: PT017  # a token may end inside a character that can't go on
         return
@@ -123,7 +119,7 @@ def test_random_models_write_valid_calls_and_nothing_crashes(
     for run in range(round(RUNS * share)):
         names = tuple(sorted(chance.sample([tool.name for tool in BUNDLED], chance.randint(1, 4))))
         grammar = pool_grammar(names if run % 3 else (), chance.choice(["default", "spaced", "compact"]))
-        found = backend.complete(ASK, grammar=grammar, temperature=2.0, seed=run, max_tokens=100)
+        found = backend.complete(Request(ASK, grammar=grammar, temperature=2.0, seed=run, max_tokens=100))
         judged = engine().match(grammar, found.text)
         assert judged.accepted
         if found.finish == "stop":
@@ -146,7 +142,9 @@ def test_a_jump_changes_nothing(small: InProcess, whitespace: str) -> None:
         with changed(small, _jumps=jumps):
             for seed in range(6):
                 forget(small)
-                found = small.complete(ASK, grammar=grammar, temperature=seed / 4, seed=seed, max_tokens=120)
+                found = small.complete(
+                    Request(ASK, grammar=grammar, temperature=seed / 4, seed=seed, max_tokens=120)
+                )
                 texts.append(found.text)
     assert mostly_alike(jumped, plain)
 
@@ -161,7 +159,7 @@ def test_a_complete_answer_takes_no_further_step(real: InProcess, monkeypatch: p
         return decode(*arguments)
 
     monkeypatch.setattr(llama_cpp, "llama_decode", counted)
-    found = real.complete(ASK, grammar=Grammar.parse('root ::= "nothing else"'))
+    found = real.complete(Request(ASK, grammar=Grammar.parse('root ::= "nothing else"')))
     assert (found.text, found.finish, evaluated) == ("nothing else", "stop", 0)
     assert found.forced_tokens == found.completion_tokens
 
@@ -169,7 +167,9 @@ def test_a_complete_answer_takes_no_further_step(real: InProcess, monkeypatch: p
 def test_the_last_token_is_withheld(real: InProcess) -> None:
     """Forced is `he`; what the model then says may be any token that begins with it, or in it."""
     said = {
-        real.complete(ASK, grammar=Grammar.parse('root ::= "he" [a-z]{3}'), temperature=3.0, seed=seed).text
+        real.complete(
+            Request(ASK, grammar=Grammar.parse('root ::= "he" [a-z]{3}'), temperature=3.0, seed=seed)
+        ).text
         for seed in range(5)
     }
     assert len(said) > 3
@@ -179,17 +179,17 @@ def test_the_last_token_is_withheld(real: InProcess) -> None:
 def test_without_jumps_the_text_is_the_same_where_nothing_is_forced(small: InProcess) -> None:
     grammar = Grammar.parse('root ::= [a-z ]{20} [0-9]{1,5} "."')
     with changed(small, _jumps=False):
-        plain = small.complete(ASK, grammar=grammar)
+        plain = small.complete(Request(ASK, grammar=grammar))
     assert plain.forced_tokens == 0
-    assert small.complete(ASK, grammar=grammar).text == plain.text
+    assert small.complete(Request(ASK, grammar=grammar)).text == plain.text
 
 
 @given(st.integers(1, 30), st.integers(0, 3))
 @settings(max_examples=15)
 def test_a_truncated_text_is_a_prefix_of_the_whole_one(small: InProcess, max_tokens: int, seed: int) -> None:
     grammar = pool_grammar(("get_now", "undo_last_turn"), "spaced")
-    whole = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
-    cut = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=max_tokens)
+    whole = small.complete(Request(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150))
+    cut = small.complete(Request(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=max_tokens))
     assert cut.completion_tokens <= max_tokens
     if cut.shortened_at is not None:
         assert grammar.match(cut.text).complete
@@ -203,9 +203,9 @@ def test_where_the_engine_disagrees_nothing_is_forced(
 ) -> None:
     """An automaton that is wrong costs speed, never the language."""
     monkeypatch.setattr(Grammar, "matcher", Matcher(Grammar.parse('root ::= "surely this" [a-z]').rules))
-    assert small.complete(ASK, grammar=Grammar.parse('root ::= "b"{3} [a-z]'), max_tokens=20).text.startswith(
-        "bbb"
-    )
+    assert small.complete(
+        Request(ASK, grammar=Grammar.parse('root ::= "b"{3} [a-z]'), max_tokens=20)
+    ).text.startswith("bbb")
 
 
 # The other engine.
@@ -218,9 +218,11 @@ def test_both_engines_hold_the_same_calls(small: InProcess) -> None:
     guided = grammar_engine("llguidance", small._model)
     for seed, whitespace in enumerate(["default", "spaced", "compact"]):
         grammar = pool_grammar(("create_dirs", "find_files", "get_inputs"), whitespace)
-        by_llama = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
+        by_llama = small.complete(Request(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150))
         with changed(small, _engine=guided):
-            by_guidance = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
+            by_guidance = small.complete(
+                Request(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
+            )
         for found in (by_llama, by_guidance):
             judged = engine().match(grammar, found.text)
             assert judged.complete if found.finish == "stop" else judged.accepted
@@ -234,8 +236,8 @@ def test_greedy_is_the_same_by_both_engines(small: InProcess) -> None:
     # llguidance lets no control token stand for its name, as llama.cpp does where a text may hold it
     grammar = Grammar.parse('root ::= "{\\"name\\": \\"" [a-z_]{20} "\\"" ("," [0-9 ]+)? "}"')
     with changed(small, _engine=grammar_engine("llguidance", small._model)):
-        guided = small.complete(ASK, grammar=grammar, max_tokens=100)
-    assert guided.text == small.complete(ASK, grammar=grammar, max_tokens=100).text
+        guided = small.complete(Request(ASK, grammar=grammar, max_tokens=100))
+    assert guided.text == small.complete(Request(ASK, grammar=grammar, max_tokens=100)).text
 
 
 def test_an_engine_that_is_not_there_says_so(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +275,9 @@ def test_threads_do_not_disturb_each_other(small: InProcess) -> None:
 
     def ask(number: int) -> str:
         messages = conversation(f"request {number}")
-        return small.complete(messages, grammar=grammar, temperature=1.0, seed=number, max_tokens=60).text
+        return small.complete(
+            Request(messages, grammar=grammar, temperature=1.0, seed=number, max_tokens=60)
+        ).text
 
     alone = [ask(number) for number in range(12)]
     with ThreadPoolExecutor(4) as threads:
@@ -287,7 +291,7 @@ def test_tasks_do_not_disturb_each_other(small: InProcess) -> None:
 
     async def ask(number: int) -> str:
         messages = conversation(f"request {number}")
-        return (await small.acomplete(messages, grammar=grammar, max_tokens=60)).text
+        return (await acomplete(small, Request(messages, grammar=grammar, max_tokens=60))).text
 
     async def all_at_once() -> list[str]:
         return await asyncio.gather(*map(ask, range(6)))
@@ -301,9 +305,9 @@ def test_a_prompt_is_evaluated_once_for_all(small: InProcess) -> None:
     """A second conversation takes an empty sequence, and copies what the first one has of its prompt."""
     forget(small)
     grammar = pool_grammar(("get_now",), "spaced")
-    first = small.complete(conversation("one"), grammar=grammar, max_tokens=40)
+    first = small.complete(Request(conversation("one"), grammar=grammar, max_tokens=40))
     assert first.cached_tokens == 0
-    second = small.complete(conversation("another"), grammar=grammar, max_tokens=40)
+    second = small.complete(Request(conversation("another"), grammar=grammar, max_tokens=40))
     system = shared_prefix_length(
         prompt_tokens(small, conversation("one"), constrained=True),
         prompt_tokens(small, conversation("another"), constrained=True),
@@ -311,7 +315,7 @@ def test_a_prompt_is_evaluated_once_for_all(small: InProcess) -> None:
     assert second.cached_tokens == system
     pasts = [len(sequence.cached_tokens) for sequence in small._kv_cache._sequences]
     assert min(pasts) > system  # neither has lost what it had
-    again = small.complete(conversation("one"), grammar=grammar, max_tokens=40)
+    again = small.complete(Request(conversation("one"), grammar=grammar, max_tokens=40))
     assert again.cached_tokens == again.prompt_tokens - 1
     assert again.text == first.text
 
@@ -324,7 +328,7 @@ def test_a_conversation_resumes_where_it_stopped(small: InProcess) -> None:
     for _ in range(3):
         for talk in talks:
             before = prompt_tokens(small, talk, constrained=True)
-            found = small.complete(talk, grammar=grammar, max_tokens=30)
+            found = small.complete(Request(talk, grammar=grammar, max_tokens=30))
             if len(talk) > 2:
                 assert found.cached_tokens >= found.prompt_tokens - 30 - len(found.text)
             assert found.prompt_tokens == len(before)
@@ -335,13 +339,11 @@ def test_a_conversation_resumes_where_it_stopped(small: InProcess) -> None:
 
 
 def test_a_sequence_is_released_after_every_outcome(small: InProcess) -> None:
-    def fail(_: str) -> None:
-        raise RuntimeError("the listener is gone")
-
     for _ in range(5):
-        with pytest.raises(RuntimeError, match="listener"):
-            small.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{9}"), on_text=fail)
-    assert len(small.complete(ASK, grammar=Grammar.parse("root ::= [a-z]{9}")).text) == 9
+        events = shared_loop().iterate(small.generate(Request(ASK, Grammar.parse("root ::= [a-z]{9}"))))
+        next(events)
+        events.close()
+    assert len(small.complete(Request(ASK, grammar=Grammar.parse("root ::= [a-z]{9}"))).text) == 9
 
 
 @given(at=st.integers(1, 6), after=st.booleans(), leads=st.booleans())
@@ -351,13 +353,13 @@ def test_an_interrupt_in_one_call_leaves_the_others(
 ) -> None:
     """One call dies inside of an evaluation, perhaps one that it makes for both: the other is as alone."""
     grammar = Grammar.parse("root ::= [a-z]{25}")
-    alone = small.complete(conversation("other"), grammar=grammar, max_tokens=40).text
-    main, calls = threading.current_thread(), 0
+    alone = small.complete(Request(conversation("other"), grammar=grammar, max_tokens=40)).text
+    calls, is_mine = 0, ContextVar("is_mine", default=False)
     decode = llama_cpp.llama_decode
 
     def interrupted(*arguments: Any) -> Any:
         nonlocal calls
-        if threading.current_thread() is not main:
+        if not is_mine.get():
             return decode(*arguments)
         calls += 1
         if calls == at and not after:
@@ -369,13 +371,14 @@ def test_an_interrupt_in_one_call_leaves_the_others(
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as threads:
         patch.setattr(llama_cpp, "llama_decode", interrupted)
-        other = threads.submit(small.complete, conversation("other"), grammar=grammar, max_tokens=40)
+        other = threads.submit(small.complete, Request(conversation("other"), grammar=grammar, max_tokens=40))
         if not leads:
             other.result()
+        is_mine.set(True)
         with suppress(KeyboardInterrupt):
-            small.complete(conversation("mine"), grammar=grammar, max_tokens=40)
+            small.complete(Request(conversation("mine"), grammar=grammar, max_tokens=40))
         assert alike(other.result().text, alone)
-    assert alike(small.complete(conversation("other"), grammar=grammar, max_tokens=40).text, alone)
+    assert alike(small.complete(Request(conversation("other"), grammar=grammar, max_tokens=40)).text, alone)
 
 
 def test_more_calls_than_sequences_wait(small: InProcess) -> None:
@@ -386,7 +389,7 @@ def test_more_calls_than_sequences_wait(small: InProcess) -> None:
     done = threading.Event()
 
     def ask() -> None:
-        small.complete(ASK, grammar=Grammar.parse('root ::= "a" [b]'), max_tokens=5)
+        small.complete(Request(ASK, grammar=Grammar.parse('root ::= "a" [b]'), max_tokens=5))
         done.set()
 
     thread = threading.Thread(target=ask)

@@ -109,7 +109,7 @@ def recording(
 
     def answer(request: Request) -> tuple[Completion, Sampled]:
         sampled = lists[get_ident()] = []
-        return model.generate(request), sampled
+        return model.complete(request), sampled
 
     with replaced(Sampler, "sample", recorded), replaced(model, "_jumps", jumps):
         yield answer
@@ -149,7 +149,7 @@ def call_request(question: str = "Is it raining in Rome? 東京は？ 🌧", **o
 @given(SHALLOW, st.integers(0, 99))
 def test_with_a_grammar_the_output_is_valid(model: InProcess, schema: dict[str, Any], seed: int) -> None:
     request, grammar = request_of(schema, max_tokens=40, temperature=1.5, seed=seed)
-    found = model.generate(request)
+    found = model.complete(request)
     if found.finish == "stop" and grammar.exact:
         assert is_valid(schema, canonical(json.loads(found.text)))
     assert engine().match(grammar, found.text).accepted
@@ -211,7 +211,7 @@ def test_the_gateway_answers_as_the_backend_does(model: InProcess) -> None:
 
     answer = asyncio.run(served())["choices"][0]["message"]["content"]
     whole = [
-        model.generate(Request([question], compile_schema(schema, closed=closed), max_tokens=30)).text
+        model.complete(Request([question], compile_schema(schema, closed=closed), max_tokens=30)).text
         for closed in (False, True)
     ]
     assert json.loads(answer) in [json.loads(text) for text in whole]
@@ -230,7 +230,7 @@ def test_a_call_in_the_native_format_reads_back(
     grammar = form.grammar(TOOLS, tool_choice="required")
     declared = [declare_tool(tool) for tool in TOOLS]
     request = Request([QUESTION], grammar, tools=declared, max_tokens=60, temperature=temperature, seed=1)
-    found = model.generate(request)
+    found = model.complete(request)
     assert found.finish == "stop"
     result = form.parse(found.text, TOOLS)
     assert isinstance(result, ToolCalls)

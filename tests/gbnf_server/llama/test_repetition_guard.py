@@ -66,7 +66,7 @@ def writing(text: str) -> Callable[[str], str]:
 
 def decode(backend: InProcess, grammar: Grammar | None, next_text: Callable[[str], str]) -> Completion:
     with wanting(next_text):
-        return backend.generate(Request(ASK, grammar=grammar, max_tokens=LONG))
+        return backend.complete(Request(ASK, grammar=grammar, max_tokens=LONG))
 
 
 def closed(properties: dict[str, Any], required: Sequence[str]) -> dict[str, Any]:
@@ -237,9 +237,9 @@ def test_whatever_the_grammar_nothing_else_changes(
     request = Request(ASK, grammar=grammar, max_tokens=200, temperature=temperature, seed=seed)
     with patch.object(backend, "_jumps", jumps):
         with patch.object(repetition, "_LEAST", 10**9):
-            free = backend.generate(request)
+            free = backend.complete(request)
         with patch.multiple(repetition, _LEAST=4, _LEAST_WITHOUT_WORDS=4, _REPEATS=2, _TAIL=2, _STRIDE=1):
-            found = backend.generate(request)
+            found = backend.complete(request)
     match = engine().match(grammar, found.text)
     if not found.repeated:
         assert (found.text, found.finish) == (free.text, free.finish)
@@ -255,7 +255,7 @@ def test_a_real_model_that_repeats() -> None:
     text = "Write today, tomorrow, today, tomorrow, and go on without an end."
     with InProcess(model_file() or "", threads=1) as model:
         found = model.complete(
-            [{"role": "user", "content": text}], grammar=compile_schema(schema), max_tokens=400
+            Request([{"role": "user", "content": text}], grammar=compile_schema(schema), max_tokens=400)
         )
     assert (found.finish, "today" in found.repeated * 2) == ("stop", True)
     assert found.completion_tokens < 400

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from gbnf.prompts.messages import Message
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import api_keys
 from gbnf_server.llama import server_process as llama_server_run
@@ -89,7 +90,7 @@ def test_only_this_user_can_use_it(model: Path) -> None:
             assert answer.status_code == 401
         with LlamaServer(server.url) as client:
             messages: list[Message] = [{"role": "user", "content": "hello"}]
-            assert client.complete(messages, grammar=None, max_tokens=1).completion_tokens
+            assert client.complete(Request(messages, grammar=None, max_tokens=1)).completion_tokens
         with start(model, threads=1) as other:
             assert other.api_key != server.api_key
     assert not key.exists()
@@ -123,7 +124,7 @@ def test_a_server_that_dies_of_repacked_weights_is_started_without(
     monkeypatch.setenv("GBNF_LLAMA_SERVER", str(crashing_server(tmp_path, require_llama_server())))
     with start(model, threads=1) as server, LlamaServer(server.url) as client:
         assert client.complete(
-            [{"role": "user", "content": "hello"}], grammar=None, max_tokens=1
+            Request([{"role": "user", "content": "hello"}], grammar=None, max_tokens=1)
         ).completion_tokens
     starts = (tmp_path / "starts").read_text().splitlines()
     assert "--no-repack" in starts[-1]

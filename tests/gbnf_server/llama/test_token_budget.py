@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gbnf import Grammar, compile_pool, compile_schema, load_manifests
 from gbnf.grammar.ir import Rules
 from gbnf.prompts.messages import Message
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
@@ -67,7 +68,7 @@ def test_random_models_end_every_call_within_the_limit(backend: InProcess) -> No
         least = shortest(backend._model, grammar)
         assert least is not None
         limit = least + chance.choice([0, 0, 1, 2, 5, 20])
-        found = backend.complete(ASK, grammar=grammar, temperature=2.0, seed=run, max_tokens=limit)
+        found = backend.complete(Request(ASK, grammar=grammar, temperature=2.0, seed=run, max_tokens=limit))
         assert found.finish == "stop"
         assert engine().match(grammar, found.text).complete
         assert found.completion_tokens <= limit
@@ -96,9 +97,7 @@ def test_whatever_the_grammar_its_texts_are_complete(
     least = shortest(backend._model, grammar)
     assume(least is not None and least + more)
     assert least is not None
-    from gbnf_server.backends.base import Request
-
-    found = (backend if jumps else sampling).generate(
+    found = (backend if jumps else sampling).complete(
         Request(
             ASK,
             grammar=grammar,
@@ -124,7 +123,7 @@ def test_characters_of_several_tokens_end_too(sampling: InProcess) -> None:
     assert least is not None
     for seed in range(40):
         limit = least + seed % 7
-        found = sampling.complete(ASK, grammar=grammar, temperature=2.0, seed=seed, max_tokens=limit)
+        found = sampling.complete(Request(ASK, grammar=grammar, temperature=2.0, seed=seed, max_tokens=limit))
         assert engine().match(grammar, found.text).complete
 
 
@@ -150,8 +149,8 @@ def test_the_text_is_the_same_until_the_limit_binds(
     least = shortest(sampling._model, grammar)
     assert least is not None
     options: dict[str, Any] = {"grammar": grammar, "seed": seed, "temperature": temperature}
-    free = sampling.complete(ASK, max_tokens=300, **options)
-    found = sampling.complete(ASK, max_tokens=least + more, **options)
+    free = sampling.complete(Request(ASK, max_tokens=300, **options))
+    found = sampling.complete(Request(ASK, max_tokens=least + more, **options))
     if found.shortened_at is None:
         assert found.text == free.text
     else:
@@ -161,19 +160,23 @@ def test_the_text_is_the_same_until_the_limit_binds(
 
 def test_a_limit_below_the_shortest_text_truncates(backend: InProcess) -> None:
     grammar = Grammar.parse('root ::= "{\\"name\\": \\"" [a-z]* "\\", \\"rest\\": [1, 2, 3, 4, 5, 6, 7]}"')
-    found = backend.complete(ASK, grammar=grammar, temperature=1.0, max_tokens=3)
+    found = backend.complete(Request(ASK, grammar=grammar, temperature=1.0, max_tokens=3))
     assert (found.finish, found.shortened_at) == ("length", None)
     assert grammar.match(found.text).accepted
 
 
 def test_text_that_may_end_anywhere_is_truncated(backend: InProcess) -> None:
     """Where an end is not chosen for the limit's sake, nothing says that the model was done."""
-    found = backend.complete(ASK, grammar=Grammar.parse("root ::= [a-z ]*"), temperature=2.0, max_tokens=5)
+    found = backend.complete(
+        Request(ASK, grammar=Grammar.parse("root ::= [a-z ]*"), temperature=2.0, max_tokens=5)
+    )
     assert (found.finish, found.shortened_at) == ("length", None)
 
 
 def test_a_recursion_without_an_end_is_truncated(backend: InProcess) -> None:
-    found = backend.complete(ASK, grammar=Grammar.parse("root ::= [ab] root"), temperature=2.0, max_tokens=5)
+    found = backend.complete(
+        Request(ASK, grammar=Grammar.parse("root ::= [ab] root"), temperature=2.0, max_tokens=5)
+    )
     assert (found.finish, found.shortened_at) == ("length", None)
 
 

@@ -60,7 +60,7 @@ def test_a_trace_tells_what_happened(
     backend: InProcess, rules: Rules, temperature: float, seed: int, max_tokens: int
 ) -> None:
     def answer(*, trace: bool) -> Completion:
-        return backend.generate(
+        return backend.complete(
             Request(
                 ASK,
                 grammar=Grammar(rules),
@@ -85,7 +85,7 @@ def test_a_trace_tells_what_happened(
 def test_what_the_grammar_refused_does_not_fit(backend: InProcess) -> None:
     """Judged by the matcher, for candidates that are whole characters."""
     grammar = compile_pool([tool for tool in BUNDLED if tool.name in {"get_now", "create_dirs"}])
-    found = backend.generate(
+    found = backend.complete(
         Request(ASK, grammar=grammar, temperature=1.0, seed=3, max_tokens=120, trace=True)
     )
     check(found)
@@ -105,7 +105,7 @@ def test_what_the_grammar_refused_does_not_fit(backend: InProcess) -> None:
 
 def test_a_limit_that_refuses_is_named(backend: InProcess) -> None:
     grammar = Grammar.parse('root ::= "\\"" [a-z]{0,200} "\\""')
-    found = backend.generate(Request(ASK, grammar=grammar, temperature=2.0, seed=1, max_tokens=6, trace=True))
+    found = backend.complete(Request(ASK, grammar=grammar, temperature=2.0, seed=1, max_tokens=6, trace=True))
     assert found.shortened_at is not None
     refused = [each.refused_by for entry in found.trace for each in entry.candidates]
     assert "limit" in refused
@@ -115,7 +115,7 @@ def test_a_limit_that_refuses_is_named(backend: InProcess) -> None:
 
 
 def test_text_without_a_grammar_has_a_trace(backend: InProcess) -> None:
-    found = backend.generate(Request(ASK, temperature=1.0, seed=1, max_tokens=12, trace=True))
+    found = backend.complete(Request(ASK, temperature=1.0, seed=1, max_tokens=12, trace=True))
     check(found)
     assert all(entry.allowed_probability == pytest.approx(1.0) for entry in found.trace)
 
@@ -123,4 +123,4 @@ def test_text_without_a_grammar_has_a_trace(backend: InProcess) -> None:
 def test_servers_have_no_trace() -> None:
     given: dict[str, Any] = {"trace": True}
     with LlamaServer("http://127.0.0.1:9") as server, pytest.raises(RequestNotSupported, match="trace"):
-        server.generate(Request(ASK, **given))
+        server.complete(Request(ASK, **given))

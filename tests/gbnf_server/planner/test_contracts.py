@@ -7,15 +7,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import pytest
 
 from gbnf.contracts import Contract, choice, lines, pick
-from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.planner.contracts import arun_contract, messages, run_contract
+from support.backends import FakeBackend
 from support.models import make_model
 
 CONTRACT = Contract(best=pick(3), mood=choice(["glad", "sad"]), haiku=lines(2, limit=8))
@@ -72,14 +72,13 @@ def test_a_silent_server_times_out_as_a_hang(silent: str) -> None:
 def test_a_backend_that_blocks_the_loop_is_a_hang_too() -> None:
     release = threading.Event()
 
-    class Blocking:
-        async def acomplete(self, *_: object, **__: object) -> object:
+    class Blocking(FakeBackend):
+        async def arespond(self, *_: Any, **__: Any) -> Any:
             release.wait(30)
             raise AssertionError
 
-    blocked = cast("Backend", Blocking())
     try:
-        assert run_contract(CONTRACT, "Which?", blocked, timeout_s=0.1).outcome == "hang"
+        assert run_contract(CONTRACT, "Which?", Blocking(), timeout_s=0.1).outcome == "hang"
     finally:
         release.set()
 

@@ -65,7 +65,7 @@ class Recorder(FakeBackend):
         self._texts = list(texts)
         self.asked: list[list[Message]] = []
 
-    def complete(self, messages: Sequence[Message], **_limits: Any) -> Completion:
+    def respond(self, messages: Sequence[Message], **_limits: Any) -> Completion:
         self.asked.append(list(messages))
         return Completion(self._texts.pop(0), "stop", 10, 5, 0, 0.0, 0.0)
 

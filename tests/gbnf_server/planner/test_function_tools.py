@@ -25,7 +25,7 @@ class Speaker(FakeBackend):
     def __init__(self, *texts: str) -> None:
         self._texts: Iterator[str] = iter(texts)
 
-    def complete(self, *_given: Any, **_limits: Any) -> Completion:
+    def respond(self, *_given: Any, **_limits: Any) -> Completion:
         return completion(next(self._texts))
 
 

@@ -17,6 +17,7 @@ from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema
 from gbnf.tools import Tool
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar, reasoning_message
 from gbnf_server.llama.demo_model import model_path
@@ -199,7 +200,7 @@ def test_the_embedded_model_thinks_in_a_field_and_still_calls() -> None:
     grammar = with_reasoning_grammar(compile_pool(tools))
     with InProcess(model_path()) as model:
         messages: Any = [{"role": "user", "content": "what time is it?"}]
-        written = json.loads(model.complete(messages, grammar=grammar, max_tokens=400).text)
+        written = json.loads(model.complete(Request(messages, grammar=grammar, max_tokens=400)).text)
     assert list(written) == ["thought", "name", "arguments"]
     assert written["name"] == "get_now"
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gbnf_server.planner.partial_answer import PartialAnswer
-from gbnf_server.planner.streaming import RunEnvironment, stream_text
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
+from gbnf.protocols.final_answer import FinalAnswerText, SpokenText, Unread
+from gbnf.tool_formats import Delta, TextDelta
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.base import BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.planner import (
@@ -34,6 +34,7 @@ from gbnf_server.planner import (
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.loop import plan
 from gbnf_server.system.errors import BackendError
+from support.backends import FakeBackend
 from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, resolved, ticking
 from support.executors import world
 from support.models import make_model
@@ -79,6 +80,11 @@ def lines(*pieces: str) -> Reply:
 
 # The answer in a call.
 
+
+def said(deltas: Sequence[Delta]) -> str:
+    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+
+
 MESSAGES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
@@ -90,10 +96,10 @@ def test_an_answer_is_read_while_it_is_written(
     text = json.dumps(
         {**before, "name": "final_answer", "arguments": {"message": message}}, ensure_ascii=escaped
     )
-    partial = PartialAnswer("call")
+    reader = FinalAnswerText()
     told, rest = [], text
     for size in sizes * len(text):
-        told.append(partial.feed(rest[:size]))
+        told.append(said(reader.feed(rest[:size])))
         rest = rest[size:]
     assert "".join(told) == message
 
@@ -102,8 +108,8 @@ def test_an_answer_is_read_while_it_is_written(
     "text", [NOW, call("write_files", files=[{"path": "a", "content": ANSWER}]), "Hello", "{}"]
 )
 def test_a_call_is_no_answer(text: str) -> None:
-    assert PartialAnswer("call").feed(text) == ""
-    assert PartialAnswer("thought").feed(ANSWER) == ""
+    assert FinalAnswerText().feed(text) == []
+    assert Unread().feed(ANSWER) == []
 
 
 @pytest.mark.parametrize(
@@ -112,8 +118,8 @@ def test_a_call_is_no_answer(text: str) -> None:
 )
 def test_text_from_results_is_streamed_and_calls_are_not(text: str, told: str) -> None:
     for size in (1, 3, 99):
-        partial = PartialAnswer("salvage")
-        pieces = [partial.feed(text[start : start + size]) for start in range(0, len(text), size)]
+        reader = SpokenText()
+        pieces = [said(reader.feed(text[start : start + size])) for start in range(0, len(text), size)]
         assert "".join(pieces) == told
 
 
@@ -193,21 +199,17 @@ def test_a_hook_that_raises_at_a_piece_warns(tmp_path: Path, backend: InProcess,
     assert "no divisor" in last.run.warnings[0]
 
 
-def test_a_time_out_in_the_middle_of_a_stream_is_the_backends_error(tmp_path: Path) -> None:
-    class Slow:
-        def generate(self, request: Request) -> Completion:
-            assert request.cancellation is not None
-            assert request.on_text is not None
-            request.cancellation.set()  # as the timer of `InProcess` does, between two tokens
-            request.on_text("p")
-            raise BackendError("the call was cancelled")
+def test_a_time_out_in_the_middle_of_a_stream_is_the_backends_error(tmp_path: Path, stream: Stream) -> None:
+    class Slow(FakeBackend):
+        async def generate(self, _request: Request) -> AsyncGenerator[BackendEvent, None]:
+            yield TextDelta("p")
+            raise BackendError(
+                "the call was cancelled"
+            )  # as the timer of `InProcess` does, between two tokens
 
-        async def agenerate(self, request: Request) -> Completion:
-            raise NotImplementedError
-
-    environment = RunEnvironment(Slow(), world(tmp_path))
-    with pytest.raises(BackendError, match="cancelled"):
-        list(stream_text(CallModel((), None, 8, 0.0, 0), environment, []))
+    last = stream(planner(tmp_path, Slow()), "ping")[-1]
+    assert isinstance(last, RunFinished)
+    assert (last.run.outcome, last.run.error) == ("failed", "the call was cancelled")
 
 
 def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None:

@@ -445,7 +445,7 @@ class Tight(FakeBackend):
     def __init__(self) -> None:
         self.prompts: list[Sequence[Message]] = []
 
-    def complete(self, messages: Sequence[Message], **_limits: Any) -> Completion:
+    def respond(self, messages: Sequence[Message], **_limits: Any) -> Completion:
         if prompt_size(messages) > 2500:
             raise ContextOverflow(None, None)
         self.prompts.append(messages)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from gbnf_server.backends.verification import grammar_violation
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf import Grammar
+from gbnf_server.backends.answer import grammar_violation
 
 CALL = Grammar.parse('root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"')
 WHOLE = '{"name": "find"}'

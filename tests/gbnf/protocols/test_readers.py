@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
-from gbnf_server.gateway.streams import EitherStream, PlainText, WholeJsonCall, union
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_schema
+from gbnf.protocols.json_calls import JsonCallStream, json_grammar
+from gbnf.protocols.readers import EitherReader, PlainText, WholeJsonCall, union
 from gbnf.tool_formats import CallEnded, CallStarted, Delta
 from support.gateway_answers import calls, text
 from support.oracle import engine
@@ -47,7 +47,7 @@ def test_a_union_has_the_texts_of_both_and_no_others(written: str) -> None:
 
 @given(written=candidates, size=st.integers(1, 9))
 def test_an_answer_is_read_in_the_format_that_it_is_in(written: str, size: int) -> None:
-    stream = EitherStream(WAYS)
+    stream = EitherReader(WAYS)
     deltas = [delta for at in range(0, len(written), size) for delta in stream.feed(written[at : at + size])]
     deltas += stream.close()
     if CALLS.match(written).complete:

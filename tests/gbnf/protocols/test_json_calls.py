@@ -7,11 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from gbnf_server.gateway.json_format import JsonCallStream, json_grammar
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.calls import parse_tool_calls
+from gbnf.protocols.json_calls import JsonCallStream, json_grammar
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta
 from gbnf.tools import FINAL_ANSWER
 from support.gateway_answers import calls, text
