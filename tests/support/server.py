@@ -80,7 +80,7 @@ def completion(content: str, stop_type: str = "eos", **fields: Any) -> Reply:
     """A /completion answer as llama-server gives it."""
     timings = {"cache_n": 2, "prompt_ms": 5.0, "predicted_ms": 7.0}
     shape = {"tokens_evaluated": 9, "tokens_predicted": 3, "truncated": False, "timings": timings}
-    return Reply(200, {"content": content, "stop_type": stop_type, **shape, **fields})
+    return Reply(200, {"content": content, "stop": True, "stop_type": stop_type, **shape, **fields})
 
 
 @dataclass

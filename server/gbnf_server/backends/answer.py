@@ -22,12 +22,12 @@ from typing import TypeAlias
 from gbnf import Grammar
 from gbnf.calls.stop_strings import StopStrings
 from gbnf.dialects import schema_violation
-from gbnf.errors import AmbiguousGrammarError
+from gbnf.errors import AmbiguousGrammarError, GrammarError
 from gbnf.grammar.match import MatchState
 from gbnf.protocols.readers import AnswerNotAllowedError, AnswerReader, PlainText
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf_server.backends.base import Backend, BackendEvent, Completer, Completion, Request
-from gbnf_server.system.errors import BackendError
+from gbnf_server.system.errors import BackendError, GrammarRefused
 
 _REPLACEMENT = "\ufffd"
 """What servers send for the first half of a character that was truncated."""
@@ -188,7 +188,10 @@ class _Reading:
         self._reader, self._stop = self.asked.reader(), StopStrings(self.asked.stop)
         grammar = self.asked.request.grammar
         if self.verifies and isinstance(grammar, Grammar):
-            self._grammar, self._state = grammar, grammar.matcher.start()
+            try:
+                self._grammar, self._state = grammar, grammar.matcher.start()
+            except GrammarError as error:
+                raise GrammarRefused(str(error)) from None
 
     @property
     def text(self) -> str:

@@ -77,11 +77,12 @@ async def stream_answer(
             if isinstance(line, httpx.Response):
                 response = line
                 continue
+            repeats = bool(stream.repeated)
             stream.feed(line)
             for event in arrived:
                 yield event
             arrived.clear()
-            if stream.repeated:
+            if repeats and line.strip():  # and this line did not end it
                 break
     completion = read(response, stream.end())
     if stream.repeated and completion.finish == "length":

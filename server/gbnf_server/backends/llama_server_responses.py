@@ -38,13 +38,15 @@ def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = 
     if not isinstance(error, dict):
         error = {"message": str(error or response.text[:200] or response.reason_phrase)}
     message = str(error.get("message", error))
+    # an error in a stream comes with the status of its beginning
+    status = (response.is_success and parse_count(error.get("code"))) or response.status_code
     if error.get("type") == "exceed_context_size_error":
         raise ContextOverflow(
             parse_count(error.get("n_prompt_tokens")) or None, parse_count(error.get("n_ctx")) or None
         )
-    if response.status_code == httpx.codes.BAD_REQUEST and "grammar" in message.lower():
+    if status == httpx.codes.BAD_REQUEST and "grammar" in message.lower():
         raise GrammarRefused(message)
-    raise ServerResponseError(response.status_code, message)
+    raise ServerResponseError(status, message)
 
 
 def read_completion(

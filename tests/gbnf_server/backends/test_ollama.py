@@ -132,14 +132,13 @@ def test_the_request_is_as_published_and_always_has_num_ctx(ask: Callable[..., C
         for grammar in (SCHEMA, None):
             ask(backend, messages, grammar=grammar, max_tokens=7, temperature=0.5, seed=3)
         ask(backend, [SEEN])
-        Draft202012Validator(REQUEST).validate(server.asked[-1][1])
-        assert server.asked.pop()[1]["stream"] is True
+        Draft202012Validator(REQUEST).validate(server.asked.pop()[1])
         for path, body in server.asked:
             assert path == "/api/chat"
             Draft202012Validator(REQUEST).validate(body)
             assert body["options"]["num_ctx"] == 2048
             assert (body["options"]["num_predict"], body["options"]["seed"]) == (7, 3)
-            assert (body["truncate"], body["shift"], body["stream"]) == (False, False, False)
+            assert (body["truncate"], body["shift"], body["stream"]) == (False, False, True)
             assert body["messages"][-1]["content"].startswith("Result of step 1")
         assert server.asked[0][1]["format"] == SCHEMA
         assert "format" not in server.asked[1][1]
@@ -309,11 +308,11 @@ def test_what_is_not_essential_may_be_odd(odd_fields: dict[str, Any], ask: Calla
         (Reply(400, {"error": "invalid format: failed to parse grammar"}), GrammarRefused, "grammar"),
         (Reply(500, {"error": "llama runner has terminated"}), ServerResponseError, "500"),
         (Reply(502, "<html>"), ServerResponseError, "<html>"),
-        (Reply(200, "[]"), ServerResponseError, "200"),
-        (Reply(200, {"done": True}), BackendError, "returned no text"),
-        (Reply(200, {"message": {"content": 5}, "done": True}), BackendError, "returned no text"),
-        (Reply(200, "[" * 200_000), ServerResponseError, "200"),
-        (Reply(200, {"message": {"content": "a"}, "done": False}), BackendError, "only a part"),
+        (Reply(200, "[]"), BackendError, "not a JSON object"),
+        (Reply(200, {"done": False}), BackendError, "too early"),
+        (Reply(200, {"message": {"content": 5}, "done": True}), BackendError, "sent 5 instead"),
+        (Reply(200, "[" * 200_000), BackendError, "not a JSON object"),
+        (Reply(200, {"message": {"content": "a"}, "done": False}), BackendError, "too early"),
     ],
 )
 def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Exception], said: str) -> None:

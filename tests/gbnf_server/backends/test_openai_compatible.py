@@ -304,9 +304,9 @@ def test_the_model_and_its_context() -> None:
         (Reply(422, {"detail": "response_format: no such type"}), GrammarRefused, "no such type"),
         (Reply(401, {"error": "Unauthorized"}), ServerResponseError, "401: Unauthorized"),
         (Reply(500, ""), ServerResponseError, "500"),
-        (Reply(200, {"choices": []}), BackendError, "returned no message"),
-        (Reply(200, {"choices": [{"message": {"content": 5}}]}), BackendError, "returned 5"),
-        (Reply(200, "[" * 200_000), ServerResponseError, "200"),
+        (Reply(200, {"choices": []}), BackendError, "too early"),
+        (Reply(200, {"choices": [{"message": {"content": 5}}]}), BackendError, "sent 5 instead"),
+        (Reply(200, "[" * 200_000), BackendError, "not a JSON object"),
     ],
 )
 def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Exception], said: str) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +35,6 @@ from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import BackendError, BackendUnreachable, MalformedText, ServerResponseError
 from gbnf_server.system.event_loop import shared_loop
-from support.backends import streamed
 from support.models import TEMPLATE, make_model
 from support.server import Reply, Script, completion, require_llama_server, scripted
 from support.wires import ANY_TEXT, BROKEN, SIZES, cut, odd
@@ -55,16 +53,12 @@ def ask(request: pytest.FixtureRequest) -> Ask:
     """Both ways to ask, with the pieces that came."""
 
     def call(backend: Backend, messages: list[Message] = ASK, **options: Any) -> tuple[Completion, list[str]]:
-        asked = Request(messages, **options)
-        if request.param == "sync":
-            completion, pieces, _ = streamed(backend, asked)
-            return completion, pieces
+        events = answer(backend, Asked(Request(messages, **options)))
 
         async def collect() -> list[AnswerEvent]:
-            async with aclosing(answer(backend, Asked(asked))) as events:
-                return [event async for event in events]
+            return [event async for event in events]
 
-        *found, end = asyncio.run(collect())
+        *found, end = shared_loop().iterate(events) if request.param == "sync" else asyncio.run(collect())
         assert isinstance(end, Answered)
         return end.completion, [
             piece.text for piece in found if isinstance(piece, AnswerPiece) and piece.text
@@ -527,6 +521,6 @@ def test_text_that_ends_may_repeat(
     make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
 ) -> None:
     text = "github." * 100
-    with at(path, events(text[:600], text[600:])) as script, make(script) as backend:
+    with at(path, events(text)) as script, make(script) as backend:
         answer, _ = ask(backend, grammar=None)
     assert (answer.text, answer.finish, answer.repeated) == (text, "stop", "")
