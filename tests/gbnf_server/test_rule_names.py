@@ -14,9 +14,9 @@ from gbnf.contracts import Contract, choice, lines, number
 from gbnf.errors import SchemaError
 from gbnf.protocols.json_calls import json_grammar
 from gbnf.protocols.readers import union
+from gbnf.protocols.reasoning_field import with_reasoning_grammar
 from gbnf.tools import Tool
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar
-from gbnf_server.planner.reasoning import with_reasoning_grammar
 from support.schemas import SCHEMAS
 from support.tool_formats import FAMILIES
 

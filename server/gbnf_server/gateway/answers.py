@@ -37,7 +37,7 @@ class Receipt:
     grammar_hash: str | None = None
     exact: bool = True
     findings: tuple[Finding, ...] = ()
-    format: Literal["native", "json"] | None = None
+    format: str | None = None
     verified: bool = False
     invalid: tuple[str, ...] = ()
     forced_tokens: int = 0

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from gbnf import (
     GbnfError,
@@ -23,10 +23,11 @@ from gbnf import (
 )
 from gbnf.compiler.options import PropertyOrder
 from gbnf.compiler.pool import CompiledTool, compile_tool, left_out_finding
-from gbnf.dialects import call_schema
 from gbnf.prompts.descriptions import PromptStyle
-from gbnf.protocols.json_calls import JsonCallStream, json_grammar
-from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, TextCalls, WholeJsonCall, union
+from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
+from gbnf.protocols.conversations import tools_prompt
+from gbnf.protocols.protocol import CallProtocol, Offered
+from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
 from gbnf.tools.exclusion import excluding
@@ -42,12 +43,14 @@ from gbnf_server.gateway.chat import (
     OutputFormat,
 )
 from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tool, opened, strict_error, strict_problem
-from gbnf_server.gateway.prompting import tools_prompt
 from gbnf_server.web.errors import HttpError
 
 _Result = TypeVar("_Result")
 Steps: TypeAlias = Generator[int, None, _Result]
 """A compilation: `next` does a step, and returns the characters that it compiled; the last has the result."""
+
+
+_TEXT = CallsInText()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,16 @@ class Target:
     prompt_style: PromptStyle
     tool_format: ToolFormat | None
     takes_images: bool
+
+    @property
+    def native(self) -> NativeCalls | None:
+        """The protocol of the chat template, None if it has none."""
+        return None if self.tool_format is None else NativeCalls(self.tool_format)
+
+    @property
+    def written(self) -> CallProtocol:
+        """How earlier calls of a conversation are written."""
+        return self.native or _TEXT
 
     def reasons(self, request: ChatRequest) -> bool:
         """Return whether the model may reason before an answer that a grammar covers."""
@@ -77,16 +90,16 @@ class Target:
 class Compiled:
     """What constrains an answer, and how to read it.
 
-    `tools`: those that the answer may call. `native`: the template declares the tools, else `prompt` does.
-    `reasoning`: the model may reason before the answer. `schema`: what the text has to satisfy, where the
-    grammar is not exact.
+    `tools`: those that the answer may call. `protocol`: how calls are written; where it does not declare the
+    tools, `prompt` describes them. `reasoning`: the model may reason before the answer. `schema`: what the
+    text has to satisfy, where the grammar is not exact.
     """
 
     constraint: AnswerFormat | None
     tools: tuple[Tool, ...]
     stream: Callable[[], AnswerReader]
     receipt: Receipt
-    native: ToolFormat | None = None
+    protocol: CallProtocol = _TEXT
     prompt: str = ""
     reasoning: bool = False
     schema: Mapping[str, Any] | None = None
@@ -126,7 +139,7 @@ def compile_steps(request: ChatRequest, target: Target) -> Steps[Compiled]:
     if not tools:
         return compiled
     found = yield from _compile_request(request, target, tools)
-    if found.native != compiled.native or found.receipt.findings != compiled.receipt.findings:
+    if found.protocol != compiled.protocol or found.receipt.findings != compiled.receipt.findings:
         return compiled
     return replace(found, prompt=compiled.prompt)
 
@@ -178,18 +191,18 @@ def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ..
     compiled = yield from _compile_calls(request, target, tools, "any", reasoning=reasoning)
     if strict_problem(request.tools, compiled[1].report):  # many properties are exact in their order only
         compiled = yield from _compile_calls(request, target, tools, "declared", reasoning=reasoning)
-    tools, constraint, stream, native = compiled
-    reasoning = reasoning and native is not None
+    tools, constraint, stream, protocol = compiled
+    reasoning = reasoning and protocol.reasons_first
     text = _output_grammar(request.output) if request.tool_choice.mode == "auto" else None
     if text is not None:
-        text, stream_text = _text(text, native if reasoning else None)
+        text, stream_text = _text(text, target.tool_format if reasoning else None)
         calls, constraint = constraint, union(constraint, text)
         stream = partial(EitherReader, ((calls, stream), (text, stream_text)))
     if error := strict_problem(request.tools, constraint.report):
         raise error
-    receipt = _receipt(constraint, "native" if native else "json")
-    prompt = "" if native else tools_prompt(tools, target.prompt_style)
-    return Compiled(constraint, tools, stream, receipt, native, prompt, reasoning)
+    receipt = _receipt(constraint, protocol)
+    prompt = "" if protocol.declares_tools else tools_prompt(tools, target.prompt_style)
+    return Compiled(constraint, tools, stream, receipt, protocol, prompt, reasoning)
 
 
 def _text(grammar: Grammar, native: ToolFormat | None) -> tuple[Grammar, Callable[[], AnswerReader]]:
@@ -202,36 +215,36 @@ def _text(grammar: Grammar, native: ToolFormat | None) -> tuple[Grammar, Callabl
 
 def _compile_calls(
     request: ChatRequest, target: Target, tools: tuple[Tool, ...], order: PropertyOrder, *, reasoning: bool
-) -> Steps[tuple[tuple[Tool, ...], Grammar, Callable[[], AnswerReader], ToolFormat | None]]:
+) -> Steps[tuple[tuple[Tool, ...], Grammar, Callable[[], AnswerReader], CallProtocol]]:
     """Compile the grammar of calls, and of text if the choice is automatic.
 
-    Return the tools as they were compiled, the grammar, how to read an answer, and the model's own format if
-    it is that.
+    Return the tools as they were compiled, the grammar, how to read an answer, and how calls are written.
     """
     # with an output format, the text is that format's
     is_free = request.tool_choice.mode == "auto" and isinstance(request.output, FreeText)
-    mode: Literal["auto", "required"] = "auto" if is_free else "required"
-    parallel = request.parallel and not _is_named(request)
-    native = target.tool_format
-    if native is not None:
-        compiled = partial(
-            native.grammar, tool_choice=mode, parallel=parallel, reasoning=reasoning, property_order=order
-        )
-        yield from _compile_parts(tools, native, order)
+    offered = Offered(
+        tools,
+        is_free,
+        parallel=request.parallel and not _is_named(request),
+        reasoning=reasoning,
+        property_order=order,
+    )
+    grammar: Grammar
+    if target.native is not None:
+        yield from _compile_parts(tools, target.tool_format, order)
         try:
-            grammar = compiled(tools)
+            grammar = target.native.constraint(offered)
             if any(finding.kind == "left_out" for finding in grammar.report):
-                tools = opened(tools, grammar.report)
-                grammar = compiled(tools)
-            return tools, grammar, partial(native.stream, tools, reasoning=reasoning), native
+                offered = replace(offered, tools=opened(tools, grammar.report))
+                grammar = target.native.constraint(offered)
+            return offered.tools, grammar, partial(target.native.reader, offered), target.native
         except (GrammarError, PoolError, SchemaError):
             pass  # the format cannot express these tools: ours can
-    yield from _compile_parts(tools, None, order)
-    answers = target.prompt_style == "minimal"
-    grammar = json_grammar(
-        tools, tool_choice=mode, parallel=parallel, final_answer=answers, property_order=order
-    )
-    return tools, grammar, partial(JsonCallStream, final_answer=answers), None
+    yield from _compile_parts(offered.tools, None, order)
+    written = JsonCalls(answers_by_call=False, also_final_answer=target.prompt_style == "minimal")
+    constraint = written.constraint(offered)
+    assert constraint is not None
+    return offered.tools, constraint, partial(written.reader, offered), written
 
 
 def _is_named(request: ChatRequest) -> bool:
@@ -248,7 +261,7 @@ def _compile_output(request: ChatRequest, target: Target) -> Steps[Compiled]:
         tools = yield from _client_tools(request.tools, target)
         grammar = native.grammar(tools, tool_choice="none", reasoning=reasoning)
         stream = partial(native.stream, tools, reasoning=reasoning)
-        return Compiled(grammar, (), stream, _receipt(grammar), native, reasoning=reasoning)
+        return Compiled(grammar, (), stream, _receipt(grammar), target.written, reasoning=reasoning)
     if grammar is None:
         reasoning = request.reasoning is not False  # the backend separates it, also without a format
     elif isinstance(request.output, GbnfText):
@@ -258,7 +271,7 @@ def _compile_output(request: ChatRequest, target: Target) -> Steps[Compiled]:
     given = request.output.schema if isinstance(request.output, JsonSchema) else None
     schema = given if isinstance(given, Mapping) else None
     # the template writes the earlier calls, whether or not there are tools now
-    return Compiled(grammar, (), stream, _receipt(grammar), native, "", reasoning, schema)
+    return Compiled(grammar, (), stream, _receipt(grammar), target.written, "", reasoning, schema)
 
 
 def _output_grammar(output: OutputFormat) -> Grammar | None:
@@ -308,13 +321,15 @@ def _compile_schema_only(request: ChatRequest, target: Target, tools: tuple[Tool
     if not isinstance(output, FreeText):
         problem = "the backend takes either tools or response_format. Send one of the two."
         raise HttpError(400, problem, "unsupported_by_backend", "response_format")
-    answers = request.tool_choice.mode == "auto"
+    written = SchemaCalls()
+    offered = Offered(tools, request.tool_choice.mode == "auto")
     try:
-        schema = call_schema(tools, final_answer=answers)
+        schema = written.constraint(offered)
     except GbnfError as error:
         raise HttpError(400, str(error), "invalid_schema", "tools") from None
     prompt = tools_prompt(tools, target.prompt_style)
-    return Compiled(schema, tools, WholeJsonCall, _schema_receipt(schema), prompt=prompt)
+    receipt = _schema_receipt(schema)
+    return Compiled(schema, tools, partial(written.reader, offered), receipt, written, prompt)
 
 
 def _read_only(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> Compiled:
@@ -326,16 +341,17 @@ def _read_only(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) ->
         )
         raise HttpError(400, f"{problem} Do not ask for strict.", "unsupported_by_backend", strict.param)
     required = request.tool_choice.mode == "required"
-    stream = partial(TextCalls, tools, required=required, parallel=request.parallel)
+    offered = Offered(tools, not required, parallel=request.parallel)
     prompt = tools_prompt(tools, target.prompt_style, required=required)
-    return Compiled(None, tools, stream, Receipt(exact=False, format="json"), prompt=prompt)
+    receipt = Receipt(exact=False, format="json")
+    return Compiled(None, tools, partial(_TEXT.reader, offered), receipt, _TEXT, prompt)
 
 
-def _receipt(grammar: Grammar | None, written: Literal["native", "json"] | None = None) -> Receipt:
+def _receipt(grammar: Grammar | None, protocol: CallProtocol | None = None) -> Receipt:
     if grammar is None:
         return Receipt()
     exact = all(finding.kind not in NOT_ENFORCED for finding in grammar.report)
-    return Receipt(_hash(str(grammar)), exact, grammar.report, written)
+    return Receipt(_hash(str(grammar)), exact, grammar.report, None if protocol is None else protocol.name)
 
 
 def _schema_receipt(schema: Mapping[str, Any]) -> Receipt:

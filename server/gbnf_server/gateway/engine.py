@@ -34,7 +34,6 @@ from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
 from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
-from gbnf_server.gateway.prompting import for_template, with_json_calls
 from gbnf_server.web.errors import HttpError
 
 _LETTERS = string.ascii_letters + string.digits
@@ -123,7 +122,7 @@ class Engine:
             backend_request(request, compiled, limit, first + choice * (self._retries + 1), stop),
             compiled.stream,
             stop=request.stop if in_text else (),
-            call_begin="" if compiled.native is None else compiled.native.marker,
+            call_begin=compiled.protocol.call_begin,
             verifies=True,
             retries=self._retries,
             check=None if compiled.receipt.exact else partial(_invalid, compiled),
@@ -140,12 +139,12 @@ def backend_request(
 ) -> Request:
     """Return the request for the backend, without callbacks. Raises HttpError for a value out of range."""
     sampling = request.sampling
-    native = compiled.native
+    declared = request.tools if compiled.protocol.declares_tools else ()
     try:
         return Request(
-            _conversation(request, compiled),
+            compiled.protocol.messages(request.messages, compiled.prompt),
             compiled.constraint,
-            tools=[] if native is None else [tool.declaration() for tool in request.tools],
+            tools=[tool.declaration() for tool in declared],
             max_tokens=limit,
             temperature=sampling.temperature,
             seed=seed,
@@ -168,12 +167,6 @@ async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Back
         return await asyncio.to_thread(backend.count_tokens, asked)
     except RequestNotSupported:
         return (await collect_answer(backend, Asked(asked))).completion.prompt_tokens
-
-
-def _conversation(request: ChatRequest, compiled: Compiled) -> tuple[Message, ...]:
-    if compiled.native is not None:
-        return for_template(request.messages, compiled.native.id_pattern)
-    return with_json_calls(request.messages, compiled.prompt)
 
 
 def _invalid(compiled: Compiled, answered: Answered) -> tuple[str, ...]:
@@ -208,7 +201,7 @@ def _failed_before(messages: Sequence[Message], calls: Sequence[ReadCall]) -> tu
 
 def _with_id(delta: Delta, compiled: Compiled) -> Delta:
     """Return a delta with an id that no other call has, if the format of calls has none."""
-    if not isinstance(delta, CallStarted) or (compiled.native is not None and compiled.native.has_ids):
+    if not isinstance(delta, CallStarted) or compiled.protocol.has_ids:
         return delta
     return replace(delta, id="".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH)))
 

@@ -11,8 +11,8 @@ They run in this order, and the first that fails gives the `Refusal`:
     invalid         it is JSON, but no valid call of a tool offered in this step
     repeated        it would repeat a call that failed or is done (`gbnf_server.planner.repeats`)
 
-Invariants: only a call that passes all of them is executed. With the call formats `text` and `lines`,
-`calls.parse_text_call` replaces the first three, and still rejects a truncated call.
+Invariant: only a call that passes all of them is executed. Calls in text are read with repairs, also in a
+truncated text, and a truncated call is still rejected.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.calls import FinalAnswer, ParseResult
 from gbnf.calls.validation import validate_call
-from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.protocols.protocol import CallText, UnreadableCallError
+from gbnf.protocols.reasoning_field import pop_reasoning
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
@@ -32,7 +32,6 @@ from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named
-from gbnf_server.planner.reasoning import pop_reasoning
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.salvaging import words
 
@@ -87,26 +86,21 @@ def check_completion(
     completion: Completion, offer: OfferedTools, state: RunState, options: ResolvedOptions
 ) -> AcceptedCall:
     """Return the call in the model's text. Raises `CallRefused` at the first check that fails."""
-    call, reasoning, repairs = _read(completion, offer, options)
+    found = _read(completion, offer, options)
     try:
-        accepted = _checked(call, reasoning, repairs, offer, state, options)
+        accepted = _checked(found, offer, state, options)
         _check_length(accepted.tool, completion)
         return accepted
     except CallRefused as refused:
-        refused.call = call if options.call_format == "native" else None
-        name = call.get("name") if isinstance(call, dict) else None
+        name = None
+        if isinstance(found.call, dict):
+            refused.call, name = found.call, found.call.get("name")
         refused.tool = next((tool for tool in offer.callable if tool.name == name), None)
         raise
 
 
-def _checked(
-    call: Any,
-    reasoning: str,
-    repairs: tuple[str, ...],
-    offer: OfferedTools,
-    state: RunState,
-    options: ResolvedOptions,
-) -> AcceptedCall:
+def _checked(found: CallText, offer: OfferedTools, state: RunState, options: ResolvedOptions) -> AcceptedCall:
+    call, reasoning = found.call, found.reasoning
     if nesting_depth(call, MAX_DEPTH) > MAX_DEPTH:  # the code below recurses into it, and JSON has no limit
         raise CallRefused(
             "invalid", f"the call is nested deeper than {MAX_DEPTH} arrays and objects; write a flatter one"
@@ -128,7 +122,7 @@ def _checked(
         arguments = calls.fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
         raise CallRefused("invalid", str(error)) from None
-    return AcceptedCall(call, tool, arguments, repairs, reasoning)
+    return AcceptedCall(call, tool, arguments, found.repairs, reasoning)
 
 
 def _repeats_refusal(message: str, state: RunState) -> bool:
@@ -180,33 +174,16 @@ def _too_early(call: Any, offer: OfferedTools) -> str:
     return f"{name} is possible only after {' and '.join(missing)}; call {missing[0]} first"
 
 
-def _read(
-    completion: Completion, offer: OfferedTools, options: ResolvedOptions
-) -> tuple[Any, str, tuple[str, ...]]:
-    """Return the JSON value in the text, not yet validated, the reasoning before it, and the repairs.
-
-    Raises `CallRefused` if there is no such value.
-    """
+def _read(completion: Completion, offer: OfferedTools, options: ResolvedOptions) -> CallText:
+    """Return the call in the text, not yet validated. Raises `CallRefused` if there is none."""
     truncated = completion.finish == "length"
     if not completion.text.strip() and completion.reasoning:
         raise CallRefused(
             "cut" if truncated else "unparsed",
             "all of the text is thoughts, and no call came after them; think less, and write the call",
         )
-    if options.call_format in {"text", "lines"}:
-        try:
-            call, repairs = calls.parse_text_call(
-                completion.text,
-                offer.described,
-                steps=offer.refers_to,
-                truncated=truncated,
-                reasoning=options.reasoning == "field",
-            )
-        except ValueError as error:
-            wrong = (truncated and _repeats(completion)) or str(error)
-            raise CallRefused("cut" if truncated else "unparsed", wrong) from None
-        return call, "", repairs
-    if truncated:
+    protocol = options.protocol
+    if truncated and not protocol.reads_truncated:
         raise CallRefused(
             "cut",
             _repeats(completion)
@@ -217,24 +194,8 @@ def _read(
         raise CallRefused(
             "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
         )
-    if options.tool_format is not None:
-        parsed = options.tool_format.parse(
-            completion.text, offer.described, reasoning=options.reasons_natively
-        )
-        return _native_call(parsed)
     try:
-        return parse_json(completion.text), "", ()
-    except InvalidJsonError as error:
-        raise CallRefused(
-            "unparsed", f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
-        ) from None
-
-
-def _native_call(result: ParseResult) -> tuple[dict[str, Any], str, tuple[str, ...]]:
-    """Return the call in a parsed answer, where a text is the final answer. Raises `CallRefused`."""
-    if isinstance(result, FinalAnswer):
-        answer = {"name": FINAL_ANSWER.name, "arguments": {"message": result.content}}
-        return answer, result.reasoning, ()
-    if not result.calls:
-        raise CallRefused("unparsed", "; ".join(invalid.error for invalid in result.invalid))
-    return result.calls[0].as_call(), result.reasoning, tuple(map(str, result.repairs))
+        return protocol.read(completion.text, offer.described, steps=offer.refers_to, truncated=truncated)
+    except UnreadableCallError as error:
+        wrong = (truncated and _repeats(completion)) or str(error)
+        raise CallRefused("cut" if truncated else "unparsed", wrong) from None

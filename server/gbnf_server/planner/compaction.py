@@ -17,6 +17,7 @@ frees half of what the history may take, or a quarter, if possible.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,6 @@ from gbnf.prompts.messages import Message, call_text, error_text, result_text, s
 from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner.events import Step
-from gbnf_server.planner.history import message_size
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.errors import ContextOverflow
 
@@ -104,6 +104,13 @@ class PromptMeter:
         counted = (tokens, prompt_size(messages)) if tokens else self.last
         first = self.first if any(self.first) else counted
         return PromptMeter(length or self.context_length, first, counted)
+
+
+def message_size(message: Message) -> int:
+    """Return the bytes of a message's texts and calls."""
+    called = message.get("tool_calls")
+    texts = message["content"] + (json.dumps(called, ensure_ascii=False) if called else "")
+    return len(texts.encode("utf-8", "replace"))
 
 
 def prompt_size(messages: Sequence[Message]) -> int:

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from gbnf.prompts.messages import Message, call_text, result_text
 from gbnf.tools import FINAL_ANSWER
+from gbnf_server.planner.compaction import message_size
 from gbnf_server.planner.events import Run
-from gbnf_server.planner.history import call_message, message_size, outcome_message
 from gbnf_server.planner.options import ResolvedOptions
 
 _RESULT_LIMIT = 500  # characters of an earlier result in a message
@@ -58,10 +58,10 @@ def earlier_messages(
 def _messages(exchange: Exchange, options: ResolvedOptions) -> list[Message]:
     messages: list[Message] = [{"role": "user", "content": exchange.query}]
     for number, (call, result) in enumerate(exchange.calls, _EARLIER):
-        messages.append(call_message(call, number, options))
-        messages.append(outcome_message(_earlier_result(result), call["name"], number, options))
+        messages.append(options.protocol.call_message(call, number))
+        messages.append(options.protocol.outcome_message(_earlier_result(result), call["name"], number))
     answer = {"name": FINAL_ANSWER.name, "arguments": {"message": exchange.answer}}
-    messages.append(call_message(answer, _EARLIER + len(exchange.calls), options))
+    messages.append(options.protocol.call_message(answer, _EARLIER + len(exchange.calls)))
     return messages
 
 

@@ -27,7 +27,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
-from gbnf.protocols.final_answer import FinalAnswerText, SpokenText, Unread
+from gbnf.protocols.final_answer import SpokenText, Unread
+from gbnf.protocols.protocol import Offered
 from gbnf.protocols.readers import AnswerReader
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.pool_filter import Selection
@@ -57,7 +58,6 @@ from gbnf_server.planner.events import (
     ToolFault,
     WarningRaised,
 )
-from gbnf_server.planner.history import call_message, outcome_message, refused_messages
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
 from gbnf_server.planner.reasoning import call_messages, reasoning_messages, reasoning_text
@@ -187,7 +187,7 @@ class _Loop:
             return (yield from self._block(completion.text, refused, offer, model_s, reasoning))
         call = accepted.call
         state.blocked_in_a_row = 0
-        state.history.append(call_message(call, state.number, options))
+        state.history.append(options.protocol.call_message(call, state.number))
         step = Step(
             state.number,
             completion.text,
@@ -359,7 +359,7 @@ class _Loop:
             SalvageStarted(self.clock(), state.number, run.outcome, run.error, numbers)  # type: ignore[arg-type]  # an outcome without an answer
         )
         if ask:
-            constrained = options.has_grammar and options.dialect == "gbnf"
+            constrained = options.protocol.is_constrained and options.dialect == "gbnf"
             messages = salvaging.asked(state.query, done, options.language)
             try:
                 completion, _ = yield from self._ask(
@@ -381,7 +381,7 @@ class _Loop:
         error = error_text(
             state.number, self._counted(refused.error, refused.tool, offer, refused.refusal == "repeated")
         )
-        state.history += refused_messages(text, refused.call, error, state.number, self.options)
+        state.history += self.options.protocol.refused_messages(text, refused.call, error, state.number)
         state.steps.append(
             Step(
                 state.number,
@@ -451,7 +451,7 @@ class _Loop:
     def _tell(self, outcome: str, tool: Tool) -> None:
         """Add the outcome of a call to the history."""
         state = self.state
-        state.history.append(outcome_message(outcome, tool.name, state.number, self.options))
+        state.history.append(self.options.protocol.outcome_message(outcome, tool.name, state.number))
 
     def _perform(
         self, tool: Tool, arguments: Mapping[str, Any], on_output: Callable[[str], None]
@@ -496,7 +496,7 @@ class _Loop:
             self.state.query,
             self.state.turn,
             self.options.backend,
-            self.options.has_grammar,
+            self.options.protocol.is_constrained,
             tuple(tool.name for tool in selection.kept),
             {tool.name: why for tool, why in {**self.order.unreachable, **selection.dropped}.items()},
         )
@@ -515,14 +515,9 @@ class _Loop:
 
 def _reader(purpose: Purpose, options: ResolvedOptions) -> Callable[[], AnswerReader]:
     """Return what reads the part of a text that belongs to the final answer."""
-    if purpose == "call" and options.tool_format is not None and not options.declares_answer:
-        return partial(options.tool_format.stream, (), reasoning=options.reasons_natively)
-    readers: dict[Purpose, Callable[[], AnswerReader]] = {
-        "call": FinalAnswerText,
-        "salvage": SpokenText,
-        "thought": Unread,
-    }
-    return readers[purpose]
+    if purpose == "call":
+        return partial(options.protocol.answer_reader, Offered((), reasoning=options.reasons_natively))
+    return SpokenText if purpose == "salvage" else Unread
 
 
 class _Denied(ExecutorError):  # noqa: N818 - a person's decision, not a fault

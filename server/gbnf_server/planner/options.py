@@ -8,6 +8,8 @@ from typing import Literal, Self, TypeAlias
 
 from gbnf.compiler.layout import Whitespace
 from gbnf.prompts.messages import PromptStyle
+from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
+from gbnf.protocols.protocol import CallProtocol
 from gbnf.tool_formats import ToolFormat
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect
@@ -139,26 +141,29 @@ class ResolvedOptions(PlannerOptions):
     constrained: bool = True
 
     @property
-    def has_grammar(self) -> bool:
-        """Whether calls are constrained by a grammar."""
-        return self.call_format == "native" or (self.call_format == "json" and self.constrained)
-
-    @property
-    def reasons_natively(self) -> bool:
-        """Whether free reasoning is a part of the answer, as the tool-call format has it."""
-        return (
-            self.reasoning == "free"
-            and self.tool_format is not None
-            and self.tool_format.reasoning is not None
+    def protocol(self) -> CallProtocol:
+        """How the model writes calls."""
+        reasons = self.reasoning == "field"
+        if self.tool_format is not None:
+            # a model that is trained with the style "minimal" has no other answers than calls
+            by_call = self.prompt_style == "minimal"
+            free = self.reasoning == "free" and self.tool_format.reasoning is not None
+            return NativeCalls(self.tool_format, answers_by_call=by_call, reasoning=free)
+        if self.call_format != "json":
+            return CallsInText(lines=self.call_format == "lines", reasoning=reasons)
+        if self.constrained and self.dialect == "json_schema":
+            return SchemaCalls(reasoning=reasons)
+        return JsonCalls(
+            is_constrained=self.constrained,
+            reasoning=reasons,
+            whitespace=self.whitespace,
+            union=self.union,
         )
 
     @property
-    def declares_answer(self) -> bool:
-        """Whether the answer is a call of `final_answer`, rather than a text as native formats have it.
-
-        Also for a model that is trained with the prompt style "minimal", which has no other answers.
-        """
-        return self.call_format != "native" or self.prompt_style == "minimal"
+    def reasons_natively(self) -> bool:
+        """Whether free reasoning is a part of the answer."""
+        return self.reasoning == "free" and self.protocol.reasons_first
 
     @classmethod
     def resolve(

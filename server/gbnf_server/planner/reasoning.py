@@ -1,7 +1,6 @@
 """Reasoning before a call: in a field of the call, or as free text before the constrained call. Pure.
 
-field   the call begins with a bounded string, {"thought": "…", "name": …}: part of the grammar, so that it
-        works with every backend that takes a grammar; the field is removed before the call is validated
+field   the call begins with a bounded string (`gbnf.protocols.reasoning_field`)
 free    two model calls: unconstrained reasoning, up to a limit of tokens, then the constrained call. A
         backend that renders the prompt itself puts the reasoning between the reasoning tags of its chat
         template; with other backends it is a message of plain text
@@ -12,29 +11,14 @@ its own limit, and the call still has all of its tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from gbnf import Grammar
-from gbnf.grammar import ir
 from gbnf.prompts.messages import Message
-from gbnf.protocols.final_answer import REASONING_KEY
 from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_message
 
 ReasoningMode: TypeAlias = Literal["off", "field", "free"]
-
-MAX_REASONING_LENGTH = 300
-"""Maximum characters of reasoning in a field."""
-
-_CHARACTER = ir.char_class('"\\', (0x00, 0x1F), (0x7F, 0x7F), negated=True)
-_SPACE = ir.optional(ir.literal(" "))
-_MEMBER = ir.seq(
-    ir.literal(f'"{REASONING_KEY}":'), _SPACE,
-    ir.literal('"'), ir.repeat(_CHARACTER, 1, MAX_REASONING_LENGTH), ir.literal('",'), _SPACE,
-)  # fmt: skip
 
 _THINK = {
     "en": (
@@ -47,36 +31,6 @@ _THINK = {
     ),
 }
 _NOW_CALL = {"en": "Now write the next call.", "it": "Ora scrivi la prossima chiamata."}
-
-
-@lru_cache(maxsize=64)
-def with_reasoning_grammar(grammar: Grammar) -> Grammar:
-    """Return a pool's grammar in which each call begins with reasoning."""
-    root = grammar.rules.productions["root"]
-    assert isinstance(root, ir.Seq)
-    opening, *rest = root.items
-    assert isinstance(opening, ir.Literal), "a pool's grammar begins with its calls' first key"
-    root = ir.seq(ir.literal(opening.text[:1]), _MEMBER, ir.literal(opening.text[1:]), *rest)
-    return Grammar(ir.Rules({**grammar.rules.productions, "root": root}), grammar.report)
-
-
-def with_reasoning_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pool's JSON Schema in which each call begins with reasoning."""
-    if "anyOf" in schema:
-        return {**schema, "anyOf": [with_reasoning_schema(branch) for branch in schema["anyOf"]]}
-    reasoning_message = {"type": "string", "minLength": 1, "maxLength": MAX_REASONING_LENGTH}
-    return {
-        **schema,
-        "properties": {REASONING_KEY: reasoning_message, **schema["properties"]},
-        "required": [REASONING_KEY, *schema["required"]],
-    }
-
-
-def pop_reasoning(call: Any) -> tuple[str, Any]:
-    """Split a call into its reasoning, "" if there is none, and the rest."""
-    if isinstance(call, dict) and isinstance(call.get(REASONING_KEY), str):
-        return call[REASONING_KEY], {key: value for key, value in call.items() if key != REASONING_KEY}
-    return "", call
 
 
 def reasoning_messages(

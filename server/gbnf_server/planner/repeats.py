@@ -22,9 +22,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gbnf.protocols.protocol import clip
 from gbnf.schema.value_sets import whole_numbers
 from gbnf.tools import FIND_TOOLS, Tool
-from gbnf_server.planner.calls import clip
 
 MAX_READS = 2
 """How many results the same call may return without a change between them."""

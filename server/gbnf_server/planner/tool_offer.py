@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from gbnf import Finding, Grammar, SchemaError, compile_pool
-from gbnf.compiler.pool import compile_name_and_arguments, left_out, left_out_finding
+from gbnf import Finding, SchemaError
+from gbnf.compiler.pool import left_out, left_out_finding
 from gbnf.dialects import call_schema
 from gbnf.errors import GbnfError, PoolError
 from gbnf.prompts.declarations import declare_tool
@@ -24,8 +24,8 @@ from gbnf.prompts.messages import (
     suggest_tool,
     system_prompt,
 )
+from gbnf.protocols.protocol import Offered
 from gbnf.schema.keywords import KEYWORDS
-from gbnf.tool_formats import ToolFormat
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.exclusion import excluding
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool, scored
@@ -36,7 +36,6 @@ from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
-from gbnf_server.planner.reasoning import with_reasoning_grammar, with_reasoning_schema
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 
@@ -105,7 +104,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     refers_to = tuple(sorted(state.entries))
     asking = (ASK_USER,) if options.ask_user else ()
     ending = (order.final_answer,) if order.final_answer else ()
-    declared = ending if options.declares_answer else ()
+    declared = ending if options.protocol.answers_by_call else ()
     waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
     ready = tuple(tool for tool in tools if tool.name not in waiting)
     answers = bool(ending) and FINAL_ANSWER.name not in waiting
@@ -124,7 +123,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     )
     resting = frozenset(tool.name for tool in tools) - waiting.keys() - {tool.name for tool in ready}
     can_call = asking or answers or any(offered_args(tool, refers_to) is not None for tool in ready)
-    has_grammar = options.has_grammar and bool(can_call or not resting)  # a pool of no calls is an error
+    has_grammar = options.protocol.is_constrained and bool(
+        can_call or not resting
+    )  # a pool of no calls is an error
     return OfferedTools(
         (*state.in_system_message, *asking, *declared),
         (*state.described, *asking, *declared),
@@ -156,14 +157,16 @@ def _excluded(
     tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions
 ) -> dict[str, tuple[dict[str, Any], ...]]:
     """Return the arguments that the grammar excludes, by tool; {} if it cannot exclude any."""
-    if not options.has_grammar or options.dialect == "json_schema":  # engines ignore or refuse its `not`
+    if (
+        not options.protocol.is_constrained or options.dialect == "json_schema"
+    ):  # engines ignore or refuse its `not`
         return {}
     return {tool.name: arguments for tool in tools if (arguments := state.calls.excluded(tool))}
 
 
 def declared_tools(offer: OfferedTools, options: ResolvedOptions) -> tuple[dict[str, Any], ...]:
     """Return the tools that the chat template declares, in native formats."""
-    if options.call_format != "native":
+    if not options.protocol.declares_tools:
         return ()
     return tuple(declare_tool(tool, language=options.language) for tool in offer.described)
 
@@ -171,7 +174,7 @@ def declared_tools(offer: OfferedTools, options: ResolvedOptions) -> tuple[dict[
 def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
     """Return the system message of a run; it is empty if the chat template's declarations are all."""
     tools = offer.in_system_message
-    if options.call_format == "native":
+    if options.protocol.declares_tools:
         minimal = options.prompt_style == "minimal"
         return {"role": "system", "content": "" if minimal else native_system_prompt(options.language)}
     answers = any(tool.name == FINAL_ANSWER.name for tool in tools)
@@ -180,7 +183,7 @@ def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
         style=options.prompt_style,
         language=options.language,
         thought=options.reasoning == "field",
-        lines=options.call_format == "lines",
+        lines=options.protocol.name == "lines",
         endings=() if answers else [tool.name for tool in tools if tool.offer.terminal],
     )
     return {"role": "system", "content": content}
@@ -188,20 +191,12 @@ def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
 
 def _grammar(
     tools: tuple[Tool, ...], steps: tuple[int, ...], options: ResolvedOptions, *, answers: bool
-) -> AnswerFormat:
-    """Return the grammar of a step's answer, in the backend's dialect."""
-    if options.tool_format is not None:
-        return _native_grammar(options.tool_format, tools, steps, options, answers=answers)
-    offered: dict[str, Any] = {"final_answer": answers, "ask_user": options.ask_user, "steps": steps}
-    reasons = options.reasoning == "field"
-    if options.dialect == "json_schema":
-        schema = call_schema(tools, **offered)
-        return with_reasoning_schema(schema) if reasons else schema
-    if options.union:
-        grammar = compile_pool(tools, whitespace=options.whitespace, **offered)
-    else:
-        grammar = compile_name_and_arguments(tools, **offered)
-    return with_reasoning_grammar(grammar) if reasons else grammar
+) -> AnswerFormat | None:
+    """Return what constrains a step's answer."""
+    offered = Offered(
+        tools, answers, steps=steps, reasoning=options.reasons_natively, ask_user=options.ask_user
+    )
+    return options.protocol.constraint(offered)
 
 
 def grammar_of_step(
@@ -214,7 +209,7 @@ def grammar_of_step(
     built_in = {FINAL_ANSWER.name, ASK_USER.name}
     known = {FIND_TOOLS.name: FIND_TOOLS, **pool}
     names = [name for name in started.tools if name not in built_in]
-    if not started.tools or not options.has_grammar or not all(name in known for name in names):
+    if not started.tools or not options.protocol.is_constrained or not all(name in known for name in names):
         return None
     excluded: dict[str, list[dict[str, Any]]] = {}
     for call in map(json.loads, started.excluded):
@@ -227,29 +222,9 @@ def grammar_of_step(
     )
 
 
-def _native_grammar(
-    tool_format: ToolFormat,
-    tools: tuple[Tool, ...],
-    steps: tuple[int, ...],
-    options: ResolvedOptions,
-    *,
-    answers: bool,
-) -> Grammar:
-    """Return the grammar of a step's answer in a native format: a call, or a text if it may answer."""
-    asking = (ASK_USER,) if options.ask_user else ()
-    by_text = answers and not options.declares_answer
-    return tool_format.grammar(
-        (*tools, *asking),
-        tool_choice=("auto" if tools or asking else "none") if by_text else "required",
-        final_answer=answers and not by_text,
-        reasoning=options.reasons_natively,
-        steps=steps,
-    )
-
-
 def _compilable(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
     """Return the tools without those that cannot be compiled; `state.left_out` says why."""
-    if not options.has_grammar:
+    if not options.protocol.is_constrained:
         return tools
     findings = _not_in_joint_schema(tools) if options.dialect == "json_schema" else left_out(tools)
     state.left_out |= {str(finding) for finding in findings}
@@ -278,7 +253,7 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState, options: ResolvedO
             _append(state, suggest_tool(best, language=options.language))
         return
     more = tuple(tool for tool in tools if tool not in state.described)
-    if more and options.call_format == "native":
+    if more and options.protocol.declares_tools:
         state.described = (*state.described, *more)
     elif more:
         # after a person's answer that names something new, or what find_tools found

@@ -103,7 +103,13 @@ def test_received_bytes_are_counted_headers_included(clock: Clock) -> None:
 
 
 def test_what_is_tried_again_shares_one_deadline(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    replies = iter([httpx.ReadError("reset"), httpx.Response(503, stream=httpx.ByteStream(b"")), httpx.ReadError("reset")])
+    replies = iter(
+        [
+            httpx.ReadError("reset"),
+            httpx.Response(503, stream=httpx.ByteStream(b"")),
+            httpx.ReadError("reset"),
+        ]
+    )
     left = []
 
     async def handle(self: Transport, _: httpx.Request) -> httpx.Response:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gbnf import validate_call
+from gbnf.protocols.reasoning_field import pop_reasoning
 from gbnf.tools import ASK_USER, FINAL_ANSWER
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS
@@ -29,7 +30,6 @@ from gbnf_server.planner.events import (
     WarningRaised,
 )
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.reasoning import pop_reasoning
 from gbnf_server.planner.repeats import MAX_READS, canonical
 from gbnf_server.system.errors import (
     BackendUnreachable,

@@ -16,6 +16,7 @@ from gbnf import compile_pool
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema
+from gbnf.protocols.reasoning_field import MAX_REASONING_LENGTH, with_reasoning_grammar, with_reasoning_schema
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
@@ -23,7 +24,6 @@ from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_gramm
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import ModelCalled
 from gbnf_server.planner.effects import CallModel, ExecuteTool
-from gbnf_server.planner.reasoning import MAX_REASONING_LENGTH, with_reasoning_grammar, with_reasoning_schema
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand, resolved
 from support.oracle import engine
 

@@ -1,0 +1,283 @@
+"""The protocols: a native format, JSON, one call by a JSON Schema, calls in text, and the line protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from gbnf import Grammar, compile_pool
+from gbnf.calls import FinalAnswer, ToolCall, parse_tool_calls, render_tool_calls
+from gbnf.calls.repair import repair_call
+from gbnf.compiler.layout import Whitespace
+from gbnf.compiler.pool import compile_name_and_arguments
+from gbnf.dialects import call_schema
+from gbnf.prompts.messages import Message
+from gbnf.protocols.conversations import for_template
+from gbnf.protocols.final_answer import REASONING_KEY
+from gbnf.protocols.json_calls import JsonCallStream, json_grammar
+from gbnf.protocols.protocol import CallProtocol, CallText, Offered, UnreadableCallError, clip
+from gbnf.protocols.readers import AnswerReader, TextCalls, WholeJsonCall
+from gbnf.protocols.reasoning_field import pop_reasoning, with_reasoning_grammar, with_reasoning_schema
+from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.tool_formats import ToolFormat
+from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
+
+
+@dataclass(frozen=True)
+class NativeCalls(CallProtocol):
+    """The format of the model's chat template, which declares the tools.
+
+    A call is an entry of `tool_calls`, and its outcome a message of the role "tool" with the call's id; a
+    text that is no call is answered by the user, since templates refuse an outcome without a call.
+    `answers_by_call`: for a model that is trained on the planner's prompts.
+    """
+
+    tool_format: ToolFormat
+    answers_by_call: bool = False
+    reasoning: bool = False
+    name: ClassVar[str] = "native"
+    declares_tools: ClassVar[bool] = True
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the model writes an id for each call."""
+        return self.tool_format.has_ids
+
+    @property
+    def call_begin(self) -> str:
+        """The marker of the format."""
+        return self.tool_format.marker
+
+    def constraint(self, offered: Offered) -> Grammar:
+        """Return the grammar of an answer: calls, or a text if the final answer is one."""
+        tools = (*offered.tools, *((ASK_USER,) if offered.ask_user else ()))
+        by_text = offered.answer and not self.answers_by_call
+        return self.tool_format.grammar(
+            tools,
+            tool_choice=("auto" if tools else "none") if by_text else "required",
+            parallel=offered.parallel,
+            final_answer=offered.answer and self.answers_by_call,
+            reasoning=offered.reasoning,
+            steps=offered.steps,
+            property_order=offered.property_order,
+        )
+
+    @property
+    def reasons_first(self) -> bool:
+        """Whether the format has reasoning."""
+        return self.tool_format.reasoning is not None
+
+    def reader(self, offered: Offered) -> AnswerReader:
+        """Return a reader of the calls and the text of an answer."""
+        return self.tool_format.stream(offered.tools, reasoning=offered.reasoning)
+
+    def answer_reader(self, offered: Offered) -> AnswerReader:
+        """Return a reader of an answer in which one call is made."""
+        return super().answer_reader(offered) if self.answers_by_call else self.reader(offered)
+
+    def read(
+        self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
+    ) -> CallText:
+        """Read a whole text, where a text without a call is the final answer."""
+        del steps
+        found = self.tool_format.parse(text, tools, truncated=truncated, reasoning=self.reasoning)
+        if isinstance(found, FinalAnswer):
+            return CallText(_final_answer(found.content), found.reasoning)
+        if not found.calls:
+            raise UnreadableCallError("; ".join(invalid.error for invalid in found.invalid))
+        return CallText(found.calls[0].as_call(), found.reasoning, tuple(map(str, found.repairs)))
+
+    def messages(self, messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:
+        """Return a client's conversation as the chat template takes it."""
+        del prompt
+        return for_template(messages, self.tool_format.id_pattern)
+
+    def call_message(self, call: Mapping[str, Any], number: int) -> Message:
+        """Return the message of a call, or of the final answer."""
+        if call["name"] == FINAL_ANSWER.name and not self.answers_by_call:
+            return {"role": "assistant", "content": call["arguments"]["message"]}
+        function = {"name": call["name"], "arguments": dict(call["arguments"])}
+        native = {"id": _call_id(number), "type": "function", "function": function}
+        return {"role": "assistant", "content": "", "tool_calls": [native]}
+
+    def outcome_message(self, content: str, name: str, number: int) -> Message:
+        """Return the message of a call's result or error."""
+        return {"role": "tool", "content": content, "tool_call_id": _call_id(number), "name": name}
+
+    def refused_messages(
+        self, text: str, call: Mapping[str, Any] | None, error: str, number: int
+    ) -> tuple[Message, Message]:
+        """Return the messages of a refused text, and of the error."""
+        if call is not None and call["name"] != FINAL_ANSWER.name:
+            return self.call_message(call, number), self.outcome_message(error, call["name"], number)
+        return {"role": "assistant", "content": clip(text)}, {"role": "user", "content": error}
+
+
+@dataclass(frozen=True)
+class JsonCalls(CallProtocol):
+    """Calls as JSON (`gbnf.protocols.json_calls`), under a grammar or, if not `is_constrained`, by the prompt
+    only.
+
+    `answers_by_call`: each answer is one call. `also_final_answer`: of a text, which may also be written as a
+    call of `final_answer`. `reasoning`: in the first property of a call. `union` is off in comparisons only:
+    then the grammar allows any arguments with any tool name.
+    """
+
+    is_constrained: bool = True
+    answers_by_call: bool = True
+    also_final_answer: bool = False
+    reasoning: bool = False
+    whitespace: Whitespace = "default"
+    union: bool = True
+    name: ClassVar[str] = "json"
+
+    def constraint(self, offered: Offered) -> Grammar | None:
+        """Return the grammar of an answer."""
+        if not self.is_constrained:
+            return None
+        if not self.answers_by_call:
+            return json_grammar(
+                offered.tools,
+                tool_choice="auto" if offered.answer else "required",
+                parallel=offered.parallel,
+                final_answer=self.also_final_answer,
+                property_order=offered.property_order,
+            )
+        options: dict[str, Any] = {
+            "final_answer": offered.answer,
+            "ask_user": offered.ask_user,
+            "steps": offered.steps,
+        }
+        if self.union:
+            grammar = compile_pool(offered.tools, whitespace=self.whitespace, **options)
+        else:
+            grammar = compile_name_and_arguments(offered.tools, **options)
+        return with_reasoning_grammar(grammar) if self.reasoning else grammar
+
+    def reader(self, offered: Offered) -> AnswerReader:
+        """Return a reader of the calls and the text of an answer."""
+        del offered
+        return JsonCallStream(final_answer=self.also_final_answer)
+
+    def read(
+        self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
+    ) -> CallText:
+        """Read a whole text, which must be one JSON call."""
+        del tools, steps, truncated
+        return _json_call(text)
+
+
+@dataclass(frozen=True)
+class SchemaCalls(CallProtocol):
+    """One call as JSON by a JSON Schema, for servers that take no grammar. `reasoning`: as in `JsonCalls`."""
+
+    reasoning: bool = False
+    name: ClassVar[str] = "json"
+
+    def constraint(self, offered: Offered) -> Mapping[str, Any]:
+        """Return the schema of an answer."""
+        schema = call_schema(
+            offered.tools, final_answer=offered.answer, ask_user=offered.ask_user, steps=offered.steps
+        )
+        return with_reasoning_schema(schema) if self.reasoning else schema
+
+    def reader(self, offered: Offered) -> AnswerReader:
+        """Return a reader of the call."""
+        del offered
+        return WholeJsonCall()
+
+    def read(
+        self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
+    ) -> CallText:
+        """Read a whole text, which must be one JSON call."""
+        del tools, steps, truncated
+        return _json_call(text)
+
+
+@dataclass(frozen=True)
+class CallsInText(CallProtocol):
+    """Calls in any common syntax in a text, read with repairs; a text without one is the final answer.
+
+    `lines`: the prompt requests the line protocol, rather than JSON. `reasoning`: as in `JsonCalls`.
+    """
+
+    lines: bool = False
+    reasoning: bool = False
+    is_constrained: ClassVar[bool] = False
+    reads_truncated: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """Which syntax the prompt requests."""
+        return "lines" if self.lines else "text"
+
+    def constraint(self, offered: Offered) -> None:
+        """Return None: the prompt only requests calls."""
+        del offered
+
+    def reader(self, offered: Offered) -> AnswerReader:
+        """Return a reader of the calls in a text, and of the text around them."""
+        return TextCalls(offered.tools, required=not offered.answer, parallel=offered.parallel)
+
+    def read(
+        self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
+    ) -> CallText:
+        """Read the first call in a text, repaired to fit its tool's schema (`gbnf.calls.repair`).
+
+        `truncated`: the token limit ended the text, which matters if the call had not ended before, or is
+        surrounded by prose.
+        """
+        step = parse_tool_calls(text, tools)
+        if isinstance(step, FinalAnswer):
+            if truncated:
+                raise UnreadableCallError(
+                    "the text did not end within the limit of tokens; write a shorter one"
+                )
+            if not step.content.strip():
+                raise UnreadableCallError("the text is empty; write a call, or an answer")
+            taken = "answer: took a text without a call for the final answer"
+            return CallText(_final_answer(step.content.strip()), "", (*map(str, step.repairs), taken))
+        if not step.calls:
+            raise UnreadableCallError("; ".join(invalid.error for invalid in step.invalid))
+        call = step.calls[0]
+        # lines, and a bare name, have no end mark: only the backend reports that they were truncated
+        endless = step.syntax == "yaml" or (step.syntax == "call" and not call.arguments)
+        if call.truncated or (truncated and endless):
+            raise UnreadableCallError("the call was cut and not executed; write a shorter one")
+        if truncated and step.inside_prose:
+            raise UnreadableCallError(
+                "the text was cut, and its call may be a thought of many; write the call alone"
+            )
+        thought, others = pop_reasoning(call.extra) if self.reasoning else ("", call.extra)
+        expected = bool(thought) and not others  # the parser ignores reasoning, but here it is part of a call
+        repairs = [str(repair) for repair in step.repairs if not (expected and repair.kind == "extra")]
+        if len(step.calls) > 1:
+            repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
+        repaired = repair_call(call, tools, steps=steps)
+        repairs += [str(coercion) for coercion in repaired.coercions]
+        kept = {REASONING_KEY: thought} if thought else {}
+        return CallText(kept | dict(repaired.call), "", tuple(repairs))
+
+    def call_message(self, call: Mapping[str, Any], number: int) -> Message:
+        """Return the message of a call in the requested syntax."""
+        if not self.lines:
+            return super().call_message(call, number)
+        text = render_tool_calls(ToolCall("", call["name"], dict(call["arguments"])), "yaml")
+        return {"role": "assistant", "content": text}
+
+
+def _json_call(text: str) -> CallText:
+    try:
+        return CallText(parse_json(text))
+    except InvalidJsonError as error:
+        problem = f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
+        raise UnreadableCallError(problem) from None
+
+
+def _final_answer(message: str) -> dict[str, Any]:
+    return {"name": FINAL_ANSWER.name, "arguments": {"message": message}}
+
+
+def _call_id(number: int) -> str:
+    return f"call{number:05d}"  # nine letters and digits, as Mistral's templates require

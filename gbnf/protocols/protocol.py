@@ -1,0 +1,146 @@
+"""A call protocol: how the final answer and the calls of a model are constrained, read and written.
+
+One frozen value for each way in which models call tools (`gbnf.protocols.call_protocols`); the code that runs
+a conversation knows none of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+from gbnf.compiler.grammar import Grammar
+from gbnf.compiler.options import PropertyOrder
+from gbnf.errors import GbnfError
+from gbnf.prompts.messages import Message, call_text
+from gbnf.protocols.conversations import with_json_calls
+from gbnf.protocols.final_answer import FinalAnswerText
+from gbnf.protocols.readers import AnswerReader
+from gbnf.tools import Tool
+
+Constraint: TypeAlias = Grammar | Mapping[str, Any]
+"""What constrains an answer: a grammar, or a JSON Schema for servers that take no grammar."""
+
+_SHOWN_CHARACTERS = 400
+
+
+class UnreadableCallError(GbnfError):
+    """A text is no call that can be read, and no answer. The message is for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What an answer may be.
+
+    `tools`: those that it may call; `parallel`: several calls. `answer`: it may be the final answer. `steps`:
+    the numbers of earlier steps that arguments may refer to. `reasoning`: the template is asked for
+    reasoning, which comes first. For `ask_user` and `property_order` see `gbnf.compile_pool`.
+    """
+
+    tools: tuple[Tool, ...]
+    answer: bool = True
+    parallel: bool = False
+    steps: tuple[int, ...] = ()
+    reasoning: bool = False
+    ask_user: bool = False
+    property_order: PropertyOrder = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class CallText:
+    """What a text says. `call`: a JSON value, not validated; `repairs`: changes that reading it took."""
+
+    call: Any
+    reasoning: str = ""
+    repairs: tuple[str, ...] = ()
+
+
+class CallProtocol(ABC):
+    """How a model writes calls and the final answer, and how calls and their results are shown to it.
+
+    `declares_tools`: the chat template declares the tools; otherwise a prompt describes them.
+    `reads_truncated`: a text that the token limit ended may still have a call.
+    """
+
+    declares_tools: ClassVar[bool] = False
+    reads_truncated: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the call format."""
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether there is a grammar."""
+        return True
+
+    @property
+    def answers_by_call(self) -> bool:
+        """Whether the final answer is a call."""
+        return True
+
+    @property
+    def reasons_first(self) -> bool:
+        """Whether a template that is asked for reasoning gets it before the answer, in the same text."""
+        return False
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the model writes an id for each call."""
+        return False
+
+    @property
+    def call_begin(self) -> str:
+        """The text that begins every call, "" if nothing does."""
+        return ""
+
+    @abstractmethod
+    def constraint(self, offered: Offered) -> Constraint | None:
+        """Return what constrains an answer. Raises PoolError, SchemaError or GrammarError."""
+
+    @abstractmethod
+    def reader(self, offered: Offered) -> AnswerReader:
+        """Return a reader of the calls and the text of an answer."""
+
+    def answer_reader(self, offered: Offered) -> AnswerReader:
+        """Return a reader of an answer in which one call is made: its text is that of the final answer."""
+        del offered
+        return FinalAnswerText()
+
+    @abstractmethod
+    def read(
+        self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
+    ) -> CallText:
+        """Read a whole text, in which one call is made. `tools`: those that were described to the model.
+
+        Raises UnreadableCallError.
+        """
+
+    def messages(self, messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:
+        """Return a client's conversation as the model gets it. `prompt`: describes the tools."""
+        return with_json_calls(messages, prompt)
+
+    def call_message(self, call: Mapping[str, Any], number: int) -> Message:
+        """Return the message of a call, or of the final answer; `number` identifies it."""
+        del number
+        return {"role": "assistant", "content": call_text(call)}
+
+    def outcome_message(self, content: str, name: str, number: int) -> Message:
+        """Return the message of a call's result or error."""
+        del name, number
+        return {"role": "tool", "content": content}
+
+    def refused_messages(
+        self, text: str, call: Mapping[str, Any] | None, error: str, number: int
+    ) -> tuple[Message, Message]:
+        """Return the messages of a refused text, and of the error. `call`: that in the text, if known."""
+        del call, number
+        return {"role": "assistant", "content": clip(text)}, {"role": "tool", "content": error}
+
+
+def clip(text: str, limit: int = _SHOWN_CHARACTERS) -> str:
+    """Return at most `limit` characters of a rejected text: enough for the model to see the error."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
