@@ -116,12 +116,12 @@ class NativeCalls(CallProtocol):
 
 @dataclass(frozen=True)
 class JsonCalls(CallProtocol):
-    """Calls as JSON (`gbnf.protocols.json_calls`), under a grammar or, if not `is_constrained`, by the prompt
-    only.
+    """Calls as JSON (`gbnf.protocols.json_calls`).
 
-    `answers_by_call`: each answer is one call. `also_final_answer`: of a text, which may also be written as a
-    call of `final_answer`. `reasoning`: in the first property of a call. `union` is off in comparisons only:
-    then the grammar allows any arguments with any tool name.
+    `is_constrained`: by a grammar, rather than by the prompt only. `answers_by_call`: each answer is one
+    call. `also_final_answer`: of a text, which may also be written as a call of `final_answer`. `reasoning`:
+    in the first property of a call. `union` is off in comparisons only: then the grammar allows any arguments
+    with any tool name.
     """
 
     is_constrained: bool = True

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gbnf_server.backends.base import Request
     from gbnf_server.backends.in_process import InProcess
     from gbnf_server.backends.llama_server import LlamaServer
     from gbnf_server.backends.ollama import Ollama
@@ -25,6 +26,7 @@ __all__ = [
     "OpenAICompatible",
     "Planner",
     "PlannerOptions",
+    "Request",
     "Run",
     "manifests_path",
 ]
@@ -37,6 +39,7 @@ _MODULES = {
     "OpenAICompatible": "gbnf_server.backends.openai_compatible",
     "Planner": "gbnf_server.planner",
     "PlannerOptions": "gbnf_server.planner",
+    "Request": "gbnf_server.backends.base",
     "Run": "gbnf_server.planner",
     "manifests_path": "gbnf_server.system.bundled",
 }

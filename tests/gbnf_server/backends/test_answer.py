@@ -1,13 +1,29 @@
-"""Replaying answers: what fits, what does not, and what is said of it."""
+"""Answers: what leaves of them, what violates a grammar, and what is asked for again."""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf import Grammar
-from gbnf_server.backends.answer import grammar_violation
+from gbnf.prompts.messages import Message
+from gbnf_server.backends.answer import (
+    Answered,
+    AnswerEvent,
+    AnswerPiece,
+    Asked,
+    answer,
+    grammar_violation,
+)
+from gbnf_server.backends.base import BackendEvent, Completion, Request, TextDelta
+from support.backends import FakeBackend
+from support.wires import SIZES, cut
 
 CALL = Grammar.parse('root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"')
 WHOLE = '{"name": "find"}'
@@ -45,3 +61,120 @@ def test_a_long_list_of_what_was_expected_is_clipped() -> None:
     problem = grammar_violation(grammar, "!", truncated=False) or ""
     assert problem.endswith(", …")
     assert len(problem) < 120
+
+
+# Whole answers.
+
+ASK: list[Message] = [{"role": "user", "content": "hello"}]
+WORDS = Grammar.parse('root ::= ("ab" | "cd" | ", ")*')
+
+
+class Saying(FakeBackend):
+    """A server: it writes pieces, whatever the grammar. `asked`: the seeds of the requests."""
+
+    enforces_grammar = False
+
+    def __init__(self, *answers: list[str], finish: Literal["stop", "length"] = "stop") -> None:
+        self._answers, self._finish = answers, finish
+        self.asked: list[int] = []
+        self.has_said: list[str] = []
+
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        pieces = self._answers[min(len(self.asked), len(self._answers) - 1)]
+        self.asked.append(request.seed)
+        self.has_said.clear()
+        for piece in pieces:
+            self.has_said.append(piece)
+            yield TextDelta(piece)
+        yield Completion("".join(pieces), self._finish, 3, len(pieces), 0, 0.0, 0.0)
+
+    def count_tokens(self, _request: Request) -> int:
+        return 7
+
+
+def heard(backend: Saying, asked: Asked) -> tuple[str, Answered]:
+    """Return what leaves as text, and the end."""
+
+    async def collect() -> list[AnswerEvent]:
+        async with aclosing(answer(backend, asked)) as events:
+            return [event async for event in events]
+
+    *pieces, end = asyncio.run(collect())
+    assert isinstance(end, Answered)
+    deltas = [delta for piece in pieces if isinstance(piece, AnswerPiece) for delta in piece.deltas]
+    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)), end
+
+
+TEXTS = st.text("abcd, x", max_size=30)
+
+
+@given(TEXTS, SIZES, st.booleans())
+def test_nothing_leaves_that_the_grammar_does_not_allow(text: str, sizes: list[int], streams: bool) -> None:
+    backend = Saying(list(cut(text, sizes)))
+    said, end = heard(backend, Asked(Request(ASK, WORDS), streams=streams))
+    violation = grammar_violation(WORDS, text, truncated=False)
+    assert (end.completion.grammar_violation is None) == (violation is None)
+    assert WORDS.match(said).accepted
+    if violation is None:
+        assert said == end.completion.text == text
+        assert end.verified
+    elif not WORDS.match(text).accepted:
+        at = WORDS.match(text).position
+        assert sum(map(len, backend.has_said[:-1])) <= at, "it is stopped at the piece that is wrong"
+    if not streams and violation is not None:
+        assert said == ""
+
+
+@given(TEXTS, SIZES, st.lists(st.text("abcd", min_size=1, max_size=3), max_size=3))
+def test_nothing_leaves_after_a_stop_string(text: str, sizes: list[int], stop: list[str]) -> None:
+    said, end = heard(Saying(list(cut(text, sizes))), Asked(Request(ASK), stop=tuple(stop)))
+    ends = [at for at in range(len(text) + 1) if text[:at].endswith(tuple(stop))] if stop else []
+    if ends:
+        assert end.completion.stop_string is not None
+        assert said + end.completion.stop_string == text[: ends[0]]
+    else:
+        assert (said, end.completion.stop_string) == (text, None)
+
+
+def test_an_ignored_grammar_is_asked_for_again_while_nothing_has_left() -> None:
+    wrong, right = ["no", "pe"], ["ab"]
+    backend = Saying(wrong, wrong, right)
+    said, end = heard(backend, Asked(Request(ASK, WORDS, seed=5), retries=3))
+    assert (said, end.retries, backend.asked) == ("ab", 2, [5, 6, 7])
+    backend = Saying(["ab", "x"], right)
+    said, end = heard(backend, Asked(Request(ASK, WORDS), retries=3))
+    assert (said, end.retries, len(backend.asked)) == ("ab", 0, 1)
+    assert end.completion.grammar_violation is not None
+    backend = Saying(["ab", "x"], right)
+    said, end = heard(backend, Asked(Request(ASK, WORDS), retries=3, streams=False))
+    assert (said, end.retries, len(backend.asked)) == ("ab", 1, 2)
+
+
+def test_an_invalid_answer_is_asked_for_again_as_long_as_it_is_held() -> None:
+    def check(end: Answered) -> tuple[str, ...]:
+        return ("too short",) if len(end.completion.text) < 4 else ()
+
+    backend = Saying(["ab"], ["abcd"])
+    said, end = heard(backend, Asked(Request(ASK, WORDS), retries=1, check=check, streams=False))
+    assert (said, end.invalid, end.retries) == ("abcd", (), 1)
+    said, end = heard(Saying(["ab"]), Asked(Request(ASK, WORDS), retries=1, check=check))
+    assert (said, end.invalid, end.retries) == ("ab", ("too short",), 0)
+
+
+def test_a_backend_that_enforces_the_grammar_is_matched_only_where_that_is_asked_for() -> None:
+    backend = Saying(["nope"])
+    backend.enforces_grammar = True
+    assert heard(backend, Asked(Request(ASK, WORDS)))[1].completion.grammar_violation is None
+    verified = heard(backend, Asked(Request(ASK, WORDS), verifies=True))[1]
+    assert verified.completion.grammar_violation is not None
+
+
+def test_a_truncated_answer_may_be_a_prefix() -> None:
+    backend = Saying(["ab", "c"], finish="length")
+    said, end = heard(backend, Asked(Request(ASK, WORDS)))
+    assert (said, end.completion.grammar_violation, end.completion.finish) == ("abc", None, "length")
+
+
+def test_the_tokens_of_an_answer_that_is_ended_here_are_counted() -> None:
+    _, end = heard(Saying(["a", "b", "c", "d"]), Asked(Request(ASK), stop=("c",)))
+    assert (end.completion.prompt_tokens, end.completion.completion_tokens) == (7, 3)

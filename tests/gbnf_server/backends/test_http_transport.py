@@ -112,7 +112,7 @@ def test_what_is_tried_again_shares_one_deadline(clock: Clock, monkeypatch: pyte
     )
     left = []
 
-    async def handle(self: Transport, _: httpx.Request) -> httpx.Response:
+    async def handle(self: Transport, _: httpx.Request) -> Any:
         left.append(self.budget.seconds(None, httpcore.ReadTimeout))
         clock.now += 3
         reply: Any = next(replies, httpx.ReadTimeout("no time is left"))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gbnf.protocols.call_protocols import NativeCalls
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.chat import ChatRequest, Sampling, ToolChoice
 from gbnf_server.gateway.compiling import Target, compile_request
@@ -120,7 +121,7 @@ def test_a_call_that_failed_before_is_reported_or_excluded(backend: InProcess, n
 def test_no_format_has_the_excluded_call(family: Family) -> None:
     request = ChatRequest("m", (USER,), (LIGHT, STOP), ToolChoice("required"), parallel=False, excluded=(ON,))
     compiled = compile_request(request, Target("gbnf", "full", family.form, takes_images=False))
-    assert compiled.native is family.form
+    assert compiled.protocol == NativeCalls(family.form)
     grammar = compiled.grammar
     assert grammar is not None
 

@@ -175,7 +175,7 @@ def test_other_results_are_noticed() -> None:
 # A build that dies, with everything that loads weights.
 
 _LOADERS = {
-    "NativeModel": "from gbnf_server import InProcess\nmodel = InProcess(sys.argv[1])\n"
+    "NativeModel": "from gbnf_server import InProcess, Request\nmodel = InProcess(sys.argv[1])\n"
     "model.complete(Request([{'role': 'user', 'content': 'hello'}], grammar=None, max_tokens=2))",
     "Llama": "from llama_cpp import Llama\nfrom gbnf_server.llama import process_globals as them\n"
     "them.patch_default_model_params()\nthem.patch_default_model_params()\n"

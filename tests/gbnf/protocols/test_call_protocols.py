@@ -1,0 +1,99 @@
+"""What every protocol keeps: a call that it writes is read, and what its grammar allows is valid."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gbnf import Grammar
+from gbnf.calls.validation import validate_call
+from gbnf.dialects import schema_violation
+from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
+from gbnf.protocols.protocol import CallProtocol, Offered, UnreadableCallError
+from gbnf.protocols.reasoning_field import pop_reasoning
+from gbnf.testing import calls, derivations
+from gbnf.tools import FINAL_ANSWER, Tool
+from support.by_hand import POOL
+from support.tool_formats import FAMILIES
+
+TOOLS = tuple(tool for tool in POOL if tool.name in {"find_files", "get_now", "write_files"})
+PROTOCOLS: dict[str, CallProtocol] = {
+    "json": JsonCalls(),
+    "json with reasoning": JsonCalls(reasoning=True),
+    "schema": SchemaCalls(),
+    "text": CallsInText(),
+    "lines": CallsInText(lines=True),
+    **{
+        f"native {family.name}": NativeCalls(family.form) for family in FAMILIES[::4]
+    },  # each is tested by itself
+}
+
+
+def is_valid(call: Any, tools: tuple[Tool, ...]) -> bool:
+    return validate_call(call, tools).ok
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_what_the_grammar_allows_is_read_as_a_valid_call_or_an_answer(name: str, data: st.DataObject) -> None:
+    protocol = PROTOCOLS[name]
+    constraint = protocol.constraint(Offered(TOOLS))
+    assert (constraint is not None) == protocol.is_constrained
+    if not isinstance(constraint, Grammar):
+        return
+    found = protocol.read(data.draw(derivations(constraint, size=60)), (*TOOLS, FINAL_ANSWER))
+    _, call = pop_reasoning(found.call)
+    assert is_valid(call, (*TOOLS, FINAL_ANSWER))
+    assert not found.repairs
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@settings(max_examples=15)
+@given(call=calls(TOOLS))
+def test_a_call_is_read_as_it_is_shown_in_the_conversation(name: str, call: Any) -> None:
+    protocol = PROTOCOLS[name]
+    message = protocol.call_message(call, 3)
+    if isinstance(protocol, NativeCalls):
+        [shown] = message["tool_calls"]
+        assert {key: shown["function"][key] for key in ("name", "arguments")} == call
+        assert protocol.outcome_message("x", call["name"], 3)["tool_call_id"] == shown["id"]
+        return
+    found = protocol.read(message["content"], TOOLS)
+    assert found.call == call
+    constraint = protocol.constraint(Offered(TOOLS))
+    if isinstance(protocol, SchemaCalls):
+        assert constraint is not None
+        assert not isinstance(constraint, Grammar)
+        assert schema_violation(constraint, message["content"]) is None
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_an_answer_may_be_excluded(name: str) -> None:
+    protocol = PROTOCOLS[name]
+    text = protocol.call_message({"name": FINAL_ANSWER.name, "arguments": {"message": "so"}}, 1)["content"]
+    for answer in (True, False):
+        constraint = protocol.constraint(Offered(TOOLS, answer))
+        if isinstance(constraint, Grammar) and not isinstance(protocol, JsonCalls):
+            assert answer or not constraint.match(text).complete
+    assert protocol.answers_by_call == (not isinstance(protocol, NativeCalls))
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@settings(max_examples=25)
+@given(text=st.text(max_size=40))
+def test_any_text_is_read_or_refused(name: str, text: str) -> None:
+    protocol = PROTOCOLS[name]
+    with suppress(UnreadableCallError):
+        protocol.read(text, TOOLS, truncated=False)
+    shown = protocol.refused_messages(text, None, "wrong", 2)
+    assert (shown[0]["role"], shown[1]["content"]) == ("assistant", "wrong")
+
+
+def test_a_protocol_is_a_value() -> None:
+    for protocol in PROTOCOLS.values():
+        assert {protocol: 1}[protocol] == 1
