@@ -109,7 +109,8 @@ def test_a_model_runs_with_the_library_of_the_other_package(tmp_path: Path) -> N
     environment = packages(tmp_path, version=prebuilt.VERSIONS["xllamacpp"])
     done = run(
         environment,
-        "from gbnf import Grammar\nfrom gbnf_server import InProcess, Request\nmodel = InProcess(sys.argv[1])\n"
+        "from gbnf import Grammar\nfrom gbnf_server import InProcess, Request\n"
+        "model = InProcess(sys.argv[1])\n"
         "grammar = Grammar.parse('root ::= \"yes\"')\n"
         "said = model.complete(Request([{'role': 'user', 'content': 'hello'}], grammar=grammar))\n"
         f"{LOAD}\nprint(said.text, llama_cpp.__file__, llama_cpp.llama_cpp._lib._name)",
