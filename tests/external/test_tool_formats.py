@@ -26,6 +26,7 @@ from gbnf.tool_formats.probing import Call, find_shape, without_reasoning
 from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.tools import Tool
 from support.argument_schemas import ARGUMENTS, near
+from support.effort import scaled
 from support.oracle import engine
 from support.unreadable_values import unreadable
 from support.values import is_valid
@@ -132,7 +133,7 @@ def is_another(form: ToolFormat, case: Case, text: str, call: ToolCall) -> bool:
 def test_what_the_template_writes_is_accepted_and_read(template: str) -> None:
     form = formats()[template]
 
-    @settings(max_examples=_examples())
+    @settings(max_examples=scaled(3))
     @given(cases)
     def law(case: Case) -> None:
         assume(template not in ESCAPING or json.dumps(case.arguments, ensure_ascii=False).isascii())
@@ -186,7 +187,7 @@ def test_arguments_come_in_any_order(template: str) -> None:
     tool = Tool(NAMES[0], args=schema)
     grammar = form.grammar([tool], tool_choice="required")
 
-    @settings(max_examples=3 * _examples())
+    @settings(max_examples=scaled(9))
     @given(st.permutations(list(values.items())), st.booleans())
     def law(items: list[tuple[str, Any]], backwards: bool) -> None:
         arguments = dict(items)
@@ -204,7 +205,7 @@ def test_arguments_come_in_any_order(template: str) -> None:
 def test_what_is_not_valid_is_refused(template: str) -> None:
     form = formats()[template]
 
-    @settings(max_examples=_examples())
+    @settings(max_examples=scaled(3))
     @given(cases, near(None), st.sampled_from(UNKNOWN))
     def law(case: Case, other: Any, unknown: str) -> None:
         own, foreign = case.arguments
@@ -303,10 +304,6 @@ def test_text_and_reasoning_come_before_calls(template: str) -> None:
         found = form.parse(answer, [NOTE], reasoning=bool(thought))
         assert same(found, [CALL]), (answer, found)
         assert (found.content.strip(), found.reasoning.strip()) == (text, thought), (answer, found)
-
-
-def _examples() -> int:
-    return max(1, settings().max_examples // 33)
 
 
 def quoting() -> list[str]:

@@ -40,6 +40,7 @@ from gbnf_server.planner.recorded_calls import grammar_text
 from gbnf_server.planner.run_files import read_events, read_step_grammars, write_step_grammars
 from gbnf_server.system.errors import BackendUnreachable
 from support.backends import FakeBackend
+from support.effort import scaled
 from support.executors import bundled_tools
 
 TOOLS = tuple(bundled_tools().values())
@@ -365,7 +366,7 @@ def test_a_log_is_not_shared_and_not_guessed_at(tmp_path: Path) -> None:
             Results.load(path)
 
 
-@settings(max_examples=8)  # each starts processes
+@settings(max_examples=scaled(8))  # each starts processes
 @given(
     st.lists(
         st.sampled_from([FOLDER, NOW, DONE, "no call", _json("create_dirs", paths=["/trips"])]),

@@ -14,6 +14,7 @@ from gbnf.grammar.ir import Ref, Rules
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import MAX_DEPTH, MAX_NESTING, parse_gbnf
 from gbnf.grammar.passes import _ends
+from support.effort import scaled
 from support.hostile_grammars import HOSTILE, hostile_grammar, walk
 from support.random_texts import generate, shortest_text
 
@@ -45,7 +46,7 @@ def test_the_table(name: str, size: int) -> None:
     below(100, HOSTILE[name](size))
 
 
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 @given(st.randoms(use_true_random=False))
 def test_hostile_texts(random: Random) -> None:
     text = hostile_grammar(random, largest=300)

@@ -17,6 +17,7 @@ from gbnf.errors import ToolFormatError
 from gbnf.tool_formats import ToolFormat, detect
 from gbnf.tool_formats.rendering import adapt_conversation
 from gbnf.tools import Tool
+from support.effort import scaled
 
 SCHEMA = {
     "type": "object",
@@ -106,7 +107,7 @@ def tool_call(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=10)
+@settings(max_examples=scaled(10))
 @given(first=IDS, second=IDS)
 def test_any_id_is_rendered_in_calls_and_results(name: str, first: str, second: str) -> None:
     form = formats()[name]

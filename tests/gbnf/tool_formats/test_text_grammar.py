@@ -13,6 +13,7 @@ from chat_templates import chat_templates
 from gbnf import compile_schema
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats import Delta, ReasoningDelta, TextDelta, ToolFormat, detect
+from support.effort import scaled
 from support.oracle import engine
 from support.tool_templates import JSON_IN_TAGS
 
@@ -47,7 +48,7 @@ def written(form: ToolFormat, reasoning: str, text: str) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
-@settings(max_examples=15)
+@settings(max_examples=scaled(15))
 @given(value=st.dictionaries(st.text(max_size=3), st.text(max_size=5)), size=st.integers(1, 30))
 def test_reasoning_and_text_are_read_back(name: str, value: Any, size: int) -> None:
     form = FORMATS[name]

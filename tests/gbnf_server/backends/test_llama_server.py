@@ -30,6 +30,7 @@ from gbnf_server.system.errors import (
     ServerResponseError,
 )
 from support.backends import prompt_tokens
+from support.effort import scaled
 from support.llama_client import ASK, CALL, Ask, asking, hasty
 from support.models import make_model
 from support.server import (
@@ -64,7 +65,7 @@ def test_it_is_a_backend(backend: LlamaServer) -> None:
     assert typed.name.startswith("llama-server at http://127.0.0.1:")
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.booleans())
 def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
     backend: LlamaServer, text: str, constrained: bool
@@ -81,7 +82,7 @@ def test_a_prompt_that_does_not_fit_is_counted(backend: LlamaServer) -> None:
     assert backend.count_tokens(Request([{"role": "user", "content": "hello " * CONTEXT}])) > CONTEXT
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(
     words=st.lists(st.sampled_from(["a", "hello", "è", "日本", "<"]), min_size=1, max_size=4, unique=True),
     temperature=st.sampled_from([0.0, 1.5]),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
 from gbnf_server.executors.journal import Change, Journal
 from gbnf_server.system.errors import ExecutorError
+from support.effort import scaled
 from support.executors import snapshot
 
 names = st.sampled_from(["a", "b", "c.txt", "d"])
@@ -50,7 +51,7 @@ def apply(workspace: Workspace, *changes: Change, turn: str = "first", sent: str
         Journal(workspace).apply(changes, turn=turn, tool="test", action=lambda: None, sent=sent)
 
 
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 @given(tree=trees, turn=st.lists(st.lists(changes, max_size=3), max_size=5))
 def test_undo_restores_the_tree(
     tmp_path_factory: pytest.TempPathFactory, tree: dict[str, bytes | None], turn: list[list[Change]]

@@ -23,6 +23,7 @@ from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, ru
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
 from gbnf_server.executors.runner import INHERITED_VARIABLES, PATH_VARIABLES
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
+from support.effort import scaled
 from support.executors import SATURDAY, bundled_tools, snapshot, world
 from support.processes import is_alive, limits_s, wait_until
 
@@ -64,7 +65,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arguments=st.dictionaries(st.text(), values, max_size=4))
 def test_arguments_arrive_and_results_return_unchanged(tmp_path: Path, arguments: dict[str, Any]) -> None:
     assert result(tmp_path, "return {'got': arguments}", x=arguments)["got"] == {"x": arguments}

@@ -16,6 +16,7 @@ from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.inspect.grammar_view import view_tool
 from gbnf_server.inspect.inspected_grammar import GrammarChoice
 from gbnf_server.inspect.text_view import TextChecker
+from support.effort import scaled
 from support.oracle import CHECKOUT, engine
 from support.tool_templates import TEMPLATES
 
@@ -54,7 +55,7 @@ def test_a_rendered_call_is_accepted_and_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NATIVE)
-@settings(max_examples=10)
+@settings(max_examples=scaled(10))
 @given(st.floats(0, 1), st.sampled_from(["", "!", '"', "}", "0", "<"]))
 def test_what_is_offered_is_accepted(name: str, part: float, more: str) -> None:
     text = answer(name)

@@ -28,6 +28,7 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.kv_cache import Slot, shared_prefix_length
 from gbnf_server.system.errors import BackendError, SetupError
 from support.backends import prompt_tokens
+from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import CHECKOUT, SHARED, engine
 from support.vocabularies import make_model_over
@@ -87,7 +88,7 @@ def forget(model: InProcess) -> None:
 # The language.
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(grammars(), st.sampled_from([0.0, 1.0, 5.0]), st.integers(0, 2**32), st.integers(1, 60))
 def test_whatever_the_grammar_the_text_is_in_its_language(
     small: InProcess, rules: Rules, temperature: float, seed: int, max_tokens: int
@@ -185,7 +186,7 @@ def test_without_jumps_the_text_is_the_same_where_nothing_is_forced(small: InPro
 
 
 @given(st.integers(1, 30), st.integers(0, 3))
-@settings(max_examples=15)
+@settings(max_examples=scaled(15))
 def test_a_truncated_text_is_a_prefix_of_the_whole_one(small: InProcess, max_tokens: int, seed: int) -> None:
     grammar = pool_grammar(("get_now", "undo_last_turn"), "spaced")
     whole = small.complete(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150)
@@ -345,7 +346,7 @@ def test_a_sequence_is_released_after_every_outcome(small: InProcess) -> None:
 
 
 @given(at=st.integers(1, 6), after=st.booleans(), leads=st.booleans())
-@settings(max_examples=12)
+@settings(max_examples=scaled(12))
 def test_an_interrupt_in_one_call_leaves_the_others(
     small: InProcess, at: int, after: bool, leads: bool
 ) -> None:

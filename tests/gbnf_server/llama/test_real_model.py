@@ -34,6 +34,7 @@ from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.openai_chat.edge import ChatCompletions
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.sampler import Logits, Sampler
+from support.effort import scaled
 from support.gateways import client_of
 from support.oracle import engine
 from support.schemas import SHALLOW
@@ -44,7 +45,7 @@ pytestmark = requires_smollm2
 #: The difference of two logits that another order of sums may turn over: llama.cpp rounds activations to 8
 #: bits, so that the same tokens beside other sequences change logits by up to 1.5. They spread over some 30.
 _NEAR = 1.5
-_FEW = settings(max_examples=4, suppress_health_check=list(HealthCheck))
+_FEW = settings(max_examples=scaled(4), suppress_health_check=list(HealthCheck))
 WEATHER = Tool.from_mapping(
     {
         "name": "get_weather",

@@ -24,6 +24,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama import repetition
 from gbnf_server.llama.decoder import Decoder
 from gbnf_server.llama.demo_model import model_path
+from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import engine
 from support.smollm2 import model_file, requires_smollm2
@@ -225,7 +226,7 @@ def test_nesting_without_an_end_is_closed(backend: InProcess) -> None:
     assert engine().match(grammar, found.text).complete
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(
     rules=grammars(), temperature=st.sampled_from([0.0, 0.5]), seed=st.integers(0, 99), jumps=st.booleans()
 )

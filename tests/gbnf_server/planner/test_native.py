@@ -29,6 +29,7 @@ from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import BackendError, RequestNotSupported
 from support.backends import FakeBackend
 from support.by_hand import Driven, completion, drive_by_hand, resolved
+from support.effort import scaled
 from support.executors import world
 from support.models import make_model
 from support.server import require_llama_server
@@ -215,7 +216,7 @@ def test_a_text_that_is_no_call_is_refused_to_the_user_role() -> None:
     assert driven.run.outcome == "answered"
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(
     texts=st.lists(st.sampled_from([called("get_now"), "noon", "<tool_call>", called("x"), ""]), max_size=8)
 )

@@ -24,6 +24,7 @@ from gbnf_server.planner.compaction import prompt_size
 from gbnf_server.system.errors import BackendUnreachable, ContextOverflow, ServerResponseError
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, call
+from support.effort import scaled
 from support.scripts import HANDLE, Copying, Script
 from support.toys import make_tool
 
@@ -137,7 +138,7 @@ def test_what_is_done_is_not_done_again(tools: tuple[Tool, ...], tmp_path: Path)
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=scaled(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )  # each takes two batches of real tools
 @given(data=st.data())
 def test_after_a_kill_it_resumes_and_executes_nothing_twice(
