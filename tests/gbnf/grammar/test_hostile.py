@@ -40,13 +40,13 @@ def below(depth: int, text: str) -> None:
         walk(text, rules)
 
 
-@pytest.mark.parametrize("size", [2, 60, 199, 600, 5_000])
+@pytest.mark.parametrize("size", [2, 60, pytest.param(2_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_the_table(name: str, size: int) -> None:
     below(100, HOSTILE[name](size))
 
 
-@settings(max_examples=scaled(300))
+@settings(max_examples=scaled(200))
 @given(st.randoms(use_true_random=False))
 def test_hostile_texts(random: Random) -> None:
     text = hostile_grammar(random, largest=300)

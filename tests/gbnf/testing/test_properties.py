@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from gbnf.testing import (
     values,
 )
 from gbnf.tools import FINAL_ANSWER, Tool
+from support.effort import scaled
 from support.oracle import CHECKOUT, engine
 from support.values import is_valid
 
@@ -62,9 +64,14 @@ def replaced(tools: Any, old: str, new: str, **options: Any) -> Grammar:
 # derivations
 
 
+@cache
+def pool_grammar(pool: tuple[Tool, ...], steps: tuple[int, ...]) -> Grammar:
+    return compile_pool(pool, steps=steps)
+
+
 @given(st.data(), STEPS)
 def test_derivations_are_in_the_language(data: st.DataObject, steps: Any) -> None:
-    grammar = compile_pool(BUNDLED, steps=steps)
+    grammar = pool_grammar(BUNDLED, steps)
     text = data.draw(derivations(grammar))
     assert grammar.match(text).complete
     assert engine().match(grammar, text).complete
@@ -107,7 +114,7 @@ def test_calls_are_valid(data: st.DataObject, steps: Any) -> None:
     pool = (*BUNDLED, TRIP)
     call = data.draw(calls(pool, steps=steps))
     assert validate_call(call, pool, steps=steps).ok
-    assert compile_pool(pool, steps=steps).match(json.dumps(call, ensure_ascii=False)).complete
+    assert pool_grammar(pool, steps).match(json.dumps(call, ensure_ascii=False)).complete
 
 
 @pytest.mark.parametrize("name", [tool.name for tool in BUNDLED])
@@ -179,7 +186,7 @@ SCHEMAS = [
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_values_of_schemas_are_valid_and_their_near_misses_are_not(schema: Any) -> None:
-    @settings(max_examples=30)
+    @settings(max_examples=scaled(30))
     @given(values(schema), near_misses(schema))
     def law(value: Any, miss: NearMiss) -> None:
         assert is_valid(schema, value)
@@ -192,8 +199,8 @@ def test_values_of_schemas_are_valid_and_their_near_misses_are_not(schema: Any) 
 @pytest.mark.parametrize("whitespace", ["default", "compact", "spaced", "free"])
 def test_the_laws_hold_of_schemas(schema: Any, whitespace: Any) -> None:
     grammar = compile_schema(schema, whitespace=whitespace)
-    assert_sound(grammar, schema, examples=25)
-    assert_complete(grammar, schema, whitespace=whitespace, examples=25)
+    assert_sound(grammar, schema, examples=scaled(25))
+    assert_complete(grammar, schema, whitespace=whitespace, examples=scaled(25))
 
 
 # the laws
@@ -207,14 +214,14 @@ def test_the_bundled_tools_satisfy_the_properties(steps: Any) -> None:
     def accepts(text: str) -> bool:
         return engine().match(grammar, text).complete
 
-    assert_sound(grammar, pool, steps=steps, accepts=accepts)
-    assert_complete(grammar, pool, steps=steps, accepts=accepts)
+    assert_sound(grammar, pool, steps=steps, accepts=accepts, examples=scaled(40))
+    assert_complete(grammar, pool, steps=steps, accepts=accepts, examples=scaled(40))
 
 
 def test_the_laws_hold_in_any_order() -> None:
     grammar = compile_pool([TRIP], property_order="any")
-    assert_sound(grammar, [TRIP])
-    assert_complete(grammar, [TRIP], property_order="any")
+    assert_sound(grammar, [TRIP], examples=scaled(50))
+    assert_complete(grammar, [TRIP], property_order="any", examples=scaled(50))
     with pytest.raises(LawBrokenError, match="not complete"):
         assert_complete(compile_pool([TRIP], property_order="declared"), [TRIP], property_order="any")
 

@@ -132,7 +132,7 @@ def test_characters_of_several_tokens_end_too(sampling: InProcess) -> None:
 # What stays the same.
 
 
-@settings(max_examples=scaled(40))
+@settings(max_examples=scaled(15))
 @given(st.integers(0, 1000), st.sampled_from([0.0, 1.0]), st.integers(0, 40))
 def test_the_text_is_the_same_until_the_limit_binds(
     sampling: InProcess, seed: int, temperature: float, more: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -137,15 +138,29 @@ def test_what_is_done_is_not_done_again(tools: tuple[Tool, ...], tmp_path: Path)
     assert notes(tmp_path) == WORDS
 
 
+@pytest.fixture(scope="module")
+def finished(
+    tools: tuple[Tool, ...], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[BatchResult]]:
+    """A batch that ran to its end: its folder, with a copy beside it, and its results."""
+    folder = tmp_path_factory.mktemp("batch") / "batch"
+    whole = run(tools, folder)
+    shutil.copytree(folder, folder.with_name("as-finished"))
+    return folder, whole
+
+
 @settings(
-    max_examples=scaled(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)  # each takes two batches of real tools
+    max_examples=scaled(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)  # each takes a batch of real tools
 @given(data=st.data())
 def test_after_a_kill_it_resumes_and_executes_nothing_twice(
-    tools: tuple[Tool, ...], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    tools: tuple[Tool, ...],
+    finished: tuple[Path, list[BatchResult]],
+    data: st.DataObject,
 ) -> None:
-    folder = tmp_path_factory.mktemp("batch")
-    whole = run(tools, folder)
+    folder, whole = finished
+    shutil.rmtree(folder)
+    shutil.copytree(folder.with_name("as-finished"), folder)
     lines = (folder / "log").read_bytes().splitlines(keepends=True)
     kept = data.draw(st.integers(0, len(lines)), label="lines of the log that are there")
     torn = data.draw(st.integers(0, 40), label="bytes of the next line") if kept < len(lines) else 0
