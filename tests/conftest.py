@@ -62,6 +62,11 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out of `-m quick` what takes seconds to import: foreign suites and clients."""
+    return (config.option.markexpr == "quick" and collection_path.name in ("external", "clients")) or None
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test as quick that is not marked as slow."""

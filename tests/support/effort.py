@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -22,3 +23,18 @@ def one_in(every: int, values: Iterable[Any]) -> list[Any]:
         pytest.param(value, marks=pytest.mark.slow) if number % every else value
         for number, value in enumerate(values)
     ]
+
+
+def pairwise(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return few combinations of a value of each axis, in which each two values of two axes are together."""
+    every = list(product(*map(range, map(len, axes))))
+
+    def pairs(places: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
+        return set(combinations(enumerate(places), 2))
+
+    missing, chosen = set().union(*map(pairs, every)), []
+    while missing:
+        best = max(every, key=lambda places: len(pairs(places) & missing))
+        missing -= pairs(best)
+        chosen.append(tuple(axis[place] for axis, place in zip(axes, best, strict=True)))
+    return chosen

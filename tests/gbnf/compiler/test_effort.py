@@ -111,6 +111,7 @@ def test_no_valid_value_is_refused_however_little_work_is_allowed(
     assert judgement.complete, (schema, value, str(grammar))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [11, 60])
 def test_a_chain_of_complements_takes_no_more_than_the_bound(length: int) -> None:
     grammar = compile_schema(_chain(length))
@@ -165,6 +166,7 @@ def test_pointers_in_a_deep_schema_are_computed_without_visiting_every_ancestor_
     assert calls(1600) < 3 * calls(800)
 
 
+@pytest.mark.slow
 def test_a_call_is_judged_and_repaired_with_bounded_work() -> None:
     definitions = _chain(40)["$defs"]
     args = {

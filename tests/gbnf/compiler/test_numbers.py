@@ -216,6 +216,7 @@ def test_a_bound_with_more_digits_allows_values_above_it(minimum: int) -> None:
     assert not accepts(schema, str(minimum - 1))
 
 
+@pytest.mark.slow
 def test_digits_beside_a_great_divisor_are_reported_where_they_may_be_infinite() -> None:
     assert not compile_schema({"multipleOf": 0.997, **NUMBER}).exact
     assert compile_schema({"multipleOf": 0.997, **NUMBER, "minimum": -500, "maximum": 500}).exact

@@ -37,6 +37,7 @@ console.log(JSON.stringify(verdicts));
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is the judge")
 @settings(max_examples=scaled(10), deadline=None)
 @given(st.lists(st.tuples(patterns(), st.lists(TEXTS, min_size=3, max_size=6)), min_size=60, max_size=60))
@@ -45,6 +46,7 @@ def test_ecmascript_finds_the_same(cases: list[tuple[str, list[str]]]) -> None:
     assert_same_in_ecmascript(plain)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is the judge")
 def test_ecmascript_finds_the_same_with_the_patterns_of_the_bundled_tools() -> None:
     source = random.Random(0)

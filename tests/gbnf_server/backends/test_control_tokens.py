@@ -79,6 +79,7 @@ def _read(vocabulary: str, text: str) -> list[int]:
     return [token for token in _model(vocabulary).tokenize(text, special=True) if token in known]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_each_control_token_is_text(vocabulary: str) -> None:
     names = _control_tokens(vocabulary)

@@ -143,6 +143,7 @@ def test_only_commands_that_the_file_concerns_name_it(gbnf: Gbnf, project: Path)
     assert "config:" not in gbnf("doctor", "--help").err
 
 
+@pytest.mark.slow
 def test_doctor_says_which_file_is_used(gbnf: Gbnf, project: Path) -> None:
     (project / "gbnf.toml").write_text("[run]\nmax-steps = 3\n")
     found = {check["name"]: check["found"] for check in json.loads(gbnf("doctor", "--json").out)}

@@ -262,6 +262,7 @@ def test_errors_show_what_was_given(look: Look, arguments: list[str]) -> None:
     check(look(*arguments))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--markdown"]], ids=["tables", "markdown"])
 def test_bench_shows_runs(look: Look, tmp_path: Path, options: list[str]) -> None:
     (tmp_path / "a.toml").write_text('[[cases]]\nquery = "what time is it"\ncalls = [{ name = "get_now" }]\n')

@@ -47,6 +47,7 @@ def test_a_folder_without_manifests_is_named(gbnf: Gbnf, tmp_path: Path) -> None
     assert "contains no manifest.toml" in result.err
 
 
+@pytest.mark.slow
 def test_commands_take_the_tools_of_servers(gbnf: Gbnf, tmp_path: Path) -> None:
     called = gbnf("call", "ping", "--mcp", hostile_server("usual"), "--workspace", tmp_path)
     assert (called.code, json.loads(called.out)) == (0, {"text": "pong"})

@@ -16,6 +16,7 @@ from support.toys import make_tool
 COLOUR = {"type": "string", "enum": ["red", "green"]}
 
 
+@pytest.mark.slow
 def test_the_bundled_tools_pass(gbnf: Gbnf) -> None:
     result = gbnf("test", "--examples", 5)
     assert (result.code, result.err) == (ExitCode.SUCCESS, "")

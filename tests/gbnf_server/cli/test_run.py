@@ -103,6 +103,7 @@ def test_the_order_of_tools(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     assert "no run can end after the required tools: 'final_answer': each comes after another" in result.err
 
 
+@pytest.mark.slow
 def test_a_long_history_is_compacted_unless_not_wanted(gbnf: Gbnf, tmp_path: Path) -> None:
     small = make_model(tmp_path / "small.gguf", context=1000)
     make_tool(tmp_path / "tools", "look", 'return {"text": "word " * 140}', args={"properties": {}})
@@ -247,6 +248,7 @@ def test_a_result_that_cannot_be_written_is_one_line(
     full.close()  # nothing is left in its buffer that would fail again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True])
 def test_the_demonstration_model_warns_of_tools_that_it_is_not_trained_on(
     gbnf: Gbnf, no_smollm2: None, tmp_path: Path, own: bool
@@ -292,6 +294,7 @@ def test_smollm2_is_the_default_for_other_tools_than_the_bundled_ones(
         assert choose_model(named, tools) == (named, tools, False)
 
 
+@pytest.mark.slow
 @requires_smollm2
 def test_smollm2_calls_a_tool_of_ones_own(gbnf: Gbnf, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "get_weather", 'return {"entries": ["sunny"]}')
@@ -389,6 +392,7 @@ def test_the_spinner_tells_the_seconds_and_the_tokens(monkeypatch: pytest.Monkey
     assert "generating, 12 s, about 7 tokens" in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
 
+@pytest.mark.slow
 def test_what_the_spinner_counts_is_in_no_output(gbnf: Gbnf, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(Console, "is_terminal", True)
     command = ["run", "what time is it?", "--workspace", tmp_path / "work"]
@@ -397,6 +401,7 @@ def test_what_the_spinner_counts_is_in_no_output(gbnf: Gbnf, tmp_path: Path, mon
     assert gbnf(*command).out.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_output_of_tools_is_shown_with_verbose_and_recorded(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'print("pinging\\x1b[31m")\nraise ValueError("lost")')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]

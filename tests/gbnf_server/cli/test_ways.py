@@ -244,6 +244,7 @@ def test_an_image_is_shown_or_described(gbnf: Gbnf, options: list[Any], tmp_path
         assert again.code != ExitCode.SUCCESS
 
 
+@pytest.mark.slow
 def test_the_result_of_tune_is_used_and_reported(gbnf: Gbnf, options: list[Any], tmp_path: Path) -> None:
     """Tuned in process on the user's own tool; the same file on a server is the same model."""
     path = make_model(tmp_path / "tiny.gguf", context=4096)

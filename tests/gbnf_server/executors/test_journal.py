@@ -139,6 +139,7 @@ def contents_of(root: Path) -> dict[str, bytes | None]:
     return {path: None if kind == "d" else content for path, (kind, _, content) in snapshot(root).items()}
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_all_or_nothing(tmp_path: Path) -> None:
     roots = killed_everywhere(tmp_path, "apply")
     assert len(roots) > 30
@@ -156,6 +157,7 @@ def test_a_kill_leaves_all_or_nothing(tmp_path: Path) -> None:
     assert seen[-1] == END
 
 
+@pytest.mark.slow
 def test_an_undo_that_was_killed_can_be_repeated(tmp_path: Path) -> None:
     roots = killed_everywhere(tmp_path, "undo")
     assert len(roots) > 20
@@ -358,6 +360,7 @@ def test_refused(tmp_path: Path, change: Change, reason: str) -> None:
     assert snapshot(workspace.root) == before
 
 
+@pytest.mark.slow
 def test_two_processes_wait_for_each_other(tmp_path: Path) -> None:
     """Each adds its line to what it has read: with no lock, one of them would be lost."""
     code = """

@@ -52,6 +52,7 @@ def user(text: str) -> Any:
 DONE = call("final_answer", message="Done.")
 
 
+@pytest.mark.slow
 def test_one_model_name_in_and_an_agent_out(tmp_path: Path) -> None:
     """Over HTTP, with the bundled model and tools."""
     made = agent(load_manifests(manifests_path()), tmp_path)

@@ -115,6 +115,7 @@ def test_so_it_is_in_the_formats_of_chat_templates(native: InProcess, request: C
     assert end(events).receipt.format == "native"
 
 
+@pytest.mark.slow
 def test_so_it_is_behind_a_real_llama_server(native: InProcess) -> None:
     require_llama_server()
     path = Path(native._model.path)
@@ -138,6 +139,7 @@ def test_so_it_is_behind_a_real_llama_server(native: InProcess) -> None:
     assert all(error.endswith('expected "\\"".') for error in too_long)
 
 
+@pytest.mark.slow
 def test_calls_in_the_format_of_a_template_are_sent_back_to_it(native: InProcess) -> None:
     sampling = Sampling(max_tokens=400, temperature=1.0, seed=1)
     request = ask(tools=TOOLS, tool_choice=ToolChoice("required", ("set_level",)), sampling=sampling)
@@ -189,6 +191,7 @@ def test_an_answer_in_a_schema_satisfies_it(backend: InProcess, seed: int) -> No
         assert Draft202012Validator(PLACE).is_valid(json.loads(text(events)))
 
 
+@pytest.mark.slow
 def test_with_tools_and_a_schema_the_answer_is_a_call_or_fits_the_schema(backend: InProcess) -> None:
     kinds = set()
     for seed in range(12):

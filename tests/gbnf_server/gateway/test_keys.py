@@ -87,6 +87,7 @@ async def cached(client: httpx.AsyncClient, text: str) -> int:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["in_process", "server"])
 def test_the_cached_tokens_of_a_key_tell_nothing_of_others(name: str, request: pytest.FixtureRequest) -> None:
     backend: Backend = request.getfixturevalue(name)

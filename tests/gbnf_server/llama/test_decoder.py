@@ -113,6 +113,7 @@ def test_whatever_the_grammar_the_text_is_in_its_language(
     assert 0 <= found.forced_tokens <= found.completion_tokens <= max_tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "share"), [("small", 0.97), ("real", 0.03)])
 def test_random_models_write_valid_calls_and_nothing_crashes(
     model: str, share: float, request: pytest.FixtureRequest
@@ -138,6 +139,7 @@ def test_random_models_write_valid_calls_and_nothing_crashes(
 # Jumping.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whitespace", ["default", "spaced", "compact"])
 def test_a_jump_changes_nothing(small: InProcess, whitespace: str) -> None:
     """At any temperature: forced text decides only which tokens are evaluated together."""
@@ -212,6 +214,7 @@ def test_where_the_engine_disagrees_nothing_is_forced(
 # The other engine.
 
 
+@pytest.mark.slow
 def test_both_engines_hold_the_same_calls(small: InProcess) -> None:
     pytest.importorskip("llguidance", reason="pip install llguidance")
     from gbnf_server.llama.grammar_engines import grammar_engine
@@ -269,6 +272,7 @@ def mostly_alike(texts: list[str], others: list[str]) -> bool:
     return 6 * sum(map(alike, texts, others)) >= 5 * max(len(texts), len(others))
 
 
+@pytest.mark.slow
 def test_threads_do_not_disturb_each_other(small: InProcess) -> None:
     grammar = pool_grammar(("create_dirs", "get_now"), "spaced")
 

@@ -201,6 +201,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
         yield model
 
 
+@pytest.mark.slow
 def test_a_model_of_random_weights_writes_the_same(small: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[Message] = [{"role": "user", "content": f"{REQUEST} {RESULT}"}]
     grammar = Grammar.parse(

@@ -51,6 +51,7 @@ def any_engine(request: pytest.FixtureRequest, tiny_model: Path) -> GrammarCheck
 # Laws.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("grammar", "pattern"), LANGUAGES.items())
 def test_judges_as_a_regular_expression_does(any_engine: GrammarChecker, grammar: str, pattern: str) -> None:
     @settings(max_examples=scaled(40))  # for each of several grammars and vocabularies

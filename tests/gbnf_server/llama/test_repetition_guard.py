@@ -119,6 +119,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=repr)
 @pytest.mark.parametrize("jumps", [True, False])
 def test_a_value_ends_where_the_grammar_allows_it(backend: InProcess, case: Case, jumps: bool) -> None:
@@ -250,6 +251,7 @@ def test_whatever_the_grammar_nothing_else_changes(
     assert match.complete or (found.finish == "length" and found.completion_tokens == 200 and match.accepted)
 
 
+@pytest.mark.slow
 @requires_smollm2
 def test_a_real_model_that_repeats() -> None:
     schema = closed({"days": STRINGS}, ["days"])

@@ -56,6 +56,7 @@ def shortest(model: NativeModel, grammar: Grammar) -> int | None:
 # The language.
 
 
+@pytest.mark.slow
 def test_random_models_end_every_call_within_the_limit(backend: InProcess) -> None:
     """At temperature 2, with a few tokens more than the shortest call takes; the engine is the judge."""
     chance = random.Random(4)

@@ -83,6 +83,7 @@ def test_a_trace_tells_what_happened(
     check(found)
 
 
+@pytest.mark.slow
 def test_what_the_grammar_refused_does_not_fit(backend: InProcess) -> None:
     """Judged by the matcher, for candidates that are whole characters."""
     grammar = compile_pool([tool for tool in BUNDLED if tool.name in {"get_now", "create_dirs"}])

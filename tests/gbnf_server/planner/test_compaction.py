@@ -316,6 +316,7 @@ def small_model(request: pytest.FixtureRequest) -> Iterator[Backend]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not model_path().is_file(), reason="there is no embedded model yet")
 def test_a_real_model_finishes_what_did_not_fit(tmp_path: Path, small_model: Backend) -> None:
     def run(*, compact: bool) -> tuple[Run, list[HistoryCompacted]]:

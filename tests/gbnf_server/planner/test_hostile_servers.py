@@ -94,6 +94,7 @@ BOMBS = [mode for mode in MODES if mode.startswith("bomb")]
 LONG = ["flood_of_line", "flood_of_lines", "flood_of_headers", "flood_of_error", "long_answer"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["run", "stream"])
 @pytest.mark.parametrize("mode", one_in(4, [*BOMBS, *LONG]))
 def test_hostile_responses_take_little_memory(mode: str, way: Way, tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_the_demonstration_model_is_asked_as_it_was_trained(demo: InProcess) -> 
     assert prompt == demo._template.prompt(trained, constrained=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["create a folder trips", "what time is it?", "find the notes about rome"])
 def test_the_demonstration_model_calls_the_same_natively(demo: InProcess, query: str, tmp_path: Path) -> None:
     def run(name: str, **options: Any) -> Run:
@@ -130,6 +131,7 @@ def test_a_random_model_makes_valid_calls_in_its_own_format(template: str, seed:
             assert validate_call(step.call, [PING]).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_server_answers_as_the_model_in_this_process(template: str, tmp_path: Path) -> None:
     require_llama_server()

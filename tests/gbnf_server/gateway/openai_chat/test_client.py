@@ -115,6 +115,7 @@ class Place(BaseModel):
     level: int
 
 
+@pytest.mark.slow
 def test_a_response_is_parsed_as_a_model(tiny: InProcess) -> None:
     async def work(client: AsyncOpenAI) -> None:
         ok = 0

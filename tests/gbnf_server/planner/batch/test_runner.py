@@ -110,6 +110,7 @@ def run(
         return results(batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 2, 8])
 def test_results_come_in_order_and_no_more_at_a_time_than_asked_for(
     tools: tuple[Tool, ...], tmp_path: Path, concurrency: int
@@ -129,6 +130,7 @@ def test_results_come_in_order_and_no_more_at_a_time_than_asked_for(
     assert notes(tmp_path) == WORDS
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_done_again(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     first = run(tools, tmp_path)
     script = Script({})
@@ -248,6 +250,7 @@ class Typing(ScriptedPerson):
         return dict.fromkeys((field.var for field in form.fields), "hunter2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("person", [Typing(), AbsentPerson()])
 def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, person: Person) -> None:
     ask = make_tool(
@@ -323,6 +326,7 @@ def test_a_log_that_cannot_be_written_is_named(looks: tuple[Tool, ...], tmp_path
         Batch(REQUESTS, planner(looks, Script({}), tmp_path), tmp_path / "file" / "log")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", range(12))
 def test_a_model_that_goes_away_stops_the_batch_and_it_goes_on_later(
     tools: tuple[Tool, ...], tmp_path: Path, answers: int
@@ -335,6 +339,7 @@ def test_a_model_that_goes_away_stops_the_batch_and_it_goes_on_later(
     assert script.asked == sum(map(len, TEXTS.values())) - answers
 
 
+@pytest.mark.slow
 def test_cancelled_it_waits_for_the_tool_and_keeps_what_it_gave(
     tools: tuple[Tool, ...], tmp_path: Path
 ) -> None:
@@ -354,6 +359,7 @@ def test_cancelled_it_waits_for_the_tool_and_keeps_what_it_gave(
     assert notes(tmp_path) == WORDS
 
 
+@pytest.mark.slow
 def test_a_request_may_have_a_workspace_of_its_own(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     request = BatchRequest("r0", "request 0", workspace="one")
     with Batch([request], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
@@ -368,6 +374,7 @@ def test_a_workspace_outside_the_batchs_is_refused(tools: tuple[Tool, ...], tmp_
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.slow
 def test_another_setting_or_another_request_of_the_same_name_is_refused(
     tools: tuple[Tool, ...], tmp_path: Path
 ) -> None:
@@ -381,6 +388,7 @@ def test_another_setting_or_another_request_of_the_same_name_is_refused(
             Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
 
 
+@pytest.mark.slow
 def test_requests_may_be_added_later(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     with Batch(REQUESTS[:1], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
         results(batch)
@@ -395,6 +403,7 @@ def test_a_file_that_is_not_a_log_is_unchanged(tools: tuple[Tool, ...], tmp_path
     assert (tmp_path / "log").read_text() == '{"some": "thing"}\n'
 
 
+@pytest.mark.slow
 def test_a_tool_that_reads_may_be_asked_again_after_a_kill(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     run(tools, tmp_path)
     lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
@@ -469,6 +478,7 @@ class Tight(FakeBackend):
         return Completion(call("peek", at=steps) if steps < 7 else ANSWER, "stop", 0, 0, 0, 0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_shows_its_history_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
