@@ -26,6 +26,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -283,10 +284,14 @@ class Runner:
             os.environ["PYTHONPATH"] = os.pathsep.join(folders)
             os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
             pytest = importlib.import_module("pytest")
-            options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--no-header"]
+            options = ["-x", "-q", "--tb=no", "--no-header", "-p", "no:cacheprovider"]
+            options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are loaded before it
             code = int(pytest.main([*options, *(["-m", self._markers] if self._markers else []), *tests]))
+        except BaseException:  # noqa: BLE001  # it ends here
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
+            sys.stderr.flush()
             os._exit(code)
 
 

@@ -128,6 +128,7 @@ def test_a_range_takes_its_doubles_and_no_others(schema: Any, data: st.DataObjec
     assert accepts(schema, javascript(value)) == valid
 
 
+@pytest.mark.slow
 @given(_ranges(), st.booleans(), st.data())
 def test_what_a_range_derives_is_valid_as_a_parser_reads_it(schema: Any, bounded: bool, data: Any) -> None:
     try:

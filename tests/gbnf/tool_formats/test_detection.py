@@ -134,6 +134,7 @@ def test_templates_without_calls(name: str) -> None:
         detect(chat_templates()[name])
 
 
+@pytest.mark.slow
 @needs_templates
 def test_families() -> None:
     kinds = Counter(_family(form) for form in map(tool_format, NAMES))
