@@ -33,6 +33,7 @@ def unenforced(grammar: Any) -> set[str]:
     return {finding.keyword for finding in grammar.report if finding.kind == "unenforced"}
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(60))
 @given(ARGUMENTS, st.sampled_from(["declared", "any"]), st.data())
 def test_only_the_excluded_calls_are_refused(

@@ -217,6 +217,7 @@ def test_another_path_is_not_found(llama_server: LlamaServerProcess) -> None:
     assert missing.value.status == 404
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_and_comes_back_with_another_model(tmp_path: Path, tiny_model: Path) -> None:
     require_llama_server()
     demo = make_model(tmp_path / "demo.gguf", name="gbnf-planner-demo", context=256)
@@ -262,6 +263,7 @@ def test_capabilities_are_those_of_the_present_model() -> None:
         assert client.capabilities.reasoning_tags is not None
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:
     require_llama_server()
     model = make_model(tmp_path / "long.gguf", context=200_000)

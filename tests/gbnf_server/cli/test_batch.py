@@ -114,6 +114,7 @@ def test_results_that_cannot_be_written_are_named(
     assert not (tmp_path / "folder.log").exists()
 
 
+@pytest.mark.slow
 def test_an_id_is_shown_as_text(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
     (tmp_path / "asked.jsonl").write_text('{"id": "[/bold] \\u001b[31m", "query": "ping"}\n')

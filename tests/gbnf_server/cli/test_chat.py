@@ -20,6 +20,7 @@ from support.server import Reply, completion, scripted
 from support.toys import make_tool
 
 
+@pytest.mark.slow
 def test_requests_and_commands(gbnf: Gbnf, tmp_path: Path) -> None:
     work = tmp_path / "work"
     lines = [

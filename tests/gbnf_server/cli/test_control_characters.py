@@ -174,6 +174,7 @@ def test_run_shows_an_answer(look: Look, tmp_path: Path, ways: list[str], stream
         check(look("run", "ping", *options, *ways))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [f"return {{'entries': [{EVIL!r}]}}", f"return {{'found': {EVIL!r}}}", f"raise ExecutorError({EVIL!r})"],
@@ -184,6 +185,7 @@ def test_run_shows_what_a_tool_did(look: Look, tmp_path: Path, body: str) -> Non
         check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--call-format=text"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [f"{{{EVIL}", f'{{"name": "ping", "arguments": {{"{EVIL}": 1}}}}'])
 def test_run_shows_what_was_refused(look: Look, tmp_path: Path, text: str) -> None:
     make_tool(tmp_path / "tools", "ping")
@@ -303,6 +305,7 @@ def test_server_start_shows_a_log(look: Look, tmp_path: Path, monkeypatch: pytes
     check(look("server", "start", "--port", "0"))
 
 
+@pytest.mark.slow
 def test_an_unforeseen_error_is_shown_without_control_characters() -> None:
     program = (
         "import gbnf_server.cli.app as app\n"

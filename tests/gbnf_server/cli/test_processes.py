@@ -29,6 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
 
 
+@pytest.mark.slow
 def test_it_starts_without_what_it_does_not_need() -> None:
     """Seconds would say less: what is slow to start is what is imported."""
     program = (

@@ -42,6 +42,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong\\x1b[31m", "[bold]"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
@@ -54,6 +55,7 @@ def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Pa
     assert "\x1b" not in result.err
 
 
+@pytest.mark.slow
 def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
@@ -67,6 +69,7 @@ def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     assert kinds == ["run_started", "step_started", "model_called", "tool_called", "tool_done"]
 
 
+@pytest.mark.slow
 def test_the_request_from_standard_input_and_options_of_the_engine(
     gbnf: Gbnf, model: Path, tmp_path: Path
 ) -> None:
@@ -86,6 +89,7 @@ def test_the_request_from_standard_input_and_options_of_the_engine(
     assert gbnf("run", "-", stdin=" \n").code == ExitCode.USAGE
 
 
+@pytest.mark.slow
 def test_the_order_of_tools(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     """The model of random weights would call any tool: the grammar leaves one in each step."""
     make_tool(tmp_path / "tools", "write", 'return {"answer": "written"}', offer={"after": ["read"]})
@@ -117,6 +121,7 @@ def test_a_long_history_is_compacted_unless_not_wanted(gbnf: Gbnf, tmp_path: Pat
     assert "do not fit the model's context of 1000 tokens" in result.err
 
 
+@pytest.mark.slow
 def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
@@ -125,6 +130,7 @@ def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_pat
     assert "workspace" not in result.err
 
 
+@pytest.mark.slow
 def test_a_run_without_an_answer_prints_what_its_tools_returned(
     gbnf: Gbnf, model: Path, tmp_path: Path
 ) -> None:
@@ -210,6 +216,7 @@ def test_a_request_that_asks_for_nothing_or_is_no_text(gbnf: Gbnf, tmp_path: Pat
     assert not (tmp_path / "work").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["-1", "4294967295"])
 def test_every_seed_that_llama_cpp_takes(gbnf: Gbnf, model: Path, tmp_path: Path, seed: str) -> None:
     make_tool(tmp_path / "tools", "ping")

@@ -91,6 +91,7 @@ def test_standard_input_is_read_once(gbnf: Gbnf, tools: Path) -> None:
     assert gbnf("compile", "--tools", "-", "--tools", "-", stdin="[]").code == ExitCode.USAGE
 
 
+@pytest.mark.slow
 def test_tools_on_the_command_line_replace_configured_ones(
     gbnf: Gbnf, tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ for number in range(int(sys.argv[2])):
 """
 
 
+@pytest.mark.slow
 def test_five_thousand_changes_each_cost_the_same(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", COUNTED, str(tmp_path), "5000"],
