@@ -8,6 +8,7 @@ import signal
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,17 +42,37 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 # The engine and the schemas are slow to build beside what Hypothesis expects, and never by the clock.
 _RELAXED = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-# The same examples at every run: what is new is looked for by the thorough profile, not by chance in a check.
-settings.register_profile(
-    "quick", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_RELAXED
-)
-settings.register_profile(
-    "few", max_examples=10, deadline=None, derandomize=True, suppress_health_check=_RELAXED
-)
-settings.register_profile(
-    "thorough", max_examples=2000, deadline=None, suppress_health_check=_RELAXED, print_blob=True
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def _register(name: str, max_examples: int, **more: Any) -> None:
+    settings.register_profile(
+        name, max_examples=max_examples, deadline=None, suppress_health_check=_RELAXED, **more
+    )
+
+
+# The same examples at every run: the thorough profile looks for what is new, not chance in a check.
+_register("quick", 10, derandomize=True)
+_register("full", 100, derandomize=True)
+_register("thorough", 2000, print_blob=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the profile of Hypothesis: `quick` for `-m quick`, else `full`, or what the environment names."""
+    usual = "quick" if config.option.markexpr == "quick" else "full"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out of `-m quick` what takes seconds to import: foreign suites and clients."""
+    return (config.option.markexpr == "quick" and collection_path.name in ("external", "clients")) or None
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test as quick that is not marked as slow."""
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            item.add_marker("quick")
 
 
 _ABSENT = re.compile(r"ModuleNotFoundError: No module named '(\w+)")

@@ -8,7 +8,7 @@ from bombs import BOMBS, MEMORY_MIB, Task, defuse
 from isolation import Finished, isolated
 
 # Newer Pythons warn of forks beside threads, which pytest-xdist has; the children here touch none.
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 
 #: Far more than any takes, even beside other work: what this stops is a hang.
 LIMIT_S = 60.0

@@ -19,6 +19,7 @@ from scripted import Shape, write_model
 MESSAGES: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "go"}]
 
 
+@pytest.mark.slow
 def test_a_scripted_model_writes_its_call_with_and_without_a_grammar(tmp_path: Path) -> None:
     text = call_text({"name": "find_files", "arguments": CALLS["find_files"]})
     model = NativeModel(model_path(), vocab_only=True)

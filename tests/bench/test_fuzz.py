@@ -22,7 +22,7 @@ from isolation import Confined
 from support.oracle import CHECKOUT
 
 # Newer Pythons warn of forks beside threads, which pytest-xdist has; the children here touch none.
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 
 
 NUMBERS = st.lists(st.integers())
@@ -154,9 +154,9 @@ def test_the_cases_of_every_target_can_be_pasted_and_sent(name: str) -> None:
             raise AssertionError(case)
         return "pasted"
 
-    tally = fuzzed(check, TARGETS[name].cases, examples=30)
+    tally = fuzzed(check, TARGETS[name].cases, examples=15)
     assert tally.failures == {}
-    assert tally.passed["pasted"] == tally.tried == 30
+    assert tally.passed["pasted"] == tally.tried == 15
 
 
 def test_a_target_that_does_not_exist_is_refused() -> None:

@@ -14,7 +14,7 @@ from isolation import Confined, Crashed, Finished, Outcome, TimedOut, isolated
 from support.processes import children, limits_s
 
 # Newer Pythons warn of forks beside threads, which pytest-xdist has; the children here touch none.
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 
 
 def work(item: str) -> Any:

@@ -16,6 +16,7 @@ calls = [{ name = "get_now", optional_arguments = { timezone = {} } }]
 """
 
 
+@pytest.mark.slow
 def test_it_prints_a_row_for_each_strategy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     suite, out = tmp_path / "short.toml", tmp_path / "runs.jsonl"
     suite.write_text(SUITE)

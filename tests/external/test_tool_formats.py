@@ -10,27 +10,26 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from chat_templates import chat_templates
+from chat_templates import BOS, EOS, chat_templates, templates_with_calls, tool_format
 from gbnf.calls.parsing.results import ToolCall, ToolCalls
 from gbnf.compiler.grammar import Grammar
 from gbnf.errors import PoolError, SchemaError, ToolFormatError
-from gbnf.tool_formats import ElementArguments, ToolFormat, detect
+from gbnf.tool_formats import ElementArguments, ToolFormat
 from gbnf.tool_formats.probing import Call, find_shape, without_reasoning
 from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.tools import Tool
 from support.argument_schemas import ARGUMENTS, near
+from support.effort import scaled
 from support.oracle import engine
 from support.unreadable_values import unreadable
 from support.values import is_valid
 
-BOS, EOS = "<BOS>", "<EOS>"
 NAMES = ("get_note", "get_notes")
 #: Templates that write characters beyond ASCII as `\\u` escapes, which the grammar refuses: a note says so.
 ESCAPING = {"Reka-Edge"}
@@ -39,19 +38,8 @@ THOUGHT = "Which tool?\nThe first <one>."
 ORDERED = {"text": "string", "days": "integer", "ratio": "number", "done": "boolean"}
 
 
-@cache
-def formats() -> dict[str, ToolFormat]:
-    found = {}
-    for name, source in chat_templates().items():
-        try:
-            found[name] = detect(source, bos_token=BOS, eos_token=EOS)
-        except ToolFormatError:
-            continue
-    return found
-
-
 pytestmark = pytest.mark.skipif(not chat_templates(), reason="no sources of llama.cpp")
-templates = pytest.mark.parametrize("template", [*formats()])
+templates = pytest.mark.parametrize("template", templates_with_calls())
 
 
 @dataclass(frozen=True)
@@ -130,9 +118,9 @@ def is_another(form: ToolFormat, case: Case, text: str, call: ToolCall) -> bool:
 
 @templates
 def test_what_the_template_writes_is_accepted_and_read(template: str) -> None:
-    form = formats()[template]
+    form = tool_format(template)
 
-    @settings(max_examples=_examples())
+    @settings(max_examples=scaled(3))
     @given(cases)
     def law(case: Case) -> None:
         assume(template not in ESCAPING or json.dumps(case.arguments, ensure_ascii=False).isascii())
@@ -172,7 +160,7 @@ def test_what_the_template_writes_is_accepted_and_read(template: str) -> None:
 
 @templates
 def test_arguments_come_in_any_order(template: str) -> None:
-    form = formats()[template]
+    form = tool_format(template)
     schema = {
         "type": "object",
         "properties": {key: {"type": kind} for key, kind in ORDERED.items()}
@@ -186,7 +174,7 @@ def test_arguments_come_in_any_order(template: str) -> None:
     tool = Tool(NAMES[0], args=schema)
     grammar = form.grammar([tool], tool_choice="required")
 
-    @settings(max_examples=3 * _examples())
+    @settings(max_examples=scaled(9))
     @given(st.permutations(list(values.items())), st.booleans())
     def law(items: list[tuple[str, Any]], backwards: bool) -> None:
         arguments = dict(items)
@@ -202,9 +190,9 @@ def test_arguments_come_in_any_order(template: str) -> None:
 
 @templates
 def test_what_is_not_valid_is_refused(template: str) -> None:
-    form = formats()[template]
+    form = tool_format(template)
 
-    @settings(max_examples=_examples())
+    @settings(max_examples=scaled(3))
     @given(cases, near(None), st.sampled_from(UNKNOWN))
     def law(case: Case, other: Any, unknown: str) -> None:
         own, foreign = case.arguments
@@ -226,7 +214,7 @@ def test_what_is_not_valid_is_refused(template: str) -> None:
 
 @templates
 def test_notes_name_what_the_template_writes_otherwise(template: str) -> None:
-    form = formats()[template]
+    form = tool_format(template)
     escapes = any("escapes" in note for note in form.notes)
     assert escapes == (template in ESCAPING)
     nulls = any("null" in note for note in form.notes)
@@ -271,7 +259,7 @@ def rendered_answer(form: ToolFormat, text: str, thought: str) -> str:
 
 @templates
 def test_text_and_reasoning_come_before_calls(template: str) -> None:
-    form = formats()[template]
+    form = tool_format(template)
     written = form.render([CALL])
     between = form.text.before_calls
     begun = written.removesuffix(rendered_answer(form, "", ""))  # what the template's own prompts end with
@@ -305,15 +293,11 @@ def test_text_and_reasoning_come_before_calls(template: str) -> None:
         assert (found.content.strip(), found.reasoning.strip()) == (text, thought), (answer, found)
 
 
-def _examples() -> int:
-    return max(1, settings().max_examples // 33)
-
-
 def quoting() -> list[str]:
     """The templates that write strings in Python's quotes, without escapes."""
     return [
         name
-        for name, form in formats().items()
+        for name, form in zip(templates_with_calls(), map(tool_format, templates_with_calls()), strict=True)
         if isinstance(form.arguments, ElementArguments) and form.arguments.forms.string[0].after == ("'",)
     ]
 
@@ -324,7 +308,7 @@ def quoting() -> list[str]:
 )
 def test_a_string_may_be_in_the_other_quotes(template: str, text: str) -> None:
     """What the template cannot write, since it escapes nothing: models write other quotes around it."""
-    form = formats()[template]
+    form = tool_format(template)
     call = ToolCall("abcdefgh0", NAMES[0], {"text": text, "days": -3})
     written = form.render([call]).replace(f"'{text}'", json.dumps(text))
     assert json.dumps(text) in written

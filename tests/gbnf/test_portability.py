@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from gbnf_server.system.bundled import manifests_path
 
 _PROGRAM = """
@@ -34,6 +36,7 @@ print(validate_call(call, pool), len(str(compile_pool(pool))) > 0, compile_schem
 """
 
 
+@pytest.mark.slow
 def test_it_needs_nothing_of_the_system() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, str(manifests_path())], capture_output=True, text=True, check=False

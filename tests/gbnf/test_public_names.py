@@ -8,6 +8,8 @@ import inspect
 import pkgutil
 from pathlib import Path
 
+import pytest
+
 import gbnf
 from gbnf import Grammar
 from gbnf.errors import GbnfError
@@ -40,6 +42,7 @@ def test_every_exception_derives_from_the_root() -> None:
     assert {error for error in found if not issubclass(error, GbnfError)} == set()
 
 
+@pytest.mark.slow
 def test_no_builtin_exception_is_raised() -> None:
     raising = {
         path.name

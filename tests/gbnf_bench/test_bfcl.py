@@ -467,6 +467,7 @@ def test_a_search_for_tools_is_no_call_of_a_function(tmp_path: Path) -> None:
     assert (answer.calls, answer.fault) == ((("weather19", {"city": "Rome"}),), None)
 
 
+@pytest.mark.slow
 @requires_smollm2
 def test_every_call_of_a_real_model_is_valid_with_the_grammar(folder: Path, tmp_path: Path) -> None:
     [grammar] = named(["grammar"], STRATEGIES)
@@ -478,6 +479,7 @@ def test_every_call_of_a_real_model_is_valid_with_the_grammar(folder: Path, tmp_
     assert all(answer.valid or not answer.calls for answer in done.values())
 
 
+@pytest.mark.slow
 def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exited:
         main(["bench", "--bfcl", str(folder), "--compile-only"])

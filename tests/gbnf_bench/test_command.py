@@ -54,6 +54,7 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "small.toml"
 
 
+@pytest.mark.slow
 def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ("--suite", suite, "--configuration", "filter", "--configuration", "baseline", "--label", "one")
     assert _gbnf(*command) == ExitCode.SUCCESS

@@ -17,6 +17,8 @@ from support.browser import AXE, Watched, browser, check_accessibility, new_cont
 
 __all__ = ["browser", "watched"]
 
+pytestmark = pytest.mark.slow
+
 SUITE = """
 name = "two"
 [[cases]]

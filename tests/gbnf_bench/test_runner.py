@@ -40,6 +40,7 @@ from gbnf_server.planner.recorded_calls import grammar_text
 from gbnf_server.planner.run_files import read_events, read_step_grammars, write_step_grammars
 from gbnf_server.system.errors import BackendUnreachable
 from support.backends import FakeBackend
+from support.effort import scaled
 from support.executors import bundled_tools
 
 TOOLS = tuple(bundled_tools().values())
@@ -96,6 +97,7 @@ def embedded() -> Iterator[InProcess]:
         yield model
 
 
+@pytest.mark.slow
 def test_the_embedded_model_end_to_end(embedded: InProcess, tmp_path: Path) -> None:
     bench = Bench(
         [dataclasses.replace(SUITE, cases=SUITE.cases[:2])],
@@ -123,6 +125,7 @@ def test_the_embedded_model_end_to_end(embedded: InProcess, tmp_path: Path) -> N
     assert re.findall(r' href="(.*?)"', page) == ["data:,"]
 
 
+@pytest.mark.slow
 def test_the_grammars_of_steps_are_those_that_the_model_got(tmp_path: Path) -> None:
     for name in ("baseline", "text", "grammar", "union", "filter"):
         asked: list[str] = []
@@ -165,6 +168,7 @@ def _model_calls(record: RunRecord) -> list[tuple[str, int, int]]:
     ]
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_whatever_ran_before(embedded: InProcess) -> None:
     bench = _bench(embedded, ["text", "filter"])
     forwards = {job.key: _model_calls(bench.run(job)) for job in bench.jobs}
@@ -173,6 +177,7 @@ def test_a_run_is_the_same_whatever_ran_before(embedded: InProcess) -> None:
     assert all(calls[0][2] == 0 for calls in forwards.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warm", [True, False])
 def test_warm_runs_reuse_prompts(embedded: InProcess, warm: bool) -> None:
     bench = _bench(embedded, ["filter"], warm=warm)
@@ -180,6 +185,7 @@ def test_warm_runs_reuse_prompts(embedded: InProcess, warm: bool) -> None:
     assert (_model_calls(bench.run(bench.jobs[0]))[0][2] > 0) == warm
 
 
+@pytest.mark.slow
 def test_a_stored_run_scores_as_the_live_one(tmp_path: Path) -> None:
     bench = _bench(Told(FOLDER, DONE), ["baseline", "filter"])
     with RunLog(tmp_path / "a.jsonl") as log:
@@ -224,6 +230,7 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.json", "after ?")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -248,6 +255,7 @@ def test_a_stored_bench_that_cannot_be_scored_is_named(
         Results.load(tmp_path / "a.json")
 
 
+@pytest.mark.slow
 def test_a_server_at_another_address_is_the_same_model(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     facts = {"name": "llama-server at :1", "file": "m.gguf", "build": "b1", "slots": 1}
@@ -262,6 +270,7 @@ def test_a_server_at_another_address_is_the_same_model(tmp_path: Path) -> None:
         assert _bench(backend).remaining(log) == ()
 
 
+@pytest.mark.slow
 def test_each_case_has_its_numbers(tmp_path: Path) -> None:
     with RunLog(tmp_path / "a.jsonl") as log:
         list(_bench(Told(FOLDER, DONE), runs=6).run_all(log))
@@ -273,6 +282,7 @@ def test_each_case_has_its_numbers(tmp_path: Path) -> None:
     assert "steps" not in stored["small/what-time-is-it"]
 
 
+@pytest.mark.slow
 def test_what_was_done_is_never_done_again(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     backend_error = Told(FOLDER, DONE, lost_after=3)  # in the middle of the second case
@@ -291,6 +301,7 @@ def test_what_was_done_is_never_done_again(tmp_path: Path) -> None:
         assert len(other.remaining(log)) == 3
 
 
+@pytest.mark.slow
 def test_runs_of_other_code_versions_and_seeds_are_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,6 +350,7 @@ def test_a_damaged_log_can_be_begun_anew(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
 
 
+@pytest.mark.slow
 def test_the_run_of_a_truncated_line_is_repeated(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with RunLog(path) as log:
@@ -365,7 +377,8 @@ def test_a_log_is_not_shared_and_not_guessed_at(tmp_path: Path) -> None:
             Results.load(path)
 
 
-@settings(max_examples=8)  # each starts processes
+@pytest.mark.slow
+@settings(max_examples=scaled(8))  # each starts processes
 @given(
     st.lists(
         st.sampled_from([FOLDER, NOW, DONE, "no call", _json("create_dirs", paths=["/trips"])]),
@@ -405,6 +418,7 @@ def test_abstaining_is_answering_without_a_call(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "faults"), [("undo_last_turn", ()), ("get_now", ("one event that should go has not gone",))]
 )
@@ -427,6 +441,7 @@ def _told(*texts: str) -> Any:
     return Told(*texts, DONE)
 
 
+@pytest.mark.slow
 def test_configurations_differ_as_they_say() -> None:
     grammars, tools = {}, {}
     for configuration in CONFIGURATIONS:

@@ -100,6 +100,7 @@ def play(suite: Suite, case: Case) -> RunScore:
     return score(case, bench.run(bench.jobs[0]), references_of(TOOLS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", bundled_suites())
 def test_a_case_played_by_its_plan_converges(name: str) -> None:
     suite = load_suite(name)

@@ -189,6 +189,7 @@ def test_what_is_wrong(after: dict[str, Any], end: Snapshot, said: str) -> None:
     assert (said in "; ".join(found)) if said else found == ()
 
 
+@pytest.mark.slow
 def test_an_initial_state_is_created_and_described(tmp_path: Path) -> None:
     case = _case(
         before={
@@ -224,6 +225,7 @@ def test_an_initial_state_is_created_and_described(tmp_path: Path) -> None:
     assert snapshot(context).messages == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "text"),
     [
@@ -250,6 +252,7 @@ def test_an_initial_state_stays_in_its_folder(tmp_path: Path, path: str) -> None
         )
 
 
+@pytest.mark.slow
 def test_an_earlier_call_that_fails_is_named(tmp_path: Path) -> None:
     failing = {"name": "delete_files", "arguments": {"paths": ["gone.txt"]}}
     with pytest.raises(SetupError, match=r"case x: before\.calls\[1\], delete_files: "):

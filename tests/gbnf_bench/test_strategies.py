@@ -101,6 +101,7 @@ def test_a_suite_is_generated_for_custom_tools(tmp_path: Path) -> None:
         generate_suite([replace(tool, args={"type": "object", "required": ["x"], "properties": {"x": {}}})])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "converged", "best"),
     [

@@ -22,6 +22,7 @@ from gbnf_server.system.bundled import suites_path
 READ = {"name": "read_files", "arguments": {"paths": ["a.txt"]}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", bundled_suites())
 def test_bundled_suites_load_by_name_and_by_path(name: str) -> None:
     by_name, by_path = load_suite(name), load_suite(suites_path() / f"{name}.toml")
@@ -36,6 +37,7 @@ def test_the_representative_suite_has_ten_cases_of_every_complexity() -> None:
     assert {one.complexity for one in cases} == {*COMPLEXITIES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", bundled_suites())
 def test_a_case_is_the_same_when_its_source_is_read_again(name: str) -> None:
     for one in load_suite(name).cases:
@@ -208,6 +210,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("content", "key", "said"), FAULTS, ids=[f"{key}-{said}" for _, key, said in FAULTS])
 def test_a_fault_names_its_location_and_a_hint(content: dict[str, Any], key: str, said: str) -> None:
     with pytest.raises(InvalidSuite) as caught:

@@ -17,6 +17,7 @@ from gbnf.protocols.readers import union
 from gbnf.protocols.reasoning_field import with_reasoning_grammar
 from gbnf.tools import Tool
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar
+from support.effort import scaled
 from support.schemas import SCHEMAS
 from support.tool_formats import FAMILIES
 
@@ -55,7 +56,7 @@ def test_of_pools_with_and_without_reasoning(tools: Any, steps: Any) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-@settings(max_examples=10)
+@settings(max_examples=scaled(10))
 @given(tools=TOOLS, wanted=st.sampled_from(["auto", "required", "none", "a tool"]), flag=st.booleans())
 def test_of_formats(family: Any, tools: Any, wanted: str, flag: bool) -> None:
     wanted = tools[0].name if wanted == "a tool" else wanted

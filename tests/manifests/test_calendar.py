@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf_server.system.errors import ExecutorError
+from support.effort import scaled
 from support.executors import ROME, SATURDAY, run_of, world
 
 MONDAY = datetime(2026, 11, 23, 8, 0, tzinfo=ROME)
@@ -84,7 +85,7 @@ def midnight(day: date) -> datetime:
     return datetime.combine(day, time(), ROME).astimezone(UTC)
 
 
-@settings(max_examples=80)
+@settings(max_examples=scaled(80))
 @given(
     things=st.lists(busy_things(), max_size=6),
     part=st.sampled_from(sorted(HOURS)),
@@ -135,7 +136,7 @@ def test_slots_are_the_first_free_ones(
 
 
 @given(st.data())
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_what_is_booked_is_free_no_more(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

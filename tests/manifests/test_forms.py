@@ -19,6 +19,7 @@ from gbnf.tools import Tool, load_manifests
 from gbnf_server.executors import Form
 from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import ExecutorError
+from support.effort import scaled
 from support.executors import bundled_tools, run_of, world
 from support.random_texts import generate
 
@@ -77,7 +78,7 @@ def is_form(name: str, refused: str) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(TOOLS))
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 @given(seed=st.integers(0, 2**32))
 def test_what_the_schema_allows_has_the_right_form(name: str, seed: int) -> None:
     tool = TOOLS[name]

@@ -19,6 +19,7 @@ from gbnf.grammar.match import Matcher
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.ecma262 import search
+from support.effort import scaled
 from support.languages import finite_words
 from support.oracle import engine
 from support.patterns import TEXTS, patterns
@@ -55,7 +56,7 @@ def test_the_grammar_is_the_language(language: Dfa, texts: list[str]) -> None:
         assert matcher.match(quoted).complete == language.accepts(text), quoted
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 @given(LANGUAGES, st.lists(st.one_of(TEXTS, ESCAPED), min_size=4, max_size=8))
 def test_the_engine_agrees(language: Dfa, texts: list[str]) -> None:
     shortest = language.shortest()

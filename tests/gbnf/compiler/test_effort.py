@@ -22,6 +22,7 @@ from gbnf.compiler.schema import compile_schema
 from gbnf.effort import EffortSpent, effort_cache, limit_effort, limit_effort_share, limit_nesting, spend
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
+from support.effort import scaled
 from support.hostile_schemas import hostile_schemas, small_hostile_schemas
 from support.oracle import engine
 from support.values import JSON_VALUES
@@ -37,7 +38,7 @@ def _chain(length: int) -> dict[str, Any]:
 
 
 @given(hostile_schemas() | small_hostile_schemas())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 def test_a_hostile_schema_compiles_or_raises_an_error_of_ours(schema: Any) -> None:
     try:
         first = compile_schema(schema)
@@ -47,7 +48,7 @@ def test_a_hostile_schema_compiles_or_raises_an_error_of_ours(schema: Any) -> No
 
 
 @given(hostile_schemas() | small_hostile_schemas())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 def test_a_hostile_manifest_loads_or_raises_an_error_of_ours(schema: Any) -> None:
     args = {"type": "object", "properties": {"x": schema}}
     with suppress(GbnfError):
@@ -55,7 +56,7 @@ def test_a_hostile_manifest_loads_or_raises_an_error_of_ours(schema: Any) -> Non
 
 
 @given(hostile_schemas() | small_hostile_schemas())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=scaled(15), deadline=None)
 def test_the_same_schema_gives_the_same_text_whatever_is_cached(schema: Any) -> None:
     try:
         first = compile_schema(schema)
@@ -94,7 +95,7 @@ _MIXED = st.recursive(
 
 
 @given(_MIXED, JSON_VALUES, st.integers(0, 12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 def test_no_valid_value_is_refused_however_little_work_is_allowed(
     schema: dict[str, Any], value: Any, size: int
 ) -> None:
@@ -110,6 +111,7 @@ def test_no_valid_value_is_refused_however_little_work_is_allowed(
     assert judgement.complete, (schema, value, str(grammar))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [11, 60])
 def test_a_chain_of_complements_takes_no_more_than_the_bound(length: int) -> None:
     grammar = compile_schema(_chain(length))
@@ -164,6 +166,7 @@ def test_pointers_in_a_deep_schema_are_computed_without_visiting_every_ancestor_
     assert calls(1600) < 3 * calls(800)
 
 
+@pytest.mark.slow
 def test_a_call_is_judged_and_repaired_with_bounded_work() -> None:
     definitions = _chain(40)["$defs"]
     args = {

@@ -128,6 +128,7 @@ def test_a_range_takes_its_doubles_and_no_others(schema: Any, data: st.DataObjec
     assert accepts(schema, javascript(value)) == valid
 
 
+@pytest.mark.slow
 @given(_ranges(), st.booleans(), st.data())
 def test_what_a_range_derives_is_valid_as_a_parser_reads_it(schema: Any, bounded: bool, data: Any) -> None:
     try:
@@ -216,6 +217,7 @@ def test_a_bound_with_more_digits_allows_values_above_it(minimum: int) -> None:
     assert not accepts(schema, str(minimum - 1))
 
 
+@pytest.mark.slow
 def test_digits_beside_a_great_divisor_are_reported_where_they_may_be_infinite() -> None:
     assert not compile_schema({"multipleOf": 0.997, **NUMBER}).exact
     assert compile_schema({"multipleOf": 0.997, **NUMBER, "minimum": -500, "maximum": 500}).exact

@@ -176,6 +176,7 @@ def test_the_schema_must_compile() -> None:
         find_origins({"minimum": "x"}, compile_schema)
 
 
+@pytest.mark.slow
 def test_a_large_schema_takes_bounded_work() -> None:
     sizes: list[int] = []
 

@@ -136,6 +136,7 @@ for schema in json.load(sys.stdin):
 """
 
 
+@pytest.mark.slow
 def test_the_same_schema_gives_the_same_text_in_every_process() -> None:
     schemas = [
         {

@@ -71,6 +71,7 @@ def test_it_agrees_with_the_grammar_on_calls_and_near_misses(pool: Any, steps: A
     assert [schema_violation(schema, text) is None for text in texts] == taken
 
 
+@pytest.mark.slow
 @given(POOLS, st.data())
 def test_open_objects_stay_open(pool: Any, data: Any) -> None:
     call = data.draw(calls(pool, closed=False))

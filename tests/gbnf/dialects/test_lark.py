@@ -15,6 +15,7 @@ from gbnf.grammar.ir import Literal, Rules, alt, char_class, seq
 from gbnf.testing import calls, near_misses
 from gbnf.testing.canonical import canonical_json
 from gbnf.tools import FINAL_ANSWER
+from support.effort import scaled
 from support.grammars import grammars, mutations
 from support.oracle import CHECKOUT, engine
 from support.random_texts import generate
@@ -31,7 +32,7 @@ def accepts(lark: str, text: str) -> bool:
     return bool(matcher.try_consume_tokens(raw) == len(raw) and matcher.is_accepting())
 
 
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 @given(grammars(), st.integers(0, 2**32), st.data())
 def test_any_grammar_means_the_same(rules: Rules, seed: int, data: Any) -> None:
     derived = generate(rules, random.Random(seed), budget=40)
@@ -42,7 +43,7 @@ def test_any_grammar_means_the_same(rules: Rules, seed: int, data: Any) -> None:
         assert accepts(lark, text) == grammar.match(text).complete, (lark, text)
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(
     st.lists(st.sampled_from(BUNDLED), unique=True, min_size=1, max_size=5),
     st.sampled_from([(), (1, 3)]),

@@ -18,6 +18,7 @@ from gbnf.grammar.ir import Rules
 from gbnf.testing import calls, near_misses
 from gbnf.testing.canonical import canonical_json
 from gbnf.tools import FINAL_ANSWER
+from support.effort import scaled
 from support.grammars import LETTERS, grammars
 from support.oracle import CHECKOUT, engine
 from support.random_texts import generate
@@ -71,7 +72,7 @@ def both_read(ours: Grammar, texts: list[str]) -> None:
         assert again.match(text).complete == expected, (gbnf, text)
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(grammars(), st.integers(0, 2**32), st.text(LETTERS, max_size=6))
 def test_any_grammar_means_the_same(rules: Rules, seed: int, text: str) -> None:
     derived = generate(rules, random.Random(seed))
@@ -116,7 +117,7 @@ def test_patterns_formats_and_numbers(schema: Any) -> None:
     both_read(grammar, [*derived, *(text[:-2] + text[-1:] for text in derived), '"é^"', "-3.05", '"a\\n"'])
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(st.lists(st.sampled_from(BUNDLED), unique=True, min_size=1, max_size=5), STEPS, st.data())
 def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> None:
     """llama.cpp by our GBNF; xgrammar by its part of it; llguidance by its own reading of that part."""
@@ -136,7 +137,7 @@ def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> No
     assert [guided(text) for text in texts] == expected
 
 
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 @given(st.lists(st.sampled_from(BUNDLED), unique=True, min_size=1, max_size=5), st.data())
 def test_valid_calls_pass_both_engines_by_the_schema(pool: Any, data: Any) -> None:
     schema = json.dumps(call_schema(pool, final_answer=True))

@@ -7,6 +7,7 @@ from functools import cache
 from random import Random
 from typing import cast
 
+import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
@@ -102,6 +103,7 @@ def test_what_is_not_allowed_is_refused(rules: Rules, random: Random, char: str)
     assert (state.advance(char) is not None) == (char in state.allowed())
 
 
+@pytest.mark.slow
 @given(grammars(), seeds)
 def test_forced_text_is_the_only_continuation(rules: Rules, random: Random) -> None:
     text = generate(rules, random, budget=40)

@@ -79,6 +79,7 @@ def test_a_name_is_escaped_and_read_back(name: str) -> None:
     assert json.loads(f'"{said.replace(chr(34), "")}"') == f"a {name} b".replace('"', "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_stays(text: str) -> None:
     assert escape_control_tokens(text) == text

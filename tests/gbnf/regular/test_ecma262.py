@@ -16,12 +16,13 @@ from gbnf.effort import TooManyStates
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
 from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
+from support.effort import scaled
 from support.executors import bundled_tools
 from support.patterns import CHARACTERS, TEXTS, patterns, python_finds
 from support.random_texts import generate
 
 
-@settings(max_examples=400)
+@settings(max_examples=scaled(400))
 @given(patterns(), st.lists(TEXTS, min_size=3, max_size=6))
 def test_python_finds_the_same(pattern: str, texts: list[str]) -> None:
     language = search(pattern)
@@ -36,14 +37,16 @@ console.log(JSON.stringify(verdicts));
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is the judge")
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=scaled(10), deadline=None)
 @given(st.lists(st.tuples(patterns(), st.lists(TEXTS, min_size=3, max_size=6)), min_size=60, max_size=60))
 def test_ecmascript_finds_the_same(cases: list[tuple[str, list[str]]]) -> None:
     plain = [(each if "[" in each else each.replace("-", "\\x2d"), texts) for each, texts in cases]
     assert_same_in_ecmascript(plain)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is the judge")
 def test_ecmascript_finds_the_same_with_the_patterns_of_the_bundled_tools() -> None:
     source = random.Random(0)

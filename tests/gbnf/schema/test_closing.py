@@ -85,6 +85,7 @@ def _valid(schema: Any) -> set[str]:
     return {json.dumps(value, sort_keys=True) for value in _OBJECTS if validator.is_valid(value)}
 
 
+@pytest.mark.slow
 @given(_SCHEMAS, st.booleans())
 def test_the_grammar_of_an_object_is_what_jsonschema_accepts(schema: Any, closed: bool) -> None:
     valid = _valid(close_objects(schema) if closed else schema)
@@ -99,6 +100,7 @@ def test_the_grammar_of_an_object_is_what_jsonschema_accepts(schema: Any, closed
         assert valid == accepted
 
 
+@pytest.mark.slow
 @given(_SCHEMAS)
 def test_grammar_and_validator_of_a_tool_agree(schema: Any) -> None:
     definitions = schema.pop("$defs")

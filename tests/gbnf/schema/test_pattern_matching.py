@@ -8,6 +8,7 @@ from gbnf.effort import limit_effort
 from gbnf.schema.pattern_matching import pattern_matches
 
 
+@pytest.mark.slow
 def test_a_pattern_that_backtracks_without_end_is_given_up() -> None:
     """With a backreference there is no automaton, and every way through the repetitions is tried."""
     with limit_effort(may_backtrack=True):

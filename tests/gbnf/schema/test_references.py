@@ -153,6 +153,7 @@ def test_an_enclosing_resource_is_in_the_dynamic_scope() -> None:
     assert jsonschema.Draft202012Validator(schema).is_valid({"list": [1]}), "jsonschema has been fixed"
 
 
+@pytest.mark.slow
 def test_a_value_that_occurs_often_is_searched_for_names_once() -> None:
     shared: Any = {"$anchor": "a", "type": "string"}
     for _ in range(60):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from gbnf.testing import (
     values,
 )
 from gbnf.tools import FINAL_ANSWER, Tool
+from support.effort import scaled
 from support.oracle import CHECKOUT, engine
 from support.values import is_valid
 
@@ -62,9 +64,14 @@ def replaced(tools: Any, old: str, new: str, **options: Any) -> Grammar:
 # derivations
 
 
+@cache
+def pool_grammar(pool: tuple[Tool, ...], steps: tuple[int, ...]) -> Grammar:
+    return compile_pool(pool, steps=steps)
+
+
 @given(st.data(), STEPS)
 def test_derivations_are_in_the_language(data: st.DataObject, steps: Any) -> None:
-    grammar = compile_pool(BUNDLED, steps=steps)
+    grammar = pool_grammar(BUNDLED, steps)
     text = data.draw(derivations(grammar))
     assert grammar.match(text).complete
     assert engine().match(grammar, text).complete
@@ -80,6 +87,7 @@ def some(strategy: Any, condition: Any) -> Any:
     return find(strategy, condition, settings=once)
 
 
+@pytest.mark.slow
 def test_derivations_shrink_to_what_matters() -> None:
     rules = Grammar.parse('root ::= item ("," item)*\nitem ::= [a-z] | "(" root ")"')
     assert smallest(derivations(rules), lambda _: True) == "a"
@@ -107,9 +115,10 @@ def test_calls_are_valid(data: st.DataObject, steps: Any) -> None:
     pool = (*BUNDLED, TRIP)
     call = data.draw(calls(pool, steps=steps))
     assert validate_call(call, pool, steps=steps).ok
-    assert compile_pool(pool, steps=steps).match(json.dumps(call, ensure_ascii=False)).complete
+    assert pool_grammar(pool, steps).match(json.dumps(call, ensure_ascii=False)).complete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [tool.name for tool in BUNDLED])
 def test_every_tool_is_called_and_every_argument_given(name: str) -> None:
     [tool] = (one for one in BUNDLED if one.name == name)
@@ -144,6 +153,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "shows"), KINDS, ids=[kind for kind, _ in KINDS])
 def test_each_kind_of_near_miss_comes_and_says_what_it_is(kind: str, shows: Any) -> None:
     def of_kind(miss: NearMiss) -> bool:
@@ -154,6 +164,7 @@ def test_each_kind_of_near_miss_comes_and_says_what_it_is(kind: str, shows: Any)
     assert miss.pointer.startswith("/arguments") or kind == "unknown_tool"
 
 
+@pytest.mark.slow
 def test_step_references_have_near_misses_of_their_own() -> None:
     [read] = (one for one in BUNDLED if one.name == "read_files")
     miss = some(near_misses([read], steps=(1, 3)), lambda miss: miss.broken == "unknown_step")
@@ -179,7 +190,7 @@ SCHEMAS = [
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_values_of_schemas_are_valid_and_their_near_misses_are_not(schema: Any) -> None:
-    @settings(max_examples=30)
+    @settings(max_examples=scaled(30))
     @given(values(schema), near_misses(schema))
     def law(value: Any, miss: NearMiss) -> None:
         assert is_valid(schema, value)
@@ -192,13 +203,14 @@ def test_values_of_schemas_are_valid_and_their_near_misses_are_not(schema: Any) 
 @pytest.mark.parametrize("whitespace", ["default", "compact", "spaced", "free"])
 def test_the_laws_hold_of_schemas(schema: Any, whitespace: Any) -> None:
     grammar = compile_schema(schema, whitespace=whitespace)
-    assert_sound(grammar, schema, examples=25)
-    assert_complete(grammar, schema, whitespace=whitespace, examples=25)
+    assert_sound(grammar, schema, examples=scaled(25))
+    assert_complete(grammar, schema, whitespace=whitespace, examples=scaled(25))
 
 
 # the laws
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [(), (1, 3)])
 def test_the_bundled_tools_satisfy_the_properties(steps: Any) -> None:
     grammar = compile_pool((*BUNDLED, TRIP), steps=steps, final_answer=True)
@@ -207,14 +219,15 @@ def test_the_bundled_tools_satisfy_the_properties(steps: Any) -> None:
     def accepts(text: str) -> bool:
         return engine().match(grammar, text).complete
 
-    assert_sound(grammar, pool, steps=steps, accepts=accepts)
-    assert_complete(grammar, pool, steps=steps, accepts=accepts)
+    assert_sound(grammar, pool, steps=steps, accepts=accepts, examples=scaled(40))
+    assert_complete(grammar, pool, steps=steps, accepts=accepts, examples=scaled(40))
 
 
+@pytest.mark.slow
 def test_the_laws_hold_in_any_order() -> None:
     grammar = compile_pool([TRIP], property_order="any")
-    assert_sound(grammar, [TRIP])
-    assert_complete(grammar, [TRIP], property_order="any")
+    assert_sound(grammar, [TRIP], examples=scaled(50))
+    assert_complete(grammar, [TRIP], property_order="any", examples=scaled(50))
     with pytest.raises(LawBrokenError, match="not complete"):
         assert_complete(compile_pool([TRIP], property_order="declared"), [TRIP], property_order="any")
 
@@ -239,6 +252,7 @@ def test_near_misses_find_an_unenforced_enum() -> None:
     assert caught.value.counterexample.value["name"] == "book_trip"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forgotten", ["train", "start", "stops"])
 def test_a_grammar_that_misses_an_optional_property_is_found_incomplete(forgotten: str) -> None:
     properties = {name: schema for name, schema in TRIP.args["properties"].items() if name != forgotten}
@@ -263,6 +277,7 @@ def test_texts_that_are_no_json_are_found() -> None:
         assert_sound(Grammar.parse('root ::= "{}" | "{,}"'), {"type": "object"})
 
 
+@pytest.mark.slow
 def test_what_the_report_explains_is_no_fault() -> None:
     schema = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
     grammar = compile_schema(schema)
@@ -276,12 +291,14 @@ def test_an_oracle_that_refuses_a_derived_text_is_reported() -> None:
         assert_sound(compile_pool([TRIP]), [TRIP], accepts=lambda _: False)
 
 
+@pytest.mark.slow
 def test_a_law_without_examples_is_an_error() -> None:
     schema = {"type": "string", "not": {"type": "string"}}
     with pytest.raises(NoExampleError, match="no valid value"):
         assert_complete(Grammar.parse('root ::= "1"'), schema)
 
 
+@pytest.mark.slow
 def test_the_same_seed_finds_the_same() -> None:
     planted = replaced([TRIP], "fast", "vast")
     texts = set()

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chat_templates import chat_templates
+from chat_templates import WITHOUT_CALLS, chat_templates, templates_with_calls, tool_format
 from gbnf.calls.parsing.results import ToolCall
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats import ElementArguments, JsonArguments, Placeholder, ToolFormat, detect
 from gbnf.tool_formats.sandbox import TemplateLimitError
+from support.effort import one_in, scaled
 from support.native_formats import written_calls
-
-WITHOUT_CALLS = {
-    "HuggingFaceTB-SmolLM3-3B",
-    "google-gemma-2-2b-it",
-    "llama-cpp-rwkv-world",
-    "microsoft-Phi-3.5-mini-instruct",
-}
 
 HERMES = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
@@ -39,17 +32,8 @@ ELEMENTS = (
 )
 
 
-@cache
-def formats() -> dict[str, ToolFormat]:
-    found = {}
-    for name, source in chat_templates().items():
-        if name not in WITHOUT_CALLS:
-            found[name] = detect(source, bos_token="<BOS>", eos_token="<EOS>")
-    return found
-
-
 needs_templates = pytest.mark.skipif(not chat_templates(), reason="no sources of llama.cpp")
-NAMES = [pytest.param(name, id=name) for name in chat_templates() if name not in WITHOUT_CALLS]
+NAMES = templates_with_calls()
 
 
 def test_json_in_tags() -> None:
@@ -136,6 +120,7 @@ def test_says_why_there_is_no_format(template: str, reason: str) -> None:
         detect(template)
 
 
+@pytest.mark.slow
 def test_a_hostile_template_ends_at_the_first_limit() -> None:
     loops = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"
     with pytest.raises(TemplateLimitError):
@@ -149,9 +134,10 @@ def test_templates_without_calls(name: str) -> None:
         detect(chat_templates()[name])
 
 
+@pytest.mark.slow
 @needs_templates
 def test_families() -> None:
-    kinds = Counter(_family(form) for form in formats().values())
+    kinds = Counter(_family(form) for form in map(tool_format, NAMES))
     # JSON in tags 20, bare 5, [TOOL_CALLS] 4, Kimi-K2 3, DeepSeek 4, Harmony, functionary, Solar;
     # XML parameters 8, key-value tags 8, DSML 3, Kimi-K3, Python-like 3; Gemma 2, MiniMax-M3; Granite 3.3
     assert kinds == {"json": 40, "elements": 23, "nested": 3}
@@ -179,14 +165,15 @@ def drawn_calls(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> list[ToolCal
 
 
 @needs_templates
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", one_in(20, NAMES))
 def test_the_format_put_together_is_what_the_template_writes(name: str) -> None:
-    form = formats()[name]
+    form = tool_format(name)
     plain = isinstance(form.arguments, ElementArguments)
     words = st.from_regex(r"[A-Za-z][A-Za-z0-9 ]{0,10}[a-z]", fullmatch=True)
     values = st.one_of(words, st.integers(-(10**12), 10**12), st.booleans()) if plain else VALUES
     free = isinstance(form.arguments, JsonArguments) and form.arguments.whitespace == "free"
 
+    @settings(max_examples=scaled(20))
     @given(drawn_calls(values))
     def law(calls: list[ToolCall]) -> None:
         calls = calls if form.separator is not None else calls[:1]

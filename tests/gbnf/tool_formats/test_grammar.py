@@ -98,6 +98,7 @@ def fits(name: str, arguments: Any) -> bool:
     return name in SCHEMAS and jsonschema.Draft202012Validator(SCHEMAS[name]).is_valid(arguments)
 
 
+@pytest.mark.slow
 @given(families, st.lists(calls, min_size=1, max_size=6))
 def test_every_list_of_valid_calls_is_accepted(family: Family, made: Any) -> None:
     made = made if family.has_parallel_calls else made[:1]
@@ -164,6 +165,7 @@ def test_other_arguments_are_refused(family: Family, call: Any, other: Any, choi
             assert not complete(grammar, family.write([made])), made
 
 
+@pytest.mark.slow
 @given(families, calls)
 def test_truncated_and_continued_calls_are_refused(family: Family, call: Any) -> None:
     grammar = family.form.grammar(TOOLS, tool_choice="required", parallel=True)

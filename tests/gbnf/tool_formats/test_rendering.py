@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chat_templates import chat_templates
+from chat_templates import templates_with_calls, tool_format
 from gbnf.calls.parsing.results import ToolCall, ToolCalls
-from gbnf.errors import ToolFormatError
-from gbnf.tool_formats import ToolFormat, detect
 from gbnf.tool_formats.rendering import adapt_conversation
 from gbnf.tools import Tool
+from support.effort import one_in, scaled
 
 SCHEMA = {
     "type": "object",
@@ -46,27 +44,16 @@ OTHER_WHEN_PAST = {"Apriel-1.6-15b-Thinker-fixed", "unsloth-Apriel-1.5"}  # with
 POOL = [Tool(name, args=SCHEMA) for name in ("get_weather", "get_time")]
 
 
-@cache
-def formats() -> dict[str, ToolFormat]:
-    found = {}
-    for name, source in chat_templates().items():
-        try:
-            found[name] = detect(source, bos_token="<BOS>", eos_token="<EOS>")
-        except ToolFormatError:
-            continue
-    return found
-
-
 IDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=70) | st.sampled_from(
     ["call_1", "a1b2c3d4e"]
 )
-NAMES = [pytest.param(name, id=name) for name in formats()]
+NAMES = one_in(8, templates_with_calls())
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("reasoning", [False, True])
 def test_prompts_show_tools_calls_and_results(name: str, reasoning: bool) -> None:
-    form = formats()[name]
+    form = tool_format(name)
     first = form.prompt([QUESTION], TOOLS, reasoning=reasoning)
     assert ("get_time" in first) == form.declares_tools
     assert QUESTION["content"] in first
@@ -77,7 +64,7 @@ def test_prompts_show_tools_calls_and_results(name: str, reasoning: bool) -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prompt_without_reasoning_leaves_none_open(name: str) -> None:
-    form = formats()[name]
+    form = tool_format(name)
     tags = form.reasoning
     if tags is None:
         return
@@ -88,14 +75,14 @@ def test_a_prompt_without_reasoning_leaves_none_open(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_past_answer_is_as_rendered(name: str) -> None:
-    form = formats()[name]
+    form = tool_format(name)
     following = form.prompt(RESULTS, TOOLS)
     assert (form.render([CALL]).strip() in following) == (name not in OTHER_WHEN_PAST)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rendered_answer_parses_to_its_calls(name: str) -> None:
-    form = formats()[name]
+    form = tool_format(name)
     parsed = form.parse(form.render([CALL]), POOL)
     assert isinstance(parsed, ToolCalls), parsed
     assert [(call.name, dict(call.arguments)) for call in parsed.calls] == [(CALL.name, dict(CALL.arguments))]
@@ -106,10 +93,10 @@ def tool_call(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=10)
+@settings(max_examples=scaled(10))
 @given(first=IDS, second=IDS)
 def test_any_id_is_rendered_in_calls_and_results(name: str, first: str, second: str) -> None:
-    form = formats()[name]
+    form = tool_format(name)
     parsed = form.parse(form.render([replace(CALL, id=first)]), POOL)
     assert isinstance(parsed, ToolCalls), parsed
     answered = {"role": "tool", "tool_call_id": first, "content": "Sunny"}
@@ -123,7 +110,7 @@ def test_any_id_is_rendered_in_calls_and_results(name: str, first: str, second: 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_results_have_the_ids_of_their_calls(name: str) -> None:
-    form = formats()[name]
+    form = tool_format(name)
     messages: list[dict[str, Any]] = [QUESTION]
     for number in range(12):
         messages.append({"role": "assistant", "content": "", "tool_calls": [tool_call(f"call {number}")]})

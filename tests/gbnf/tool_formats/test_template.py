@@ -11,6 +11,7 @@ from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from chat_templates import chat_templates
 from gbnf.errors import ToolFormatError
+from gbnf.tool_formats import sandbox
 from gbnf.tool_formats.sandbox import TemplateLimitError
 from gbnf.tool_formats.template import MAX_SOURCE, TemplateRenderer
 
@@ -39,6 +40,7 @@ def rendered(source: str, **variables: Any) -> str:
 
 
 @pytest.mark.skipif(not TEMPLATES, reason="no sources of llama.cpp")
+@pytest.mark.slow
 @pytest.mark.parametrize("source", TEMPLATES)
 @pytest.mark.parametrize(
     ("messages", "tools"), [(QUESTION, None), (QUESTION, [TOOL]), (CONVERSATION, [TOOL])]
@@ -140,7 +142,8 @@ DOUBLE = (
         "{% set l = [] %}{{ l.append(l) }}{{ l }}",
     ],
 )
-def test_a_counter_ends_templates_that_take_too_much(source: str) -> None:
+def test_a_counter_ends_templates_that_take_too_much(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "MAX_STEPS", sandbox.MAX_STEPS // 50)  # they are counted in less time
     with pytest.raises(TemplateLimitError) as raised:
         rendered(source)
     assert raised.value.reason

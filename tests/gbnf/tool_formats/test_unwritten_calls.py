@@ -52,6 +52,7 @@ _PYTHON = 'note(text="a", on=True), note_all(text="b", tags=["c"])'
 _JSON = [f'{{"name": "{name}", "arguments": {json.dumps(arguments)}}}' for name, arguments in _GIVEN]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("instructions", "text"),
     [

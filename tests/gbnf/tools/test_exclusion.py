@@ -15,6 +15,7 @@ from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf.tools.exclusion import excluding
 from support.argument_schemas import ARGUMENTS, near
+from support.effort import scaled
 from support.oracle import engine
 from support.values import canonical
 
@@ -32,7 +33,8 @@ def unenforced(grammar: Any) -> set[str]:
     return {finding.keyword for finding in grammar.report if finding.kind == "unenforced"}
 
 
-@settings(max_examples=60)
+@pytest.mark.slow
+@settings(max_examples=scaled(60))
 @given(ARGUMENTS, st.sampled_from(["declared", "any"]), st.data())
 def test_only_the_excluded_calls_are_refused(
     schema: dict[str, Any], order: Literal["declared", "any"], data: st.DataObject

@@ -184,6 +184,7 @@ def test_a_deep_schema_is_an_error_and_no_crash() -> None:
         manifest(args=args)
 
 
+@pytest.mark.slow
 def test_findings_are_the_same_in_every_process() -> None:
     """Sets of names have another order in each process, and a fingerprint includes the findings."""
     code = """

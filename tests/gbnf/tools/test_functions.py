@@ -307,6 +307,7 @@ def test_a_broken_model_is_reported_with_the_others() -> None:
     assert [error.key for error in caught.value.errors] == ["[0]", "[2]"]
 
 
+@pytest.mark.slow
 def test_pydantic_is_imported_on_first_use() -> None:
     code = (
         "import gbnf, sys; gbnf.load_tools, gbnf.tool, gbnf.compile_schema; print('pydantic' in sys.modules)"

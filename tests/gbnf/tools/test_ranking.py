@@ -210,6 +210,7 @@ def test_a_hostile_request_takes_bounded_time() -> None:
         assert len(BM25.rank(query, BUNDLED)) == len(BUNDLED)
 
 
+@pytest.mark.slow
 def test_the_scores_are_the_same_in_every_process() -> None:
     program = (
         "import sys; from gbnf import BM25, load_manifests;"

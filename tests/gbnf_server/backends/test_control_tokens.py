@@ -23,6 +23,7 @@ from gbnf_server.backends.reasoning import reasoning_message
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.errors import BackendError
+from support.effort import one_in
 from support.oracle import vocabulary_path
 from support.server import PROPS, Reply, completion, scripted
 
@@ -79,6 +80,7 @@ def _read(vocabulary: str, text: str) -> list[int]:
     return [token for token in _model(vocabulary).tokenize(text, special=True) if token in known]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_each_control_token_is_text(vocabulary: str) -> None:
     names = _control_tokens(vocabulary)
@@ -89,6 +91,7 @@ def test_each_control_token_is_text(vocabulary: str) -> None:
             assert not _read(vocabulary, said), said
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from(VOCABULARIES))
 def test_no_text_contains_a_control_token(data: st.DataObject, vocabulary: str) -> None:
     text = data.draw(_texts(vocabulary))
@@ -154,7 +157,7 @@ def _template(vocabulary: str, content: str, unknown: str) -> ChatTemplate:
 
 @pytest.mark.parametrize("unknown", UNKNOWN, ids=["all roles", "no tool role"])
 @pytest.mark.parametrize("content", CONTENTS)
-@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+@pytest.mark.parametrize("vocabulary", one_in(5, VOCABULARIES))
 def test_only_the_templates_own_control_tokens_are_in_a_prompt(
     vocabulary: str, content: str, unknown: str
 ) -> None:
@@ -171,6 +174,7 @@ def test_only_the_templates_own_control_tokens_are_in_a_prompt(
         assert _read(vocabulary, prompt) == harmless, some
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from(VOCABULARIES), st.sampled_from(CONTENTS), st.sampled_from(UNKNOWN))
 def test_no_message_adds_a_control_token(
     data: st.DataObject, vocabulary: str, content: str, unknown: str
@@ -209,7 +213,7 @@ SERVED: dict[str, tuple[dict[str, list[Reply]], Callable[[str], Backend]]] = {
 
 
 @pytest.mark.parametrize("images", [(), (Image(b"GIF89a", "image/gif"),)], ids=["words", "images"])
-@pytest.mark.parametrize("server", SERVED)
+@pytest.mark.parametrize("server", one_in(3, SERVED))
 def test_no_server_is_sent_a_control_token(server: str, images: Sequence[Image]) -> None:
     names = [name for vocabulary in VOCABULARIES for name in _control_tokens(vocabulary).values()]
     messages = _conversation(*(" ".join(names[at::7]) for at in range(7)))

@@ -253,6 +253,7 @@ def test_acomplete_returns_the_same_text(backend: InProcess) -> None:
     assert asyncio.run(both()) == [backend.complete(Request(ASK, grammar=CALL)).text] * 2
 
 
+@pytest.mark.slow
 def test_cancelling_ends_the_decoding(tmp_path: Path) -> None:
     with InProcess(
         make_model(tmp_path / "long.gguf", context=100_000), threads=1, context_length=50_000

@@ -32,6 +32,7 @@ from gbnf_server.system.errors import (
     ServerResponseError,
 )
 from support.backends import acomplete, prompt_tokens
+from support.effort import scaled
 from support.llama_client import ASK, CALL, Ask, asking, hasty
 from support.models import make_model
 from support.server import (
@@ -66,7 +67,7 @@ def test_it_is_a_backend(backend: LlamaServer) -> None:
     assert typed.name.startswith("llama-server at http://127.0.0.1:")
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.booleans())
 def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
     backend: LlamaServer, text: str, constrained: bool
@@ -83,7 +84,7 @@ def test_a_prompt_that_does_not_fit_is_counted(backend: LlamaServer) -> None:
     assert backend.count_tokens(Request([{"role": "user", "content": "hello " * CONTEXT}])) > CONTEXT
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(
     words=st.lists(st.sampled_from(["a", "hello", "è", "日本", "<"]), min_size=1, max_size=4, unique=True),
     temperature=st.sampled_from([0.0, 1.5]),
@@ -221,6 +222,7 @@ def test_another_path_is_not_found(llama_server: LlamaServerProcess) -> None:
     assert missing.value.status == 404
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_and_comes_back_with_another_model(tmp_path: Path, tiny_model: Path) -> None:
     require_llama_server()
     demo = make_model(tmp_path / "demo.gguf", name="gbnf-planner-demo", context=256)
@@ -266,6 +268,7 @@ def test_capabilities_are_those_of_the_present_model() -> None:
         assert client.capabilities.reasoning_tags is not None
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:
     require_llama_server()
     model = make_model(tmp_path / "long.gguf", context=200_000)

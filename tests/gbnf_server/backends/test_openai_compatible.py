@@ -434,6 +434,7 @@ def test_a_real_server_keeps_to_the_schema(real: str, ask: Callable[..., Complet
         assert (cut.finish, cut.completion_tokens) == ("length", 3)
 
 
+@pytest.mark.slow
 def test_the_planner_on_a_real_server(tmp_path: Path) -> None:
     """The embedded model, which knows the bundled tools, constrained by the joint schema alone."""
     require_llama_server()

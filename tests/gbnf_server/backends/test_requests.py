@@ -27,6 +27,7 @@ from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import RequestNotSupported
 from support.backends import acomplete, streamed
+from support.effort import scaled
 from support.llama_client import ASK
 from support.server import Reply, scripted
 
@@ -53,7 +54,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return found
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stop=st.lists(st.text("abcde,", min_size=1, max_size=3), max_size=3), seed=st.integers(0, 2**31))
 def test_the_text_ends_at_the_stop_string_that_is_complete_first(
     here: InProcess, stop: list[str], seed: int

@@ -499,6 +499,7 @@ def test_a_real_server_continues_reasoning_that_was_begun(tmp_path: Any) -> None
         assert thought.completion_tokens <= 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 def test_text_that_repeats_without_an_end_is_truncated(
     make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask

@@ -29,6 +29,7 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_results_stand_beside_the_requests_in_their_order(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     (tmp_path / "asked.jsonl").write_text('"ping"\n{"id": "two", "query": "ping again"}\n')
@@ -44,6 +45,7 @@ def test_results_stand_beside_the_requests_in_their_order(gbnf: Gbnf, model: Pat
     assert (again.code, lines(tmp_path / "asked.results.jsonl")) == (result.code, found)
 
 
+@pytest.mark.slow
 def test_requests_from_standard_input(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
@@ -112,6 +114,7 @@ def test_results_that_cannot_be_written_are_named(
     assert not (tmp_path / "folder.log").exists()
 
 
+@pytest.mark.slow
 def test_an_id_is_shown_as_text(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
     (tmp_path / "asked.jsonl").write_text('{"id": "[/bold] \\u001b[31m", "query": "ping"}\n')
@@ -122,6 +125,7 @@ def test_an_id_is_shown_as_text(gbnf: Gbnf, model: Path, tmp_path: Path) -> None
     assert "\x1b" not in result.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_ended_in_the_middle_it_goes_on(tmp_path: Path, end: signal.Signals) -> None:
     names = ["trips", "north", "books", "letters"]
@@ -148,6 +152,7 @@ def test_ended_in_the_middle_it_goes_on(tmp_path: Path, end: signal.Signals) -> 
             assert all((tmp_path / "work" / path).is_dir() for path in one["call"]["arguments"]["paths"])
 
 
+@pytest.mark.slow
 def test_concurrency_defaults_to_the_slots_of_the_server(gbnf: Gbnf, tmp_path: Path) -> None:
     require_llama_server()
     queries = ["what time is it", "create a folder trips", "what is 12 * 7?"]

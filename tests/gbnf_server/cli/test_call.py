@@ -29,6 +29,7 @@ def call(gbnf: Gbnf, tools: Path, *arguments: object, stdin: str = "") -> Comman
     return gbnf("call", *arguments, "--manifests", tools, "--workspace", tools.parent / "work", stdin=stdin)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piped", [False, True])
 def test_the_result_is_json_and_prints_go_to_stderr(gbnf: Gbnf, tools: Path, piped: bool) -> None:
     arguments = '{"text": "è\\n"}'
@@ -38,16 +39,19 @@ def test_the_result_is_json_and_prints_go_to_stderr(gbnf: Gbnf, tools: Path, pip
     assert result.err == "said è\n"
 
 
+@pytest.mark.slow
 def test_bundled_tools_are_the_default(gbnf: Gbnf, tmp_path: Path) -> None:
     result = gbnf("call", "compute", '{"expression": "12 * 7"}', "--workspace", tmp_path)
     assert json.loads(result.out)["entries"] == ["84"]
 
 
+@pytest.mark.slow
 def test_a_tool_by_its_folder(gbnf: Gbnf, tools: Path, tmp_path: Path) -> None:
     result = gbnf("call", tools / "echo", '{"text": "x"}', "--workspace", tmp_path / "work")
     assert json.loads(result.out) == {"text": "x"}
 
 
+@pytest.mark.slow
 def test_a_failure_shows_prints_traceback_and_message(gbnf: Gbnf, tools: Path) -> None:
     result = call(gbnf, tools, "fail")
     assert (result.code, result.out) == (ExitCode.FAILURE, "")
@@ -91,6 +95,7 @@ def test_a_folder_that_does_not_exist(gbnf: Gbnf, tools: Path) -> None:
     assert "Did you mean 'echo'?" in said
 
 
+@pytest.mark.slow
 def test_approval(gbnf: Gbnf, tools: Path) -> None:
     result = call(gbnf, tools, "careful")
     assert result.code == ExitCode.FAILURE

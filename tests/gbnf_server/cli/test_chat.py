@@ -20,6 +20,7 @@ from support.server import Reply, completion, scripted
 from support.toys import make_tool
 
 
+@pytest.mark.slow
 def test_requests_and_commands(gbnf: Gbnf, tmp_path: Path) -> None:
     work = tmp_path / "work"
     lines = [
@@ -43,6 +44,7 @@ def test_requests_and_commands(gbnf: Gbnf, tmp_path: Path) -> None:
     assert "never read" not in result.err
 
 
+@pytest.mark.slow
 def test_undo_takes_back_a_request_and_its_changes_only(gbnf: Gbnf, tmp_path: Path) -> None:
     work = tmp_path / "work"
     gbnf("run", "create a folder older", "--workspace", work)
@@ -58,6 +60,7 @@ def test_undo_takes_back_a_request_and_its_changes_only(gbnf: Gbnf, tmp_path: Pa
     assert not (work / "trips").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["delete \udcff", "echo"])
 def test_a_piped_conversation_without_an_answer_fails(gbnf: Gbnf, tmp_path: Path, line: str) -> None:
     make_tool(tmp_path / "tools", "echo")
@@ -118,6 +121,7 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+@pytest.mark.slow
 def test_at_a_terminal_ctrl_c_ends_a_line_and_ctrl_d_the_conversation(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
     terminal.expect("/help lists the commands")
@@ -132,6 +136,7 @@ def test_at_a_terminal_ctrl_c_ends_a_line_and_ctrl_d_the_conversation(tmp_path: 
     assert terminal.process.wait(120) == ExitCode.SUCCESS
 
 
+@pytest.mark.slow
 def test_at_a_terminal_ctrl_c_ends_a_request_and_the_conversation_goes_on(tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "linger", "time.sleep(300)", timeout_s=600)
     call = '{"name": "linger", "arguments": {}}'

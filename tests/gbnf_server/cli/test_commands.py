@@ -107,6 +107,7 @@ def test_compile_options(gbnf: Gbnf, options: list[str], keyword: str, value: ob
 # gbnf check
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
@@ -191,6 +192,7 @@ def test_a_missing_file_is_reported(gbnf: Gbnf, tmp_path: Path) -> None:
     assert "nothing.gbnf" in result.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "value"),
     [

@@ -45,6 +45,7 @@ port = 0
 """
 
 
+@pytest.mark.slow
 def test_options_come_from_the_file_and_paths_are_relative_to_it(gbnf: Gbnf, project: Path) -> None:
     (project / "gbnf.toml").write_text(SETTINGS)
     result = gbnf("run", "ping")
@@ -54,6 +55,7 @@ def test_options_come_from_the_file_and_paths_are_relative_to_it(gbnf: Gbnf, pro
     assert len(value["steps"]) == 1
 
 
+@pytest.mark.slow
 def test_the_command_line_wins(gbnf: Gbnf, project: Path, tmp_path: Path) -> None:
     (project / "gbnf.toml").write_text(SETTINGS + "[generate]\ntemperature = 0.5\n")
     result = gbnf("run", "ping", "--workspace", tmp_path / "other", "--max-steps=2", "--no-salvage")
@@ -143,6 +145,7 @@ def test_only_commands_that_the_file_concerns_name_it(gbnf: Gbnf, project: Path)
     assert "config:" not in gbnf("doctor", "--help").err
 
 
+@pytest.mark.slow
 def test_doctor_says_which_file_is_used(gbnf: Gbnf, project: Path) -> None:
     (project / "gbnf.toml").write_text("[run]\nmax-steps = 3\n")
     found = {check["name"]: check["found"] for check in json.loads(gbnf("doctor", "--json").out)}

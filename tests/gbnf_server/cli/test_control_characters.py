@@ -174,6 +174,7 @@ def test_run_shows_an_answer(look: Look, tmp_path: Path, ways: list[str], stream
         check(look("run", "ping", *options, *ways))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [f"return {{'entries': [{EVIL!r}]}}", f"return {{'found': {EVIL!r}}}", f"raise ExecutorError({EVIL!r})"],
@@ -184,6 +185,7 @@ def test_run_shows_what_a_tool_did(look: Look, tmp_path: Path, body: str) -> Non
         check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--call-format=text"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [f"{{{EVIL}", f'{{"name": "ping", "arguments": {{"{EVIL}": 1}}}}'])
 def test_run_shows_what_was_refused(look: Look, tmp_path: Path, text: str) -> None:
     make_tool(tmp_path / "tools", "ping")
@@ -262,6 +264,7 @@ def test_errors_show_what_was_given(look: Look, arguments: list[str]) -> None:
     check(look(*arguments))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--markdown"]], ids=["tables", "markdown"])
 def test_bench_shows_runs(look: Look, tmp_path: Path, options: list[str]) -> None:
     (tmp_path / "a.toml").write_text('[[cases]]\nquery = "what time is it"\ncalls = [{ name = "get_now" }]\n')
@@ -302,6 +305,7 @@ def test_server_start_shows_a_log(look: Look, tmp_path: Path, monkeypatch: pytes
     check(look("server", "start", "--port", "0"))
 
 
+@pytest.mark.slow
 def test_an_unforeseen_error_is_shown_without_control_characters() -> None:
     program = (
         "import gbnf_server.cli.app as app\n"

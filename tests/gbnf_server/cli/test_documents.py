@@ -62,6 +62,7 @@ def test_every_key_of_a_manifest_has_its_line() -> None:
     assert all(f"`{tool.name}`" in text for tool in BUILT_IN_TOOLS)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
     block = next(each for each in page("README.md").split("```") if "\ngbnf check" in each)
     lines = [line for line in block.splitlines() if line.startswith(("gbnf compile", "gbnf check"))]
@@ -72,6 +73,7 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
     assert "left out" in done.stderr
 
 
+@pytest.mark.slow
 @requires_smollm2
 @pytest.mark.skipif(not model_path().is_file(), reason="there is no demonstration model yet")
 def test_the_commands_of_the_tutorial_work_in_their_order(tmp_path: Path) -> None:
@@ -130,6 +132,7 @@ def test_an_unknown_option_is_found() -> None:
     assert unknown_options(["server", "install", "--jobs", "2"]) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cli", "python"])
 def test_the_generated_reference_is_up_to_date(name: str) -> None:
     if name == "python":

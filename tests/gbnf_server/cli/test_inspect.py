@@ -124,6 +124,7 @@ def test_a_model_that_is_missing_is_an_error(gbnf: Gbnf, tmp_path: Path) -> None
     assert "there is no model file" in " ".join(result.err.split())
 
 
+@pytest.mark.slow
 def test_the_server_answers_until_it_is_interrupted(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "gbnf_server", "inspect", "--no-open"],
@@ -147,6 +148,7 @@ def test_the_server_answers_until_it_is_interrupted(tmp_path: Path) -> None:
         process.wait()
 
 
+@pytest.mark.slow
 def test_a_recorded_run_becomes_one_file(gbnf: Gbnf, tmp_path: Path) -> None:
     options = ["--workspace", tmp_path / "work", "--yes", "--quiet"]
     result = gbnf("run", "create a folder trips", *options, "--record", tmp_path / "run.json")

@@ -28,6 +28,7 @@ def found(result: Any) -> dict[str, dict[str, str]]:
     return {check["name"]: check for check in json.loads(result.out)}
 
 
+@pytest.mark.slow
 def test_a_machine_that_runs_the_tests_is_well(gbnf: Gbnf) -> None:
     result = gbnf("doctor", "--json", "--model", model_path())
     assert result.code == 0, result.out
@@ -47,12 +48,14 @@ def test_a_machine_that_runs_the_tests_is_well(gbnf: Gbnf) -> None:
     assert all(check["fix"] for check in checks.values() if check["state"] != "ok")
 
 
+@pytest.mark.slow
 def test_each_check_is_a_line_and_each_fix_another(gbnf: Gbnf) -> None:
     result = gbnf("doctor")
     checks = list(doctor.checks())
     assert len(result.out.splitlines()) == len(checks) + sum(bool(check.fix) for check in checks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verdict", "state", "code"),
     [
@@ -72,18 +75,21 @@ def test_the_verdict_on_the_cpu(
     assert check["fix"]
 
 
+@pytest.mark.slow
 def test_a_model_that_is_none(gbnf: Gbnf, tmp_path: Path) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
     result = gbnf("doctor", "--json", "--model", tmp_path / "broken.gguf")
     assert (result.code, found(result)["model"]["state"]) == (4, "broken")
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_fit(gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_free", lambda: 1_000_000)
     result = gbnf("doctor", "--json", "--model", model_path())
     assert (result.code, found(result)["model"]["state"]) == (4, "broken")
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken(gbnf: Gbnf) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -92,6 +98,7 @@ def test_a_port_that_is_taken(gbnf: Gbnf) -> None:
     assert (result.code, found(result)["port"]["state"]) == (0, "limited")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["file/profiles", "x" * 300, "x" * 300 + "/profiles"])
 def test_folders_that_cannot_be_made(
     gbnf: Gbnf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
@@ -103,12 +110,14 @@ def test_folders_that_cannot_be_made(
     assert "GBNF_PROFILES" in found(result)["profile folder"]["fix"]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_no_program(gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GBNF_LLAMA_SERVER", "/no/such/server")
     result = gbnf("doctor", "--json")
     assert (result.code, found(result)["llama-server"]["state"]) == (4, "broken")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("library", "words"),
     [
@@ -139,6 +148,7 @@ def test_a_library_that_does_not_load(tmp_path: Path, library: str, words: str) 
         assert "Traceback" not in elsewhere.stderr
 
 
+@pytest.mark.slow
 def test_a_build_that_crashes_on_repacked_weights_is_reported(tmp_path: Path) -> None:
     environment = crashing_environment(tmp_path)
     command = [sys.executable, "-m", "gbnf_server", "doctor", "--json"]

@@ -47,6 +47,7 @@ def test_a_folder_without_manifests_is_named(gbnf: Gbnf, tmp_path: Path) -> None
     assert "contains no manifest.toml" in result.err
 
 
+@pytest.mark.slow
 def test_commands_take_the_tools_of_servers(gbnf: Gbnf, tmp_path: Path) -> None:
     called = gbnf("call", "ping", "--mcp", hostile_server("usual"), "--workspace", tmp_path)
     assert (called.code, json.loads(called.out)) == (0, {"text": "pong"})
@@ -56,6 +57,7 @@ def test_commands_take_the_tools_of_servers(gbnf: Gbnf, tmp_path: Path) -> None:
     assert [tool["name"] for tool in json.loads(listed.out)] == ["ping"]
 
 
+@pytest.mark.slow
 def test_servers_come_beside_other_tools(gbnf: Gbnf, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "pong")
     config = tmp_path / "mcp.json"
@@ -65,6 +67,7 @@ def test_servers_come_beside_other_tools(gbnf: Gbnf, tmp_path: Path) -> None:
     assert {tool["name"] for tool in json.loads(listed.out)} == {"ping", "pong"}
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_start_is_named(gbnf: Gbnf) -> None:
     result = gbnf("compile", "--mcp", hostile_server("exits"))
     assert result.code == 4

@@ -21,6 +21,7 @@ def run_pytest(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["count_words", "a-tool.v2", "T" * 128])
 def test_the_tool_loads_passes_its_tests_and_can_be_called(gbnf: Gbnf, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "my tools" / name
@@ -36,6 +37,7 @@ def test_the_tool_loads_passes_its_tests_and_can_be_called(gbnf: Gbnf, tmp_path:
     assert (called.code, called.err) == (ExitCode.SUCCESS, "2 words, the longest: one\n")
 
 
+@pytest.mark.slow
 def test_tests_of_several_tools_run_together(gbnf: Gbnf, tmp_path: Path) -> None:
     for name in ("one", "two"):
         gbnf("new", tmp_path / name)
@@ -82,6 +84,7 @@ def test_a_folder_that_cannot_be_written(gbnf: Gbnf, tmp_path: Path) -> None:
     assert "cannot be written" in result.err
 
 
+@pytest.mark.slow
 def test_every_file_is_written_though_nobody_reads_their_names(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

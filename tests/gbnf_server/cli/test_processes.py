@@ -29,6 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
 
 
+@pytest.mark.slow
 def test_it_starts_without_what_it_does_not_need() -> None:
     """Seconds would say less: what is slow to start is what is imported."""
     program = (
@@ -42,6 +43,7 @@ def test_it_starts_without_what_it_does_not_need() -> None:
     assert not loaded & {"gbnf", "llama_cpp", "numpy", "jsonschema", "lark", "httpx", "icalendar"}
 
 
+@pytest.mark.slow
 def test_a_pipe_may_be_closed_early() -> None:
     done = subprocess.run(
         f"{shlex.join(GBNF)} compile | head -c 20", shell=True, capture_output=True, check=True, text=True
@@ -50,6 +52,7 @@ def test_a_pipe_may_be_closed_early() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_compile_and_check_pipe_together() -> None:
     text = '{"name": "get_now", "arguments": {}}'
     done = subprocess.run(
@@ -62,6 +65,7 @@ def test_compile_and_check_pipe_together() -> None:
     assert (done.returncode, done.stdout) == (0, "accepted\n")
 
 
+@pytest.mark.slow
 def test_nothing_that_is_piped_is_coloured(tmp_path: Path, model: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
     command = [
@@ -82,6 +86,7 @@ def test_nothing_that_is_piped_is_coloured(tmp_path: Path, model: Path) -> None:
     assert (tmp_path / "gbnf-workspace").is_dir()
 
 
+@pytest.mark.slow
 def test_ctrl_c_exits_with_130_and_rolls_back_the_running_change(tmp_path: Path, model: Path) -> None:
     body = """
     from gbnf_server.executors import Write
@@ -108,6 +113,7 @@ def test_ctrl_c_exits_with_130_and_rolls_back_the_running_change(tmp_path: Path,
     assert not (tmp_path / "gbnf-workspace" / "half.txt").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "fault"), [(b"y\n", None), (b"n\n", "denied"), (b"\n", "denied")])
 def test_at_a_terminal_the_person_is_asked(
     tmp_path: Path, model: Path, typed: bytes, fault: str | None
@@ -142,6 +148,7 @@ def _read_until(terminal: int, mark: bytes) -> bytes:
     return shown
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not model_path().is_file(), reason="there is no embedded model yet")
 def test_the_readmes_first_command_as_written(tmp_path: Path) -> None:
     command = readme_command(README.read_text())

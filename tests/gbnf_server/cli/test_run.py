@@ -42,6 +42,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong\\x1b[31m", "[bold]"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
@@ -54,6 +55,7 @@ def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Pa
     assert "\x1b" not in result.err
 
 
+@pytest.mark.slow
 def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
@@ -67,6 +69,7 @@ def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     assert kinds == ["run_started", "step_started", "model_called", "tool_called", "tool_done"]
 
 
+@pytest.mark.slow
 def test_the_request_from_standard_input_and_options_of_the_engine(
     gbnf: Gbnf, model: Path, tmp_path: Path
 ) -> None:
@@ -86,6 +89,7 @@ def test_the_request_from_standard_input_and_options_of_the_engine(
     assert gbnf("run", "-", stdin=" \n").code == ExitCode.USAGE
 
 
+@pytest.mark.slow
 def test_the_order_of_tools(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     """The model of random weights would call any tool: the grammar leaves one in each step."""
     make_tool(tmp_path / "tools", "write", 'return {"answer": "written"}', offer={"after": ["read"]})
@@ -103,6 +107,7 @@ def test_the_order_of_tools(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     assert "no run can end after the required tools: 'final_answer': each comes after another" in result.err
 
 
+@pytest.mark.slow
 def test_a_long_history_is_compacted_unless_not_wanted(gbnf: Gbnf, tmp_path: Path) -> None:
     small = make_model(tmp_path / "small.gguf", context=1000)
     make_tool(tmp_path / "tools", "look", 'return {"text": "word " * 140}', args={"properties": {}})
@@ -116,6 +121,7 @@ def test_a_long_history_is_compacted_unless_not_wanted(gbnf: Gbnf, tmp_path: Pat
     assert "do not fit the model's context of 1000 tokens" in result.err
 
 
+@pytest.mark.slow
 def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
@@ -124,6 +130,7 @@ def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_pat
     assert "workspace" not in result.err
 
 
+@pytest.mark.slow
 def test_a_run_without_an_answer_prints_what_its_tools_returned(
     gbnf: Gbnf, model: Path, tmp_path: Path
 ) -> None:
@@ -209,6 +216,7 @@ def test_a_request_that_asks_for_nothing_or_is_no_text(gbnf: Gbnf, tmp_path: Pat
     assert not (tmp_path / "work").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["-1", "4294967295"])
 def test_every_seed_that_llama_cpp_takes(gbnf: Gbnf, model: Path, tmp_path: Path, seed: str) -> None:
     make_tool(tmp_path / "tools", "ping")
@@ -247,6 +255,7 @@ def test_a_result_that_cannot_be_written_is_one_line(
     full.close()  # nothing is left in its buffer that would fail again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True])
 def test_the_demonstration_model_warns_of_tools_that_it_is_not_trained_on(
     gbnf: Gbnf, no_smollm2: None, tmp_path: Path, own: bool
@@ -292,6 +301,7 @@ def test_smollm2_is_the_default_for_other_tools_than_the_bundled_ones(
         assert choose_model(named, tools) == (named, tools, False)
 
 
+@pytest.mark.slow
 @requires_smollm2
 def test_smollm2_calls_a_tool_of_ones_own(gbnf: Gbnf, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "get_weather", 'return {"entries": ["sunny"]}')
@@ -389,6 +399,7 @@ def test_the_spinner_tells_the_seconds_and_the_tokens(monkeypatch: pytest.Monkey
     assert "generating, 12 s, about 7 tokens" in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
 
+@pytest.mark.slow
 def test_what_the_spinner_counts_is_in_no_output(gbnf: Gbnf, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(Console, "is_terminal", True)
     command = ["run", "what time is it?", "--workspace", tmp_path / "work"]
@@ -397,6 +408,7 @@ def test_what_the_spinner_counts_is_in_no_output(gbnf: Gbnf, tmp_path: Path, mon
     assert gbnf(*command).out.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_output_of_tools_is_shown_with_verbose_and_recorded(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'print("pinging\\x1b[31m")\nraise ValueError("lost")')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]

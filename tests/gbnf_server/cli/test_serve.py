@@ -66,6 +66,7 @@ def start(tmp_path: Path, *options: str, **variables: str) -> tuple[subprocess.P
     return process, url
 
 
+@pytest.mark.slow
 def test_a_server_from_its_start_to_sigterm(tmp_path: Path) -> None:
     (tmp_path / "keys.txt").write_text("first\n\nsecond \n")
     process, url = start(tmp_path, "--api-key-file", "keys.txt", GBNF_API_KEYS="third fourth")
@@ -91,6 +92,7 @@ def test_a_server_from_its_start_to_sigterm(tmp_path: Path) -> None:
     assert (last, "secret" in err) == ("stopped", False)
 
 
+@pytest.mark.slow
 def test_servers_that_answer_are_used_and_their_endpoints_passed_on(tmp_path: Path) -> None:
     with scripted() as script:
         process, url = start(tmp_path, "--server", script.url, "--server", "http://127.0.0.1:1")

@@ -36,6 +36,7 @@ def imported(*arguments: str, folder: Path) -> set[str]:
     return set(process.stderr.splitlines()[-1].split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "needed"),
     [
@@ -58,6 +59,7 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], needed: set[
     assert commands & others == set()
 
 
+@pytest.mark.slow
 def test_the_compiler_is_not_imported_for_tools_that_are_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

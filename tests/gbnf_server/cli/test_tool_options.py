@@ -51,6 +51,7 @@ def test_a_path_is_recognised_by_its_content(gbnf: Gbnf, tools: Path, name: str)
     assert result.code == gbnf("test", tools / name, "--examples", "1").code == ExitCode.SUCCESS
 
 
+@pytest.mark.slow
 def test_every_command_takes_them(gbnf: Gbnf, tools: Path) -> None:
     model = make_model(tools / "tiny.gguf", context=4096)
     source = ["--tools", tools / "openai.json"]
@@ -90,6 +91,7 @@ def test_standard_input_is_read_once(gbnf: Gbnf, tools: Path) -> None:
     assert gbnf("compile", "--tools", "-", "--tools", "-", stdin="[]").code == ExitCode.USAGE
 
 
+@pytest.mark.slow
 def test_tools_on_the_command_line_replace_configured_ones(
     gbnf: Gbnf, tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +105,7 @@ def test_tools_on_the_command_line_replace_configured_ones(
     assert gbnf("call", tools / "mine" / "ping", "--workspace", tools / "work").code == ExitCode.SUCCESS
 
 
+@pytest.mark.slow
 def test_mcp_servers_of_the_configuration(gbnf: Gbnf, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = [
         "-m",

@@ -48,6 +48,7 @@ def streamed(*pieces: str) -> Reply:
     return Reply(200, "".join(f"data: {json.dumps(event)}\n\n" for event in events))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "texts", "code"),
     [
@@ -120,6 +121,7 @@ def test_the_command_line_has_the_defaults_of_the_planner() -> None:
                 assert parameter.default == getattr(defaults, name), name
 
 
+@pytest.mark.slow
 def test_a_request_without_the_command_line(
     options: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,6 +158,7 @@ def ollama(text: str) -> Reply:
     return Reply(200, {"message": message, "done": True, "done_reason": "stop", **counts})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "path", "reply", "field"),
     [
@@ -196,6 +199,7 @@ def test_a_key_that_a_server_wants_is_asked_for(
     assert "HTTP 401: Invalid API Key. Set its API key: --api-key, LLAMA_API_KEY" in result.err
 
 
+@pytest.mark.slow
 def test_a_stream_prints_the_answer_as_it_comes(gbnf: Gbnf, options: list[Any]) -> None:
     turns: list[Any] = [streamed(PING[:9], PING[9:]), streamed(ANSWER[:50], ANSWER[50:60], ANSWER[60:])]
     with scripted(completion=turns) as script:
@@ -209,6 +213,7 @@ def test_a_stream_prints_the_answer_as_it_comes(gbnf: Gbnf, options: list[Any]) 
     assert (kinds[0], kinds[-1]) == ("run_started", "run_finished")
 
 
+@pytest.mark.slow
 def test_an_answer_truncated_while_it_was_streamed_is_not_final(gbnf: Gbnf, options: list[Any]) -> None:
     cut = {**completion("").body, "stop": True, "stop_type": "limit"}
     begun = [{"content": ANSWER[:-8], "stop": False}, cut]
@@ -223,6 +228,7 @@ def test_an_answer_truncated_while_it_was_streamed_is_not_final(gbnf: Gbnf, opti
     assert result.out == "It said \nIt said pong.\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sees", [True, False])
 def test_an_image_is_shown_or_described(gbnf: Gbnf, options: list[Any], tmp_path: Path, sees: bool) -> None:
     Image.new("RGB", (8, 8), "black").save(tmp_path / "frame.png")
@@ -244,6 +250,7 @@ def test_an_image_is_shown_or_described(gbnf: Gbnf, options: list[Any], tmp_path
         assert again.code != ExitCode.SUCCESS
 
 
+@pytest.mark.slow
 def test_the_result_of_tune_is_used_and_reported(gbnf: Gbnf, options: list[Any], tmp_path: Path) -> None:
     """Tuned in process on the user's own tool; the same file on a server is the same model."""
     path = make_model(tmp_path / "tiny.gguf", context=4096)
@@ -290,6 +297,7 @@ def test_the_result_of_tune_is_used_and_reported(gbnf: Gbnf, options: list[Any],
     assert "--no-profile" in broken.err
 
 
+@pytest.mark.slow
 def test_tuning_on_a_suite_runs_its_tools(
     gbnf: Gbnf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ def removed(root: Path, most: int) -> int:
     raise AssertionError("it is never empty")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["d", "long name " * 20])
 def test_a_folder_deeper_than_the_limits_of_recursion_and_paths(deep_path: Path, name: str) -> None:
     deepen(deep_path, 2 * sys.getrecursionlimit(), name)
@@ -66,6 +67,7 @@ def test_what_is_measured_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert folder_size(tmp_path / "missing") == 0
 
 
+@pytest.mark.slow
 def test_a_deep_folder_is_deleted_undone_and_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from gbnf_server.executors import AbsentPerson, Form, run_executor
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
+from support.effort import one_in
 from support.executors import snapshot, world
 from support.hostile_executors import DEADLY, HOSTILE, MARK, Hostile
 from support.processes import limits_s, wait_until
@@ -41,7 +42,7 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=[each.name for each in HOSTILE])
+@pytest.mark.parametrize("hostile", one_in(12, HOSTILE), ids=[each.name for each in HOSTILE])
 def test_a_hostile_tool_ends_in_an_error_without_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: Hostile
 ) -> None:
@@ -72,6 +73,7 @@ def test_the_table_has_every_deadly_signal() -> None:
     assert len(DEADLY) >= 20
 
 
+@pytest.mark.slow
 def test_the_parent_keeps_no_more_than_a_message(tmp_path: Path) -> None:
     """In a process of its own, whose largest size the system tells."""
     flood = next(each for each in HOSTILE if each.name == "floods_the_pipe")
@@ -101,6 +103,7 @@ print(peak() - before)
     assert int(done.stdout) < 20_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="CPU affinity is Linux's")
 def test_cpu_time_is_limited_while_the_clock_is_paused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -132,6 +135,7 @@ def test_cpu_time_is_limited_while_the_clock_is_paused(
     assert "was killed by SIGXCPU (it used up its CPU time" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_it_ends_when_its_runner_is_killed_and_so_do_its_daemons(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

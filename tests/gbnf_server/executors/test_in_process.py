@@ -289,6 +289,7 @@ def typed_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
     return loaded
 
 
+@pytest.mark.slow
 def test_a_function_in_a_process_of_its_own(
     tmp_path: Path, typed_tools: Callable[..., dict[str, Tool]]
 ) -> None:
@@ -305,11 +306,13 @@ def test_a_function_in_a_process_of_its_own(
         run_executor(tools["fail"], {"day": "x"}, context)
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_is_killed(tmp_path: Path, typed_tools: Callable[..., dict[str, Tool]]) -> None:
     with pytest.raises(ExecutorTimeout, match="was stopped"):
         run_executor(typed_tools(timeout_s=2.0)["hang"], {}, world(tmp_path / "space"))
 
 
+@pytest.mark.slow
 def test_a_function_of_the_main_module(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(MODULE.format(timeout_s=20.0))

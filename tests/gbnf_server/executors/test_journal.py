@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
 from gbnf_server.executors.journal import Change, Journal
 from gbnf_server.system.errors import ExecutorError
+from support.effort import scaled
 from support.executors import snapshot
 
 names = st.sampled_from(["a", "b", "c.txt", "d"])
@@ -50,7 +51,7 @@ def apply(workspace: Workspace, *changes: Change, turn: str = "first", sent: str
         Journal(workspace).apply(changes, turn=turn, tool="test", action=lambda: None, sent=sent)
 
 
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 @given(tree=trees, turn=st.lists(st.lists(changes, max_size=3), max_size=5))
 def test_undo_restores_the_tree(
     tmp_path_factory: pytest.TempPathFactory, tree: dict[str, bytes | None], turn: list[list[Change]]
@@ -138,6 +139,7 @@ def contents_of(root: Path) -> dict[str, bytes | None]:
     return {path: None if kind == "d" else content for path, (kind, _, content) in snapshot(root).items()}
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_all_or_nothing(tmp_path: Path) -> None:
     roots = killed_everywhere(tmp_path, "apply")
     assert len(roots) > 30
@@ -155,6 +157,7 @@ def test_a_kill_leaves_all_or_nothing(tmp_path: Path) -> None:
     assert seen[-1] == END
 
 
+@pytest.mark.slow
 def test_an_undo_that_was_killed_can_be_repeated(tmp_path: Path) -> None:
     roots = killed_everywhere(tmp_path, "undo")
     assert len(roots) > 20
@@ -357,6 +360,7 @@ def test_refused(tmp_path: Path, change: Change, reason: str) -> None:
     assert snapshot(workspace.root) == before
 
 
+@pytest.mark.slow
 def test_two_processes_wait_for_each_other(tmp_path: Path) -> None:
     """Each adds its line to what it has read: with no lock, one of them would be lost."""
     code = """

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write, journal_store
 from gbnf_server.executors.journal import Change, Journal
 from gbnf_server.system.errors import ExecutorError
+from support.effort import scaled
 from support.executors import snapshot
 
 
@@ -71,6 +72,7 @@ for number in range(int(sys.argv[2])):
 """
 
 
+@pytest.mark.slow
 def test_five_thousand_changes_each_cost_the_same(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", COUNTED, str(tmp_path), "5000"],
@@ -212,7 +214,7 @@ lines = st.binary(max_size=20) | st.sampled_from(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(found=st.lists(lines, min_size=1, max_size=4), settled=st.booleans(), keep=st.booleans())
 @example(found=[b'{"step": "write", "path": []}'], settled=False, keep=True)
 @example(found=[b'{"undone": [1]}'], settled=True, keep=True)

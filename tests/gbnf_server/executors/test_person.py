@@ -246,6 +246,7 @@ def test_a_closed_input_is_an_error(typing: Callable[[str], io.StringIO]) -> Non
         person.answer(Form("F", (field("text"),)))
 
 
+@pytest.mark.slow
 def test_a_credential_is_not_echoed() -> None:
     code = (
         "from gbnf_server.executors import *; import sys;"

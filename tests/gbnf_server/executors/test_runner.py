@@ -23,6 +23,7 @@ from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, ru
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
 from gbnf_server.executors.runner import INHERITED_VARIABLES, PATH_VARIABLES
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
+from support.effort import scaled
 from support.executors import SATURDAY, bundled_tools, snapshot, world
 from support.processes import is_alive, limits_s, wait_until
 
@@ -64,12 +65,14 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
+@settings(max_examples=scaled(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arguments=st.dictionaries(st.text(), values, max_size=4))
 def test_arguments_arrive_and_results_return_unchanged(tmp_path: Path, arguments: dict[str, Any]) -> None:
     assert result(tmp_path, "return {'got': arguments}", x=arguments)["got"] == {"x": arguments}
 
 
+@pytest.mark.slow
 def test_large_arguments_and_results(tmp_path: Path) -> None:
     text = "è" * 1_000_000
     run = {"max_result_kb": 2000}
@@ -77,6 +80,7 @@ def test_large_arguments_and_results(tmp_path: Path) -> None:
     assert run_executor(mine, {"text": text}, world(tmp_path / "space")) == {"entries": [text]}
 
 
+@pytest.mark.slow
 def test_what_it_prints_is_no_message(tmp_path: Path) -> None:
     body = """
     print('{"is": "result", "value": {"forged": true}}', flush=True)
@@ -87,6 +91,7 @@ def test_what_it_prints_is_no_message(tmp_path: Path) -> None:
     assert result(tmp_path, body) == {"stdin": ""}
 
 
+@pytest.mark.slow
 def test_the_environment_of_an_executor(tmp_path: Path) -> None:
     body = """
     now = context.now()
@@ -108,6 +113,7 @@ def test_the_environment_of_an_executor(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -139,6 +145,7 @@ def test_faults_are_one_line(tmp_path: Path, body: str, reason: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_author_finds_the_traceback_in_the_notes(tmp_path: Path) -> None:
     with pytest.raises(ExecutorError) as caught:
         result(tmp_path, "raise ValueError('odd')")
@@ -147,6 +154,7 @@ def test_the_author_finds_the_traceback_in_the_notes(tmp_path: Path) -> None:
     assert "ValueError: odd" in trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "output"),
     [
@@ -165,6 +173,7 @@ def test_the_author_gets_the_end_of_what_it_printed(tmp_path: Path, body: str, o
     assert printed == ([] if output is None else [output])
 
 
+@pytest.mark.slow
 def test_output_of_a_killed_process_is_kept(tmp_path: Path) -> None:
     printed: list[str] = []
     context = replace(world(tmp_path / "space"), on_output=printed.append)
@@ -178,6 +187,7 @@ def test_output_of_a_killed_process_is_kept(tmp_path: Path) -> None:
     assert printed == ["out"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -203,11 +213,13 @@ def replace_path(original: Tool) -> Tool:
     return Tool.from_mapping({"name": original.name, "description": "x", "args": dict(original.args)})
 
 
+@pytest.mark.slow
 def test_arguments_that_are_no_json(tmp_path: Path) -> None:
     with pytest.raises(ExecutorError, match="arguments of 'mine' are not JSON"):
         result(tmp_path, "return {}", number=float("nan"))
 
 
+@pytest.mark.slow
 def test_modules_that_lie_beside_it_are_found_and_those_of_the_workspace_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +237,7 @@ def test_modules_that_lie_beside_it_are_found_and_those_of_the_workspace_are_not
     assert not (tmp_path / "mine" / "__pycache__").exists()
 
 
+@pytest.mark.slow
 def test_no_variable_makes_it_load_code_from_the_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +256,7 @@ def test_no_variable_makes_it_load_code_from_the_workspace(
     assert not (tmp_path / "escaped").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [[], ["OTHER", "LLAMA_API_KEY", "MISSING"]])
 def test_the_environment_has_the_common_variables_and_those_in_the_manifest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: list[str]
@@ -285,6 +299,7 @@ def test_every_bundled_executor_declares_the_settings_that_it_reads() -> None:
 # ── time ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_the_time_limit_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
     body = """
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
@@ -304,6 +319,7 @@ def test_the_time_limit_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
     wait_until(lambda: not any(map(is_alive, pids)))
 
 
+@pytest.mark.slow
 def test_remaining_threads_and_processes_end_with_the_result(tmp_path: Path) -> None:
     body = """
     import threading
@@ -314,6 +330,7 @@ def test_remaining_threads_and_processes_end_with_the_result(tmp_path: Path) -> 
     wait_until(lambda: not is_alive(pid))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux finds a process whose parent has ended")
 def test_daemons_end_with_its_result_and_those_that_end_before_it_are_reaped(tmp_path: Path) -> None:
     body = """
@@ -338,6 +355,7 @@ def test_daemons_end_with_its_result_and_those_that_end_before_it_are_reaped(tmp
     assert not is_alive(result(tmp_path, body)["left"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
@@ -355,6 +373,7 @@ def test_the_least_memory_is_enough_for_small_tools(
     assert run_executor(little, arguments, world(tmp_path))
 
 
+@pytest.mark.slow
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     mine = tool(
         tmp_path / "mine",
@@ -379,6 +398,7 @@ run_executor(mine, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
     wait_until(lambda: not is_alive(int(ready.read_text())))
 
 
+@pytest.mark.slow
 def test_an_interrupted_change_is_rolled_back(tmp_path: Path) -> None:
     body = """
     journal = context.journal
@@ -405,6 +425,7 @@ def test_an_interrupted_change_is_rolled_back(tmp_path: Path) -> None:
     assert begun.exists()
 
 
+@pytest.mark.slow
 def test_no_limit_is_no_limit(tmp_path: Path) -> None:
     mine = tool(tmp_path / "mine", "time.sleep(0.2)\nreturn {'done': True}", timeout_s=0)
     assert run_executor(mine, {}, world(tmp_path / "space")) == {"done": True}
@@ -415,6 +436,7 @@ def test_no_limit_is_no_limit(tmp_path: Path) -> None:
 ASK = "return {'answers': context.ask(Form('F', (Field('a', 'A?', 'text'), Field('n', 'N?', 'number'))))}"
 
 
+@pytest.mark.slow
 def test_the_person_is_asked_here(tmp_path: Path) -> None:
     person = ScriptedPerson({"a": " text ", "n": "3,5"})
     assert result(tmp_path, ASK, person=person) == {"answers": {"a": "text", "n": 3.5}}
@@ -431,6 +453,7 @@ class Slow(AbsentPerson):
         return dict.fromkeys((field.var for field in form.fields), "1")
 
 
+@pytest.mark.slow
 def test_time_for_an_answer_does_not_count(tmp_path: Path) -> None:
     """Who thinks for longer than the limit gets through at no limit where the clock goes on."""
     for timeout_s in limits_s(3):
@@ -441,6 +464,7 @@ def test_time_for_an_answer_does_not_count(tmp_path: Path) -> None:
     assert found == {"answers": {"a": "1", "n": 1}}
 
 
+@pytest.mark.slow
 def test_an_absent_person_is_an_error_that_an_executor_may_catch(tmp_path: Path) -> None:
     with pytest.raises(ExecutorError, match="there is nobody to answer 'a', 'n' of 'F'"):
         result(tmp_path, ASK, person=AbsentPerson())
@@ -448,11 +472,13 @@ def test_an_absent_person_is_an_error_that_an_executor_may_catch(tmp_path: Path)
     assert "there is nobody" in result(tmp_path, caught, person=AbsentPerson())["error"]
 
 
+@pytest.mark.slow
 def test_a_person_may_be_asked_many_times(tmp_path: Path) -> None:
     body = "return {'all': [context.ask(Form('F', (Field('a', 'A?', 'text'),)))['a'] for _ in range(50)]}"
     assert result(tmp_path, body, person=ScriptedPerson({"a": "x"})) == {"all": ["x"] * 50}
 
 
+@pytest.mark.slow
 def test_the_runtime_fills_in_the_actor(tmp_path: Path) -> None:
     args = {"type": "object", "properties": {"actor": {"type": "string", "runtime_resolved": True}}}
     mine = tool(tmp_path / "mine", "return arguments", args=args)
@@ -460,6 +486,7 @@ def test_the_runtime_fills_in_the_actor(tmp_path: Path) -> None:
     assert run_executor(mine, {}, context) == {"actor": "anna@example.org"}
 
 
+@pytest.mark.slow
 def test_signals_that_a_shell_ignores_in_its_background_end_a_tool_all_the_same(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
     try:

@@ -155,6 +155,7 @@ def check_steps(steps: list[dict[str, Any]], folder: Path) -> None:
     assert stored == {space / "stored.txt"}  # which its own code wrote
 
 
+@pytest.mark.slow
 def test_the_attack_on_a_planner(tmp_path: Path) -> None:
     planner, script, events = attacked(tmp_path)
     run = planner.run("go")
@@ -170,6 +171,7 @@ async def collected(batch: Batch) -> list[BatchResult]:
     return [result async for result in batch.results()]
 
 
+@pytest.mark.slow
 def test_the_attack_on_a_batch(tmp_path: Path) -> None:
     planner, script, _ = attacked(tmp_path)
     with Batch([BatchRequest("r", "go")], planner, tmp_path / "log") as batch:
@@ -181,6 +183,7 @@ def test_the_attack_on_a_batch(tmp_path: Path) -> None:
     assert not leaks(tape, json.dumps(result.to_json(), ensure_ascii=False), *script.read)
 
 
+@pytest.mark.slow
 def test_the_notes_and_the_output_for_the_author_hold_no_credential(tmp_path: Path) -> None:
     printed: list[str] = []
     for tool in leaking(tmp_path):

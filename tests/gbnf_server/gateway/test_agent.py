@@ -52,6 +52,7 @@ def user(text: str) -> Any:
 DONE = call("final_answer", message="Done.")
 
 
+@pytest.mark.slow
 def test_one_model_name_in_and_an_agent_out(tmp_path: Path) -> None:
     """Over HTTP, with the bundled model and tools."""
     made = agent(load_manifests(manifests_path()), tmp_path)
@@ -72,6 +73,7 @@ def test_one_model_name_in_and_an_agent_out(tmp_path: Path) -> None:
     assert 'gbnf_tokens_total{kind="prompt"}' in metrics
 
 
+@pytest.mark.slow
 def test_steps_are_reasoning_and_the_answer_is_the_text(tmp_path: Path) -> None:
     tool = make_tool(tmp_path, "ping", 'return {"entries": ["pong"]}')
     events = answer(agent([tool], tmp_path), Script({"say ping": [call("ping"), DONE]}), user("say ping"))
@@ -118,6 +120,7 @@ def test_earlier_messages_are_the_conversation(tmp_path: Path) -> None:
     assert heard[0][-1] == "Be brief.\n\nsecond"
 
 
+@pytest.mark.slow
 def test_a_run_without_an_answer_says_so_once_a_tool_has_run(tmp_path: Path) -> None:
     tool = make_tool(tmp_path, "ping")
     made = agent([tool], tmp_path)

@@ -58,6 +58,7 @@ def test_different_requests_are_forgotten_and_each_has_its_own_grammar(
         assert compiled.grammar.match(text).complete
 
 
+@pytest.mark.slow
 def test_a_request_is_compiled_once_as_long_as_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     first, other, again = compile_all([request(1), request(2), request(1)])
     assert again is first is not other
@@ -103,6 +104,7 @@ def heavy(count: int, name: str = "t") -> ChatRequest:
     return ChatRequest("m", (USER,), tools=tuple(tools))
 
 
+@pytest.mark.slow
 def test_what_nobody_waits_for_any_more_is_dropped() -> None:
     async def run() -> None:
         compiler = Compiler(timeout_s=600)
@@ -150,6 +152,7 @@ def test_time_that_is_up_drops_the_work_and_what_was_compiled_is_kept() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_more_rules_than_an_engine_takes_are_refused_before_all_are_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -34,6 +34,7 @@ from gbnf_server.gateway.engine import Engine
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.errors import HttpError
+from support.effort import scaled
 from support.gateway_answers import (
     PLACE,
     SCHEMAS,
@@ -98,7 +99,7 @@ requests = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(request=requests)
 def test_every_complete_call_is_of_an_allowed_tool_and_satisfies_its_schema(
     backend: InProcess, request: ChatRequest
@@ -106,7 +107,7 @@ def test_every_complete_call_is_of_an_allowed_tool_and_satisfies_its_schema(
     check_guarantees(request, answer(request, backend))
 
 
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 @given(request=requests)
 def test_so_it_is_in_the_formats_of_chat_templates(native: InProcess, request: ChatRequest) -> None:
     events = answer(request, native)
@@ -114,6 +115,7 @@ def test_so_it_is_in_the_formats_of_chat_templates(native: InProcess, request: C
     assert end(events).receipt.format == "native"
 
 
+@pytest.mark.slow
 def test_so_it_is_behind_a_real_llama_server(native: InProcess) -> None:
     require_llama_server()
     path = Path(native._model.path)
@@ -137,6 +139,7 @@ def test_so_it_is_behind_a_real_llama_server(native: InProcess) -> None:
     assert all(error.endswith('expected "\\"".') for error in too_long)
 
 
+@pytest.mark.slow
 def test_calls_in_the_format_of_a_template_are_sent_back_to_it(native: InProcess) -> None:
     sampling = Sampling(max_tokens=400, temperature=1.0, seed=1)
     request = ask(tools=TOOLS, tool_choice=ToolChoice("required", ("set_level",)), sampling=sampling)
@@ -180,7 +183,7 @@ def test_an_answer_that_the_limit_truncates_has_no_ended_call(backend: InProcess
 
 
 @given(seed=st.integers(0, 2**31))
-@settings(max_examples=15)
+@settings(max_examples=scaled(15))
 def test_an_answer_in_a_schema_satisfies_it(backend: InProcess, seed: int) -> None:
     schema = JsonSchema(PLACE)
     events = answer(ask(output=schema, sampling=Sampling(max_tokens=200, temperature=2, seed=seed)), backend)
@@ -188,6 +191,7 @@ def test_an_answer_in_a_schema_satisfies_it(backend: InProcess, seed: int) -> No
         assert Draft202012Validator(PLACE).is_valid(json.loads(text(events)))
 
 
+@pytest.mark.slow
 def test_with_tools_and_a_schema_the_answer_is_a_call_or_fits_the_schema(backend: InProcess) -> None:
     kinds = set()
     for seed in range(12):
@@ -332,7 +336,7 @@ def test_a_backend_that_ignores_the_grammar_is_a_502_or_is_asked_again(tiny_mode
 
 
 @given(seed=st.integers(0, 2**31), stop=st.lists(st.text(min_size=1, max_size=2), min_size=1, max_size=3))
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 def test_nothing_of_a_stop_string_or_after_it_is_in_a_text(
     backend: InProcess, seed: int, stop: list[str]
 ) -> None:

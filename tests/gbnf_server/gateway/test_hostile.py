@@ -22,7 +22,7 @@ from support.gateways import Connection, Served, served, until
 from support.hostile_schemas import hostile_schema
 
 CHAT = "/v1/chat/completions"
-SEEDS = 40
+SEEDS = 12
 LARGEST = 100_000
 
 
@@ -75,6 +75,7 @@ def text_of(schema: Any) -> str | None:
     return "".join(pieces)
 
 
+@pytest.mark.slow
 def test_no_schema_is_an_internal_error(backend: InProcess) -> None:
     schemas = [text for seed in range(SEEDS) if (text := text_of(hostile_schema(Random(seed))))]
     assert len(schemas) > SEEDS / 2
@@ -101,6 +102,7 @@ def test_no_schema_is_an_internal_error(backend: InProcess) -> None:
     assert (gateway.queue.running, gateway.budget.reserved) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "code"), [(5000, "invalid_request"), (1500, "context_length_exceeded")])
 def test_thousands_of_tools(backend: InProcess, count: int, code: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}

@@ -56,6 +56,7 @@ def content(response: Response) -> list[Any]:
     return [item.model_dump(exclude={"id"}) for item in response.output]
 
 
+@pytest.mark.slow
 @given(answers(NAMES), st.booleans())
 def test_the_stream_and_the_body_say_the_same(answer: Answer, summarized: bool) -> None:
     options: Any = {"model": "m", "input": "hi", "tools": TOOLS}

@@ -122,6 +122,7 @@ def test_reasoning_that_would_use_all_tokens_is_shortened(tmp_path: Path) -> Non
         assert end(events).receipt.shortened_at is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", [OPEN, JSON_IN_TAGS])
 def test_real_answers_with_reasoning_keep_the_guarantees(template: str, tmp_path: Path) -> None:
     bias = {ord("<"): 4.0, ord("/"): 2.0}

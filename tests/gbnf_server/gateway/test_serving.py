@@ -248,6 +248,7 @@ def test_a_client_that_reads_nothing_is_dropped() -> None:
     assert samples(gateway)[f'gbnf_requests_cancelled_total{{endpoint="{PATH}"}}'] == 1
 
 
+@pytest.mark.slow
 def test_500_clients_at_once() -> None:
     engine = held()
     limits = Limits(waiting=20)
@@ -275,6 +276,7 @@ def test_500_clients_at_once() -> None:
 REFUSED = f'gbnf_requests_total{{endpoint="{PATH}",status="429"}}'
 
 
+@pytest.mark.slow
 def test_large_and_deep_bodies_at_once_stay_within_the_budget() -> None:
     limits = Limits(memory_bytes=64 * 1024 * 1024)
     highest = 0

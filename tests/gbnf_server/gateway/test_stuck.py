@@ -58,6 +58,7 @@ def stuck_server() -> Iterator[tuple[subprocess.Popen[str], int]]:
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("leaves", [False, True])
 def test_a_call_that_does_not_return_is_reported_and_does_not_keep_the_process(

@@ -22,9 +22,13 @@ from support.browser import (
     wait_until_idle,
     watched,
 )
+from support.effort import pairwise
 
 __all__ = ["browser", "watched"]
 
+pytestmark = pytest.mark.slow
+
+KINDS = ["tools_url", "schema_url", "file_url"]
 SIZES = [(360, 740), (1280, 800), (3840, 2160)]
 SCHEMA = {
     "title": "</title><script>document.title = 'wrong'</script>",
@@ -71,12 +75,11 @@ def lit(page: Any, selector: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), SIZES)
-@pytest.mark.parametrize("kind", ["tools_url", "schema_url", "file_url"])
+@pytest.mark.parametrize(("kind", "size", "scheme"), pairwise(KINDS, SIZES, ["light", "dark"]))
 def test_it_fits_every_width_without_errors(
-    browser: Any, request: pytest.FixtureRequest, kind: str, width: int, height: int, scheme: str
+    browser: Any, request: pytest.FixtureRequest, kind: str, size: tuple[int, int], scheme: str
 ) -> None:
+    width, height = size
     url = request.getfixturevalue(kind)
     context = new_context(browser, viewport={"width": width, "height": height}, color_scheme=scheme)
     watched = Watched(context)
@@ -225,9 +228,7 @@ def test_a_server_that_has_stopped_is_reported(browser: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason=f"there is no {AXE}: npm install --prefix … axe-core")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280, 1920])
-@pytest.mark.parametrize("kind", ["tools_url", "schema_url", "file_url"])
+@pytest.mark.parametrize(("kind", "width", "scheme"), pairwise(KINDS, [360, 1280, 1920], ["light", "dark"]))
 def test_axe_finds_nothing_serious(
     browser: Any, request: pytest.FixtureRequest, kind: str, width: int, scheme: str
 ) -> None:

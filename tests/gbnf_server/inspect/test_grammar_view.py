@@ -112,6 +112,7 @@ def test_keywords_are_told_from_names_and_annotations() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", BUNDLED, ids=lambda tool: tool.name)
 def test_words_are_the_text_and_links_lead_somewhere(tool: Tool) -> None:
     view = view_tool(tool)
@@ -196,6 +197,7 @@ def test_nothing_from_a_schema_is_markup() -> None:
     assert all(link.startswith("#") for link in page.links)
 
 
+@pytest.mark.slow
 def test_a_huge_grammar_has_a_page_of_bounded_size() -> None:
     words = [f"{number:05} {'x' * (number % 90)}" for number in range(20_000)]
     schema = {"properties": {f"p{number}": {"enum": words[number::40]} for number in range(40)}}

@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from support.browser import AXE, Watched, browser, check_accessibility, new_context, served, watched
+from support.effort import pairwise
 
 __all__ = ["browser", "watched"]
+
+pytestmark = pytest.mark.slow
 
 EVIL = "</script><img src=x onerror=\"document.title = 'wrong'\">"
 KINDS = ["sampled", "sampled", "sampled", "drafted", "forced"]
@@ -276,12 +279,14 @@ def test_a_long_decoding_is_scrubbed(watched: Watched, long_url: str) -> None:
     watched.check(long_url)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(360, 740), (1280, 800), (3840, 2160)])
-@pytest.mark.parametrize("kind", ["file_url", "live_url"])
+@pytest.mark.parametrize(
+    ("kind", "size", "scheme"),
+    pairwise(["file_url", "live_url"], [(360, 740), (1280, 800), (3840, 2160)], ["light", "dark"]),
+)
 def test_it_fits_every_width_without_errors(
-    browser: Any, request: pytest.FixtureRequest, kind: str, width: int, height: int, scheme: str
+    browser: Any, request: pytest.FixtureRequest, kind: str, size: tuple[int, int], scheme: str
 ) -> None:
+    width, height = size
     url = request.getfixturevalue(kind)
     context = new_context(browser, viewport={"width": width, "height": height}, color_scheme=scheme)
     watched = Watched(context)
@@ -293,9 +298,9 @@ def test_it_fits_every_width_without_errors(
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason=f"there is no {AXE}: npm install --prefix … axe-core")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280, 1920])
-@pytest.mark.parametrize("kind", ["file_url", "live_url"])
+@pytest.mark.parametrize(
+    ("kind", "width", "scheme"), pairwise(["file_url", "live_url"], [360, 1280, 1920], ["light", "dark"])
+)
 def test_axe_finds_nothing_serious(
     browser: Any, request: pytest.FixtureRequest, kind: str, width: int, scheme: str
 ) -> None:

@@ -279,6 +279,7 @@ def test_the_words_are_those_of_the_form_that_the_text_has(schema: Any, text: st
     assert TextChecker((), schema).view(text).following == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "text", "problem"),
     [

@@ -149,6 +149,7 @@ def run_probe(environment: dict[str, str], folder: Path) -> subprocess.Completed
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_it_computes_with_every_quantization_both_ways(tmp_path: Path) -> None:
     done = run_probe({**os.environ}, tmp_path)
     steps = done.stdout.splitlines()
@@ -194,6 +195,7 @@ def repacked_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(str(error))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loader", _LOADERS)
 def test_a_build_that_crashes_on_repacked_weights_is_used_without_repacking(
     tmp_path: Path, repacked_model: Path, loader: str
@@ -212,6 +214,7 @@ def test_a_build_that_crashes_on_repacked_weights_is_used_without_repacking(
     assert done.returncode == (-signal.SIGSEGV if loader == "unprotected" else 0), done.stderr
 
 
+@pytest.mark.slow
 def test_a_build_that_computes_nothing_is_an_error_with_a_hint(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "gbnf_server", "run", "what time is it?"],

@@ -31,6 +31,7 @@ from gbnf_server.llama.kv_cache import Slot, shared_prefix_length
 from gbnf_server.system.errors import BackendError, SetupError
 from gbnf_server.system.event_loop import shared_loop
 from support.backends import acomplete, prompt_tokens, streamed
+from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import CHECKOUT, SHARED, engine
 from support.vocabularies import make_model_over
@@ -90,7 +91,7 @@ def forget(model: InProcess) -> None:
 # The language.
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(grammars(), st.sampled_from([0.0, 1.0, 5.0]), st.integers(0, 2**32), st.integers(1, 60))
 def test_whatever_the_grammar_the_text_is_in_its_language(
     small: InProcess, rules: Rules, temperature: float, seed: int, max_tokens: int
@@ -108,6 +109,7 @@ def test_whatever_the_grammar_the_text_is_in_its_language(
     assert 0 <= found.forced_tokens <= found.completion_tokens <= max_tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "share"), [("small", 0.97), ("real", 0.03)])
 def test_random_models_write_valid_calls_and_nothing_crashes(
     model: str, share: float, request: pytest.FixtureRequest
@@ -133,6 +135,7 @@ def test_random_models_write_valid_calls_and_nothing_crashes(
 # Jumping.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whitespace", ["default", "spaced", "compact"])
 def test_a_jump_changes_nothing(small: InProcess, whitespace: str) -> None:
     """At any temperature: forced text decides only which tokens are evaluated together."""
@@ -185,7 +188,7 @@ def test_without_jumps_the_text_is_the_same_where_nothing_is_forced(small: InPro
 
 
 @given(st.integers(1, 30), st.integers(0, 3))
-@settings(max_examples=15)
+@settings(max_examples=scaled(15))
 def test_a_truncated_text_is_a_prefix_of_the_whole_one(small: InProcess, max_tokens: int, seed: int) -> None:
     grammar = pool_grammar(("get_now", "undo_last_turn"), "spaced")
     whole = small.complete(Request(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150))
@@ -211,6 +214,7 @@ def test_where_the_engine_disagrees_nothing_is_forced(
 # The other engine.
 
 
+@pytest.mark.slow
 def test_both_engines_hold_the_same_calls(small: InProcess) -> None:
     pytest.importorskip("llguidance", reason="pip install llguidance")
     from gbnf_server.llama.grammar_engines import grammar_engine
@@ -270,6 +274,7 @@ def mostly_alike(texts: list[str], others: list[str]) -> bool:
     return 6 * sum(map(alike, texts, others)) >= 5 * max(len(texts), len(others))
 
 
+@pytest.mark.slow
 def test_threads_do_not_disturb_each_other(small: InProcess) -> None:
     grammar = pool_grammar(("create_dirs", "get_now"), "spaced")
 
@@ -347,7 +352,7 @@ def test_a_sequence_is_released_after_every_outcome(small: InProcess) -> None:
 
 
 @given(at=st.integers(1, 6), after=st.booleans(), leads=st.booleans())
-@settings(max_examples=12)
+@settings(max_examples=scaled(12))
 def test_an_interrupt_in_one_call_leaves_the_others(
     small: InProcess, at: int, after: bool, leads: bool
 ) -> None:

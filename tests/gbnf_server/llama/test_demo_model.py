@@ -107,6 +107,7 @@ def test_a_value_splits_alike_in_a_request_and_in_a_call(llama: Llama) -> None:
             )
 
 
+@pytest.mark.slow
 def test_llama_cpp_splits_texts_as_the_training_tokenizer_does(llama: Llama) -> None:
     pytest.importorskip("tokenizers")
     from training.tokenizer import encoder, texts_to_compare

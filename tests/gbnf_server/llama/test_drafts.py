@@ -22,6 +22,7 @@ from gbnf_server.llama.kv_cache import shared_prefix_length
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.sampler import Sampler
 from gbnf_server.system.errors import BackendError
+from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import CHECKOUT
 from support.pure_models import PureModel, Run, run_pure, vocabulary
@@ -101,7 +102,7 @@ seeds = st.integers(0, 2**32)
 
 
 @given(st.sampled_from(["default", "spaced", "compact"]), temperatures, seeds, st.integers(1, 90), models)
-@settings(max_examples=80)
+@settings(max_examples=scaled(80))
 def test_calls_are_the_same(
     whitespace: str, temperature: float, seed: int, max_tokens: int, model: dict[str, Any]
 ) -> None:
@@ -110,7 +111,7 @@ def test_calls_are_the_same(
 
 
 @given(grammars(), temperatures, seeds, st.integers(1, 60), models)
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_texts_of_any_grammar_are_the_same(
     rules: Rules, temperature: float, seed: int, max_tokens: int, model: dict[str, Any]
 ) -> None:
@@ -126,7 +127,7 @@ def test_texts_of_any_grammar_are_the_same(
 
 
 @given(temperatures, seeds, st.integers(1, 60), models)
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 def test_plain_texts_are_the_same(
     temperature: float, seed: int, max_tokens: int, model: dict[str, Any]
 ) -> None:
@@ -135,7 +136,7 @@ def test_plain_texts_are_the_same(
 
 
 @given(temperatures, seeds, st.sampled_from(["a", "e/", "rome", '"', "a.csv", "old/b"]), models)
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 def test_stop_strings_end_the_same_texts(
     temperature: float, seed: int, stop: str, model: dict[str, Any]
 ) -> None:
@@ -161,7 +162,7 @@ def test_copied_text_takes_fewer_steps(wanted: str) -> None:
 
 
 @given(temperatures, seeds, models)
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 def test_log_probabilities_are_the_same(temperature: float, seed: int, model: dict[str, Any]) -> None:
     for grammar in (pool_grammar("default"), None):
         arguments, options = (grammar, temperature, seed, 60), {"logprobs": 2, **model}
@@ -200,6 +201,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
         yield model
 
 
+@pytest.mark.slow
 def test_a_model_of_random_weights_writes_the_same(small: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[Message] = [{"role": "user", "content": f"{REQUEST} {RESULT}"}]
     grammar = Grammar.parse(

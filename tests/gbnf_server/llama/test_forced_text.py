@@ -16,6 +16,7 @@ from gbnf_server.llama.drafts import following_tokens
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.sampler import Sampler
 from gbnf_server.system.errors import BackendError
+from support.effort import scaled
 from support.oracle import SHARED, engine
 from support.pure_models import PureModel, Run, run_pure, vocabulary
 from support.schemas import SHALLOW
@@ -96,7 +97,7 @@ def token_lists(draw: st.DrawFn, name: str, raw: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("name", REAL)
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(st.data(), raw_bytes, texts)
 def test_tokens_that_follow_spell_the_text(name: str, data: st.DataObject, before: bytes, text: str) -> None:
     model = model_of(name)
@@ -139,7 +140,7 @@ def both(model: PureModel, *arguments: Any) -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
-@settings(max_examples=8)
+@settings(max_examples=scaled(8))
 @given(st.data(), raw_bytes, raw_bytes, st.sampled_from([0.0, 1.0]), st.floats(5, 30))
 def test_any_bytes_are_the_same_with_and_without_drafts(
     name: str, data: st.DataObject, start: bytes, repeated: bytes, temperature: float, strength: float
@@ -151,7 +152,7 @@ def test_any_bytes_are_the_same_with_and_without_drafts(
 
 
 @pytest.mark.parametrize("name", REAL)
-@settings(max_examples=8)
+@settings(max_examples=scaled(8))
 @given(st.data(), SHALLOW, texts, st.sampled_from([0.0, 1.0, 3.0]), st.integers(1, 40))
 def test_any_schema_has_the_same_text_with_and_without_drafts(
     name: str, data: st.DataObject, schema: Any, text: str, temperature: float, max_tokens: int

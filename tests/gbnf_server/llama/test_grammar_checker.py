@@ -16,6 +16,7 @@ from gbnf_server.llama.grammar_checker import EngineMatch, GrammarChecker
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.llama.native import NativeGrammar
 from gbnf_server.system.errors import GrammarRefused, ModelLoadError
+from support.effort import scaled
 from support.models import make_model
 from support.oracle import SHARED
 
@@ -50,9 +51,10 @@ def any_engine(request: pytest.FixtureRequest, tiny_model: Path) -> GrammarCheck
 # Laws.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("grammar", "pattern"), LANGUAGES.items())
 def test_judges_as_a_regular_expression_does(any_engine: GrammarChecker, grammar: str, pattern: str) -> None:
-    @settings(max_examples=40)  # for each of several grammars and vocabularies
+    @settings(max_examples=scaled(40))  # for each of several grammars and vocabularies
     @given(TEXTS)
     def law(text: str) -> None:
         assert any_engine.match(grammar, text).complete == bool(re.fullmatch(pattern, text))
@@ -62,7 +64,7 @@ def test_judges_as_a_regular_expression_does(any_engine: GrammarChecker, grammar
 
 @pytest.mark.parametrize("grammar", LANGUAGES)
 def test_position_is_the_first_character_that_does_not_fit(any_engine: GrammarChecker, grammar: str) -> None:
-    @settings(max_examples=40)  # for each of several grammars and vocabularies
+    @settings(max_examples=scaled(40))  # for each of several grammars and vocabularies
     @given(TEXTS)
     def law(text: str) -> None:
         judgement = any_engine.match(grammar, text)

@@ -20,6 +20,7 @@ from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits, Slot, _Request, free
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.errors import BackendError
+from support.effort import scaled
 
 GO_ON = Cancellation()
 LENGTH = 2048
@@ -103,7 +104,7 @@ def test_a_cancelled_call_does_not_wait_for_a_sequence(kv_cache: KVCache) -> Non
         kv_cache.release(slot)
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(
     st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=8),
     st.integers(0, 600),
@@ -146,7 +147,7 @@ def evaluated(kv_cache: KVCache, tokens: list[int], steps: int) -> list[Logits]:
     return found
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(
     st.lists(st.lists(st.integers(0, 250), min_size=1, max_size=300), max_size=5),
     st.lists(st.integers(0, 250), min_size=1, max_size=300),

@@ -104,6 +104,7 @@ def run(environment: dict[str, str], program: str) -> subprocess.CompletedProces
 LOAD = "from gbnf_server.llama.bindings import llama_cpp"
 
 
+@pytest.mark.slow
 @needs_a_compiled_library
 def test_a_model_runs_with_the_library_of_the_other_package(tmp_path: Path) -> None:
     environment = packages(tmp_path, version=prebuilt.VERSIONS["xllamacpp"])
@@ -134,6 +135,7 @@ def test_other_versions_are_not_used(tmp_path: Path, version: str | None, words:
     assert words in done.stderr
 
 
+@pytest.mark.slow
 @needs_a_compiled_library
 def test_a_library_with_other_structs_is_not_used_however_often_it_is_imported(tmp_path: Path) -> None:
     environment = packages(tmp_path, version=prebuilt.VERSIONS["xllamacpp"])
@@ -149,6 +151,7 @@ def test_a_library_with_other_structs_is_not_used_however_often_it_is_imported(t
     assert done.stdout.count("does not fit llama-cpp-python") == 2
 
 
+@pytest.mark.slow
 @needs_a_compiled_library
 def test_a_chosen_library_is_used_as_it_is(tmp_path: Path) -> None:
     environment = packages(tmp_path, version=None)

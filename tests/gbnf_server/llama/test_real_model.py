@@ -34,6 +34,7 @@ from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.openai_chat.edge import ChatCompletions
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.sampler import Logits, Sampler
+from support.effort import scaled
 from support.gateways import client_of
 from support.oracle import engine
 from support.schemas import SHALLOW
@@ -44,7 +45,7 @@ pytestmark = requires_smollm2
 #: The difference of two logits that another order of sums may turn over: llama.cpp rounds activations to 8
 #: bits, so that the same tokens beside other sequences change logits by up to 1.5. They spread over some 30.
 _NEAR = 1.5
-_FEW = settings(max_examples=4, suppress_health_check=list(HealthCheck))
+_FEW = settings(max_examples=scaled(4), suppress_health_check=list(HealthCheck))
 WEATHER = Tool.from_mapping(
     {
         "name": "get_weather",
@@ -162,6 +163,7 @@ def test_a_jump_changes_nothing_in_json(model: InProcess, schema: dict[str, Any]
     check_same(ask(model, request), ask(model, request, jumps=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ["Is it raining in Rome? 東京は？ 🌧", "What time is it?"])
 def test_a_jump_changes_nothing_in_calls(model: InProcess, question: str) -> None:
     request = call_request(question)
@@ -171,6 +173,7 @@ def test_a_jump_changes_nothing_in_calls(model: InProcess, question: str) -> Non
     check_same(ask(model, replace(request, logprobs=2)), jumped)  # nor does asking for log-probabilities
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["Repeat: 日本語 日本語 日本 中文 中文", "Repeat: 🇩🇪 👩‍👩‍👧 e\u0301 e\u0301 नमस्ते"]
 )
@@ -183,6 +186,7 @@ def test_free_text_is_the_same_with_drafts(model: InProcess, text: str, temperat
     assert drafted[0].completion_tokens
 
 
+@pytest.mark.slow
 def test_eight_sequences_write_what_one_does(model: InProcess) -> None:
     requests = [call_request(f"How is the weather in {city}?", max_tokens=16) for city in CITIES]
     with recording(model) as answer:
@@ -193,6 +197,7 @@ def test_eight_sequences_write_what_one_does(model: InProcess) -> None:
         check_same(one, other)
 
 
+@pytest.mark.slow
 def test_the_gateway_answers_as_the_backend_does(model: InProcess) -> None:
     schema = {
         "type": "object",
@@ -217,6 +222,7 @@ def test_the_gateway_answers_as_the_backend_does(model: InProcess) -> None:
     assert json.loads(answer) in [json.loads(text) for text in whole]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_call_in_the_native_format_reads_back(
     model: InProcess, monkeypatch: pytest.MonkeyPatch, temperature: float

@@ -24,6 +24,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama import repetition
 from gbnf_server.llama.decoder import Decoder
 from gbnf_server.llama.demo_model import model_path
+from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import engine
 from support.smollm2 import model_file, requires_smollm2
@@ -118,6 +119,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=repr)
 @pytest.mark.parametrize("jumps", [True, False])
 def test_a_value_ends_where_the_grammar_allows_it(backend: InProcess, case: Case, jumps: bool) -> None:
@@ -225,7 +227,7 @@ def test_nesting_without_an_end_is_closed(backend: InProcess) -> None:
     assert engine().match(grammar, found.text).complete
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(
     rules=grammars(), temperature=st.sampled_from([0.0, 0.5]), seed=st.integers(0, 99), jumps=st.booleans()
 )
@@ -249,6 +251,7 @@ def test_whatever_the_grammar_nothing_else_changes(
     assert match.complete or (found.finish == "length" and found.completion_tokens == 200 and match.accepted)
 
 
+@pytest.mark.slow
 @requires_smollm2
 def test_a_real_model_that_repeats() -> None:
     schema = closed({"days": STRINGS}, ["days"])

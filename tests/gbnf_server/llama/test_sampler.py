@@ -17,6 +17,7 @@ from gbnf_server.llama.constraint import Constraint, LlamaCppConstraint, Utf8Dec
 from gbnf_server.llama.grammar_engines import GrammarEngine, grammar_engine
 from gbnf_server.llama.native import NativeGrammar, NativeModel
 from gbnf_server.llama.sampler import Sampler, Truncation
+from support.effort import scaled
 
 GRAMMARS = (
     'root ::= "hello"',
@@ -83,7 +84,7 @@ def test_a_draw_is_the_draw_from_the_masked(
     assert Sampler(0.8, seed).sample(logits, constraint) == free
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(
     st.lists(st.floats(-20, 20, width=32), min_size=300, max_size=300),
     st.integers(0, 80),

@@ -72,6 +72,7 @@ def source(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     return put
 
 
+@pytest.mark.slow
 def test_an_install_builds_tests_and_installs_the_server(cache: Path, source: Callable[..., Path]) -> None:
     source()
     assert find_llama_server() is None
@@ -89,6 +90,7 @@ def test_an_install_builds_tests_and_installs_the_server(cache: Path, source: Ca
     assert seen[-1].fraction == 1.0
 
 
+@pytest.mark.slow
 def test_the_chat_templates_are_kept(source: Callable[..., Path]) -> None:
     assert kept_source() is None
     source(**{"models/templates/A.jinja": "a", "tests/test-chat.cpp": "b", "tests/other.cpp": "c"})
@@ -100,6 +102,7 @@ def test_the_chat_templates_are_kept(source: Callable[..., Path]) -> None:
     assert binary.is_file()
 
 
+@pytest.mark.slow
 def test_an_older_install_gets_the_chat_templates_without_a_build(
     cache: Path, source: Callable[..., Path]
 ) -> None:
@@ -118,6 +121,7 @@ def test_an_older_install_gets_the_chat_templates_without_a_build(
     assert not (cache / f"building-{VERSION}").exists()
 
 
+@pytest.mark.slow
 def test_an_older_install_works_where_no_source_can_be_had(cache: Path, source: Callable[..., Path]) -> None:
     source()
     binary = install()
@@ -129,6 +133,7 @@ def test_an_older_install_works_where_no_source_can_be_had(cache: Path, source: 
     assert kept_source() is None
 
 
+@pytest.mark.slow
 def test_a_second_install_has_nothing_to_do(source: Callable[..., Path]) -> None:
     source()
     binary = install()
@@ -177,6 +182,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gpu", "program"), [("cuda", "nvcc"), ("vulkan", "glslc")])
 def test_a_build_for_a_gpu_is_beside_the_other_and_preferred(
     cache: Path, source: Callable[..., Path], programs: Path, gpu: Gpu, program: str
@@ -207,6 +213,7 @@ def test_no_build_replaces_a_named_server(monkeypatch: pytest.MonkeyPatch) -> No
         install(gpu="cuda")
 
 
+@pytest.mark.slow
 def test_a_source_that_does_not_compile(cache: Path, source: Callable[..., Path]) -> None:
     source(**{"main.c": "#error this machine is too old\n"})
     with pytest.raises(SetupError, match="this machine is too old") as failed:
@@ -215,6 +222,7 @@ def test_a_source_that_does_not_compile(cache: Path, source: Callable[..., Path]
     assert find_llama_server() is None
 
 
+@pytest.mark.slow
 def test_a_failed_build_resumes_where_it_stopped(cache: Path, source: Callable[..., Path]) -> None:
     source(**{"main.c": "#error not yet\n"})
     with pytest.raises(SetupError):
@@ -225,6 +233,7 @@ def test_a_failed_build_resumes_where_it_stopped(cache: Path, source: Callable[.
     assert "unpack" not in [progress.stage for progress in seen]
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_run_is_not_installed(source: Callable[..., Path]) -> None:
     source(**{"main.c": "int main(void) { return 3; }\n"})
     with pytest.raises(SetupError, match="status 3"):
@@ -305,6 +314,7 @@ def test_links_lead_to_files_of_the_archive(
     assert (tmp_path / "outside").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_an_interrupted_build_leaves_no_process_and_no_server(
     cache: Path, source: Callable[..., Path]
 ) -> None:
@@ -329,6 +339,7 @@ def test_an_interrupted_build_leaves_no_process_and_no_server(
     wait_until(lambda: not is_sleeping())
 
 
+@pytest.mark.slow
 def test_an_interrupted_compiler_can_delete_what_it_was_writing(
     cache: Path, source: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -351,6 +362,7 @@ def test_an_interrupted_compiler_can_delete_what_it_was_writing(
     assert not partial.exists()
 
 
+@pytest.mark.slow
 def test_the_progress_is_told_without_a_terminal_too(gbnf: Gbnf, source: Callable[..., Path]) -> None:
     source()
     result = gbnf("server", "install")
@@ -360,6 +372,7 @@ def test_the_progress_is_told_without_a_terminal_too(gbnf: Gbnf, source: Callabl
     assert Path(result.out.strip()) == find_llama_server()
 
 
+@pytest.mark.slow
 def test_a_second_install_waits_for_the_first(cache: Path, source: Callable[..., Path]) -> None:
     source()
     waiting = threading.Event()

@@ -183,6 +183,7 @@ def test_the_end_of_the_log_is_kept(model: Path) -> None:
         assert any("listening on" in line for line in server.log())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
 def test_no_server_outlives_the_process_that_wanted_it(model: Path, sign: signal.Signals) -> None:
     program = (
@@ -203,6 +204,7 @@ def test_no_server_outlives_the_process_that_wanted_it(model: Path, sign: signal
     wait_until(lambda: not is_alive(inner) and not is_alive(pid))
 
 
+@pytest.mark.slow
 def test_a_server_that_is_never_closed_ends_with_the_program(model: Path) -> None:
     program = (
         "import sys\n"

@@ -20,6 +20,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.spelling import Speller
+from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import CHECKOUT, engine
 from support.vocabularies import make_model_over
@@ -56,6 +57,7 @@ def shortest(model: NativeModel, grammar: Grammar) -> int | None:
 # The language.
 
 
+@pytest.mark.slow
 def test_random_models_end_every_call_within_the_limit(backend: InProcess) -> None:
     """At temperature 2, with a few tokens more than the shortest call takes; the engine is the judge."""
     chance = random.Random(4)
@@ -74,7 +76,7 @@ def test_random_models_end_every_call_within_the_limit(backend: InProcess) -> No
         assert found.completion_tokens <= limit
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(
     rules=grammars(),
     more=st.integers(0, 8),
@@ -130,7 +132,7 @@ def test_characters_of_several_tokens_end_too(sampling: InProcess) -> None:
 # What stays the same.
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(15))
 @given(st.integers(0, 1000), st.sampled_from([0.0, 1.0]), st.integers(0, 40))
 def test_the_text_is_the_same_until_the_limit_binds(
     sampling: InProcess, seed: int, temperature: float, more: int

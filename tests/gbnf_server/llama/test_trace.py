@@ -17,6 +17,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.system.errors import BackendError, RequestNotSupported
+from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import CHECKOUT
 from support.vocabularies import make_model_over
@@ -54,7 +55,7 @@ def check(found: Completion) -> None:
             assert [each.refused_by for each in chosen] == [None] * len(chosen)
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(grammars(), st.sampled_from([0.0, 2.0]), st.integers(0, 2**32), st.integers(1, 40))
 def test_a_trace_tells_what_happened(
     backend: InProcess, rules: Rules, temperature: float, seed: int, max_tokens: int
@@ -82,6 +83,7 @@ def test_a_trace_tells_what_happened(
     check(found)
 
 
+@pytest.mark.slow
 def test_what_the_grammar_refused_does_not_fit(backend: InProcess) -> None:
     """Judged by the matcher, for candidates that are whole characters."""
     grammar = compile_pool([tool for tool in BUNDLED if tool.name in {"get_now", "create_dirs"}])

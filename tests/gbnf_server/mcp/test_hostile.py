@@ -52,6 +52,7 @@ def test_a_silent_server_has_a_time_limit() -> None:
     assert time.monotonic() - begun < 30  # it sleeps for 60 s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
@@ -77,6 +78,7 @@ def test_garbage_between_messages_is_logged_and_ignored(tmp_path: Path) -> None:
     assert "a line on its standard output is not a message: this is not JSON" in log
 
 
+@pytest.mark.slow
 def test_standard_error_is_bounded(tmp_path: Path) -> None:
     lengths: list[int] = []
     with mcp_tools(hostile_server("endless-errors"), on_log=lambda _, line: lengths.append(len(line))) as mcp:
@@ -84,6 +86,7 @@ def test_standard_error_is_bounded(tmp_path: Path) -> None:
     assert 0 < max(lengths) < 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "count"), [("endless-pages", MOST_TOOLS), ("same-page", 2)])
 def test_a_list_without_end_ends(mode: str, count: int) -> None:
     log: list[str] = []
@@ -92,6 +95,7 @@ def test_a_list_without_end_ends(mode: str, count: int) -> None:
     assert (mode == "endless-pages") == any("more than" in line for line in log)
 
 
+@pytest.mark.slow
 def test_a_server_that_ended_between_two_calls_is_started_again(tmp_path: Path) -> None:
     with mcp_tools(hostile_server("once")) as mcp:
         for _ in range(3):
@@ -111,6 +115,7 @@ def test_a_server_that_goes_on_without_input_may_tidy_up() -> None:
     assert log == ["tidied up"]
 
 
+@pytest.mark.slow
 def test_child_processes_of_a_server_end_with_it(tmp_path: Path) -> None:
     with mcp_tools(hostile_server("child")) as mcp:
         pids = [int(pid) for pid in str(ping(mcp, tmp_path)["text"]).split()]
@@ -139,6 +144,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_servers_end_with_the_program(number: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-c", _PROGRAM, hostile_server("child"), str(tmp_path)]
@@ -152,6 +158,7 @@ def test_servers_end_with_the_program(number: signal.Signals, tmp_path: Path) ->
     wait_until(lambda: not any(map(is_alive, pids)))
 
 
+@pytest.mark.slow
 def test_an_open_context_does_not_keep_the_program_alive() -> None:
     command = [sys.executable, "-c", _NEVER_LEFT, hostile_server("stubborn")]
     done = subprocess.run(command, env=_environment(), capture_output=True, timeout=60, check=False)

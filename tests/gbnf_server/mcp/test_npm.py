@@ -128,6 +128,7 @@ def test_a_planner_calls_them(mcp: McpTools, files: Path, there: Context) -> Non
     assert run.steps[0].result == {"content": "buy milk\n"}
 
 
+@pytest.mark.slow
 def test_tools_that_appear_later_are_noticed(files: Path) -> None:
     """The server adds tools that depend on what the client can do once the session has begun."""
     with mcp_tools(server("everything")) as tools:

@@ -231,6 +231,7 @@ def test_an_approval_without_a_question_is_ignored(served: Served) -> None:
     assert (served.workspace / "unasked").is_dir()
 
 
+@pytest.mark.slow
 def test_our_client_uses_our_server(served: Served, tmp_path: Path) -> None:
     with mcp_tools(served.source) as mcp:
         absent = Context(Workspace(tmp_path), person=AbsentPerson(), settings={})
@@ -244,6 +245,7 @@ def test_our_client_uses_our_server(served: Served, tmp_path: Path) -> None:
         assert run_executor(named(mcp, "delete_files"), {"paths": ["ours"]}, here) == {"entries": ["ours"]}
 
 
+@pytest.mark.slow
 def test_every_call_is_approved_with_yes(tmp_path: Path) -> None:
     with ExitStack() as stack:
         served = Served("stdio", tmp_path, ["--yes"], stack)
@@ -288,6 +290,7 @@ def test_loopback(host: str, loopback: bool) -> None:
     assert is_loopback(host) == loopback
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_server_and_its_running_call(tmp_path: Path) -> None:
     folder = tmp_path / "tools" / "slow"
     folder.mkdir(parents=True)

@@ -27,6 +27,7 @@ from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import ContextOverflow, ExecutorError
 from support.by_hand import ANSWER, POOL, Driven, call, drive_by_hand, resolved
+from support.effort import scaled
 from support.executors import world
 from support.server import require_llama_server
 
@@ -110,7 +111,9 @@ SOME = [tool for tool in POOL if tool.name in {"compute", "find_files", "read_fi
 
 
 def laws(examples: int = 100) -> settings:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    return settings(
+        max_examples=scaled(examples), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
 
 
 @laws()
@@ -313,6 +316,7 @@ def small_model(request: pytest.FixtureRequest) -> Iterator[Backend]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not model_path().is_file(), reason="there is no embedded model yet")
 def test_a_real_model_finishes_what_did_not_fit(tmp_path: Path, small_model: Backend) -> None:
     def run(*, compact: bool) -> tuple[Run, list[HistoryCompacted]]:

@@ -70,6 +70,7 @@ class Recorder(FakeBackend):
         return Completion(self._texts.pop(0), "stop", 10, 5, 0, 0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_a_run_continues_a_conversation(tmp_path: Path) -> None:
     backend = Recorder(NOW, ANSWER, NOW, ANSWER, NOW, ANSWER)
     planner = Planner(POOL, backend, PlannerOptions(), context=Context(Workspace(tmp_path)))
@@ -89,6 +90,7 @@ def test_a_run_continues_a_conversation(tmp_path: Path) -> None:
     assert backend.asked[4][:6] == backend.asked[2], "the prompt of one run is the beginning of the next"
 
 
+@pytest.mark.slow
 def test_the_pool_filter_reads_the_whole_conversation(tmp_path: Path) -> None:
     def offered(*history: Exchange) -> tuple[str, ...]:
         planner = Planner(POOL, Recorder(NOW, ANSWER), context=Context(Workspace(tmp_path)))

@@ -55,6 +55,7 @@ def test_a_request_is_planned_executed_and_answered(tmp_path: Path, backend: Bac
     assert [step.name for step in run.steps] == ["create_dirs", "final_answer"]
 
 
+@pytest.mark.slow
 @needs_model
 def test_a_second_run_takes_the_first_one_back(tmp_path: Path, backend: Backend) -> None:
     context = world(tmp_path)

@@ -77,6 +77,7 @@ def planner(
     return Planner([*tools, NEVER], backend, chosen, context=context, hooks=hooks, clock=clock)
 
 
+@pytest.mark.slow
 def test_a_run_of_real_parts(tmp_path: Path, backend: InProcess, driver: Driver) -> None:
     ping = make_tool(tmp_path / "tools", "ping", 'return {"said": "pong"}')
     seen: list[Event] = []
@@ -100,6 +101,7 @@ def test_a_run_of_real_parts(tmp_path: Path, backend: InProcess, driver: Driver)
     assert sum(event.duration_s for event in seen if isinstance(event, ModelCalled)) > 0
 
 
+@pytest.mark.slow
 def test_both_drivers_plan_alike(tmp_path: Path, backend: InProcess) -> None:
     tools = [make_tool(tmp_path / "tools", name) for name in ("alpha", "beta", "gamma")]
     one, other = (planner(tools, backend, world(tmp_path), max_steps=6, clock=ticking()) for _ in range(2))
@@ -390,6 +392,7 @@ def test_a_run_starts_at_the_contexts_present(tmp_path: Path, backend: InProcess
     assert 0 <= (run.started_at - SATURDAY).total_seconds() < 60
 
 
+@pytest.mark.slow
 def test_a_failing_tool_stops_only_its_step(tmp_path: Path, backend: InProcess, driver: Driver) -> None:
     tool = make_tool(tmp_path / "tools", "tool", 'raise KeyError("unexpected")')
     context = replace(world(tmp_path / "work"), person=AbsentPerson())

@@ -28,6 +28,7 @@ from gbnf_server.planner.tool_offer import FOUND_AT_ONCE
 from gbnf_server.system.errors import BackendUnreachable
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, POOL, Driven, call, completion, drive_by_hand, resolved
+from support.effort import scaled
 from support.executors import world
 from support.smollm2 import model_file, requires_smollm2
 
@@ -188,7 +189,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 @given(
     st.lists(STEPS, max_size=7),
     st.lists(st.sampled_from(["the rat", "no", "eel and fox"]), max_size=3),

@@ -40,6 +40,7 @@ from gbnf_server.system.errors import (
     SetupError,
 )
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, Driven, call, completion, drive_by_hand, resolved
+from support.effort import scaled
 
 # Good calls, near misses, and noise: what a model may write.
 PATHS = st.sampled_from(["a.txt", "b.txt", "notes/c.md", "../out"])
@@ -108,7 +109,9 @@ def runs(draw: st.DrawFn) -> tuple[ResolvedOptions, Driven]:
 
 
 def laws(examples: int = 100) -> settings:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    return settings(
+        max_examples=scaled(examples), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
 
 
 @laws()

@@ -29,6 +29,7 @@ from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import BackendError, RequestNotSupported
 from support.backends import FakeBackend
 from support.by_hand import Driven, completion, drive_by_hand, resolved
+from support.effort import scaled
 from support.executors import world
 from support.models import make_model
 from support.server import require_llama_server
@@ -100,6 +101,7 @@ def test_the_demonstration_model_is_asked_as_it_was_trained(demo: InProcess) -> 
     assert prompt == demo._template.prompt(trained, constrained=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["create a folder trips", "what time is it?", "find the notes about rome"])
 def test_the_demonstration_model_calls_the_same_natively(demo: InProcess, query: str, tmp_path: Path) -> None:
     def run(name: str, **options: Any) -> Run:
@@ -129,6 +131,7 @@ def test_a_random_model_makes_valid_calls_in_its_own_format(template: str, seed:
             assert validate_call(step.call, [PING]).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_server_answers_as_the_model_in_this_process(template: str, tmp_path: Path) -> None:
     require_llama_server()
@@ -215,7 +218,7 @@ def test_a_text_that_is_no_call_is_refused_to_the_user_role() -> None:
     assert driven.run.outcome == "answered"
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(
     texts=st.lists(st.sampled_from([called("get_now"), "noon", "<tool_call>", called("x"), ""]), max_size=8)
 )

@@ -178,6 +178,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
         yield model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_model_of_random_weights_keeps_the_order(

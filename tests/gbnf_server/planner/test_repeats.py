@@ -22,6 +22,7 @@ from gbnf_server.planner.events import CallBlocked, Event, Run, RunFinished, Ste
 from gbnf_server.planner.loop import plan
 from gbnf_server.system.errors import BackendError, ExecutorError
 from support.by_hand import ANSWER, call, completion, drive_by_hand, resolved
+from support.effort import scaled
 from support.oracle import engine
 
 _SIDES = {"type": "object", "properties": {"sides": {"enum": [6, 20]}, "note": {"type": "string"}}}
@@ -69,7 +70,7 @@ def choosing(picks: list[int], *, obedient: bool) -> Iterator[Callable[[CallMode
     return map(choose, itertools.cycle(picks))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(
     st.lists(st.integers(0, 99), min_size=1, max_size=8),
     st.lists(REPLIES, min_size=1, max_size=12),
@@ -225,7 +226,7 @@ class _Timed:
                 assert isinstance(request, Event)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(st.lists(st.floats(0.1, 500), min_size=1, max_size=5), st.floats(1, 400))
 def test_a_run_ends_soon_after_its_seconds(seconds: list[float], limit: float) -> None:
     timed = _Timed(seconds, limit)

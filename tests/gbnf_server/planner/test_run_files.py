@@ -152,6 +152,7 @@ def test_whatever_is_in_it_a_file_is_shown_or_refused(path: tuple[Any, ...], to:
         view_run(run)
 
 
+@pytest.mark.slow
 def test_every_kind_of_file_that_commands_write(gbnf: Gbnf, tmp_path: Path) -> None:
     options = ["--workspace", tmp_path / "work", "--yes", "--quiet"]
     ask = "create a folder trips"

@@ -23,6 +23,7 @@ def planner(backend: object, folder: Path) -> Planner:
     return Planner(POOL, backend, context=Context(Workspace(folder)))  # type: ignore[arg-type]  # one of two kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 3, 9])
 def test_runs_come_in_order(tmp_path: Path, concurrency: int) -> None:
     texts = {query: (NOW, call("final_answer", message=query)) for query in QUERIES}
@@ -80,6 +81,7 @@ def test_cancelled_all_of_them_end(tmp_path: Path) -> None:
     asyncio.run(cut_short())
 
 
+@pytest.mark.slow
 def test_a_model_in_process_answers_concurrent_runs_alike(tmp_path: Path) -> None:
     queries = ["what time is it", "create a folder trips", "what is 12 * 7?", "create a folder books"]
 

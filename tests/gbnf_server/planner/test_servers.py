@@ -43,6 +43,7 @@ def error(status: int, message: str) -> Reply:
     return Reply(status, {"error": {"code": status, "message": message, "type": "server_error"}})
 
 
+@pytest.mark.slow
 def test_a_real_server_plans_as_the_model_in_this_process(
     tmp_path: Path, llama_server: LlamaServerProcess, tiny_model: Path, driver: Driver
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_real_server_plans_as_the_model_in_this_process(
     assert there.completion_tokens > 0
 
 
+@pytest.mark.slow
 def test_a_real_server_reads_the_tools_once(tmp_path: Path, llama_server: LlamaServerProcess) -> None:
     """The grammar narrows, the prompt only grows: what the server has read stays in its cache."""
     seen: list[Event] = []

@@ -149,6 +149,7 @@ def test_each_piece_is_an_event_before_the_whole(tmp_path: Path, stream: Stream)
         assert json.loads(json.dumps(event.to_json())) == event.to_json()
 
 
+@pytest.mark.slow
 def test_the_pieces_are_the_text_of_the_call(tmp_path: Path, backend: InProcess, stream: Stream) -> None:
     events = stream(planner(tmp_path, backend, reasoning="free", reasoning_budget=9), "ping")
     pieces = ""

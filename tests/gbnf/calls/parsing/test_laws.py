@@ -13,6 +13,7 @@ from gbnf.calls import CallStream, FinalAnswer, ToolCalls, parse_tool_calls, ren
 from gbnf.calls.parsing import streaming as stream_module
 from gbnf.calls.parsing.scanner import REASONING_END, Scanner
 from gbnf.calls.validation import validate_call
+from support.effort import one_in
 from support.pools import FRAGMENTS, POOL, call_lists, model_texts, shape_names, tool, valid_calls
 
 NAMES = {tool.name for tool in POOL}
@@ -160,9 +161,8 @@ BEFORE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [1, 7, 300])
-@pytest.mark.parametrize("reasoning_opened", [False, True])
-@pytest.mark.parametrize("kind", LONG_TEXTS)
+@pytest.mark.parametrize(("size", "reasoning_opened"), [(1, False), (7, True), (300, False)])
+@pytest.mark.parametrize("kind", one_in(6, LONG_TEXTS))
 def test_a_stream_takes_linear_work(
     kind: str, reasoning_opened: bool, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

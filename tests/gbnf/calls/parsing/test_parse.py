@@ -382,6 +382,7 @@ def test_two_names_that_are_spelled_alike_are_never_confused() -> None:
     assert step.calls == ()
 
 
+@pytest.mark.slow
 def test_huge_and_hostile_texts_end() -> None:
     count = 20_000
     for text in (

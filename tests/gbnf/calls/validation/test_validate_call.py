@@ -151,6 +151,7 @@ def test_no_tools_no_calls() -> None:
     assert "There are no tools." in validate_call({"name": "a", "arguments": {}}, []).errors[0]
 
 
+@pytest.mark.slow
 def test_depth_and_size_are_judged_without_harm() -> None:
     deep: list[object] = []
     for _ in range(100_000):

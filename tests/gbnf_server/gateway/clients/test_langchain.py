@@ -27,6 +27,7 @@ def model(request: pytest.FixtureRequest, gateway_url: str) -> Iterator[Any]:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_agent(model: Any, stream: bool) -> None:
     agents = pytest.importorskip("langchain.agents")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from gbnf_server.planner.compaction import prompt_size
 from gbnf_server.system.errors import BackendUnreachable, ContextOverflow, ServerResponseError
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, call
+from support.effort import scaled
 from support.scripts import HANDLE, Copying, Script
 from support.toys import make_tool
 
@@ -108,6 +110,7 @@ def run(
         return results(batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 2, 8])
 def test_results_come_in_order_and_no_more_at_a_time_than_asked_for(
     tools: tuple[Tool, ...], tmp_path: Path, concurrency: int
@@ -127,6 +130,7 @@ def test_results_come_in_order_and_no_more_at_a_time_than_asked_for(
     assert notes(tmp_path) == WORDS
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_done_again(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     first = run(tools, tmp_path)
     script = Script({})
@@ -136,15 +140,29 @@ def test_what_is_done_is_not_done_again(tools: tuple[Tool, ...], tmp_path: Path)
     assert notes(tmp_path) == WORDS
 
 
+@pytest.fixture(scope="module")
+def finished(
+    tools: tuple[Tool, ...], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[BatchResult]]:
+    """A batch that ran to its end: its folder, with a copy beside it, and its results."""
+    folder = tmp_path_factory.mktemp("batch") / "batch"
+    whole = run(tools, folder)
+    shutil.copytree(folder, folder.with_name("as-finished"))
+    return folder, whole
+
+
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)  # each takes two batches of real tools
+    max_examples=scaled(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)  # each takes a batch of real tools
 @given(data=st.data())
 def test_after_a_kill_it_resumes_and_executes_nothing_twice(
-    tools: tuple[Tool, ...], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    tools: tuple[Tool, ...],
+    finished: tuple[Path, list[BatchResult]],
+    data: st.DataObject,
 ) -> None:
-    folder = tmp_path_factory.mktemp("batch")
-    whole = run(tools, folder)
+    folder, whole = finished
+    shutil.rmtree(folder)
+    shutil.copytree(folder.with_name("as-finished"), folder)
     lines = (folder / "log").read_bytes().splitlines(keepends=True)
     kept = data.draw(st.integers(0, len(lines)), label="lines of the log that are there")
     torn = data.draw(st.integers(0, 40), label="bytes of the next line") if kept < len(lines) else 0
@@ -232,6 +250,7 @@ class Typing(ScriptedPerson):
         return dict.fromkeys((field.var for field in form.fields), "hunter2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("person", [Typing(), AbsentPerson()])
 def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, person: Person) -> None:
     ask = make_tool(
@@ -307,6 +326,7 @@ def test_a_log_that_cannot_be_written_is_named(looks: tuple[Tool, ...], tmp_path
         Batch(REQUESTS, planner(looks, Script({}), tmp_path), tmp_path / "file" / "log")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", range(12))
 def test_a_model_that_goes_away_stops_the_batch_and_it_goes_on_later(
     tools: tuple[Tool, ...], tmp_path: Path, answers: int
@@ -319,6 +339,7 @@ def test_a_model_that_goes_away_stops_the_batch_and_it_goes_on_later(
     assert script.asked == sum(map(len, TEXTS.values())) - answers
 
 
+@pytest.mark.slow
 def test_cancelled_it_waits_for_the_tool_and_keeps_what_it_gave(
     tools: tuple[Tool, ...], tmp_path: Path
 ) -> None:
@@ -338,6 +359,7 @@ def test_cancelled_it_waits_for_the_tool_and_keeps_what_it_gave(
     assert notes(tmp_path) == WORDS
 
 
+@pytest.mark.slow
 def test_a_request_may_have_a_workspace_of_its_own(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     request = BatchRequest("r0", "request 0", workspace="one")
     with Batch([request], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
@@ -352,6 +374,7 @@ def test_a_workspace_outside_the_batchs_is_refused(tools: tuple[Tool, ...], tmp_
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.slow
 def test_another_setting_or_another_request_of_the_same_name_is_refused(
     tools: tuple[Tool, ...], tmp_path: Path
 ) -> None:
@@ -365,6 +388,7 @@ def test_another_setting_or_another_request_of_the_same_name_is_refused(
             Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
 
 
+@pytest.mark.slow
 def test_requests_may_be_added_later(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     with Batch(REQUESTS[:1], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
         results(batch)
@@ -379,6 +403,7 @@ def test_a_file_that_is_not_a_log_is_unchanged(tools: tuple[Tool, ...], tmp_path
     assert (tmp_path / "log").read_text() == '{"some": "thing"}\n'
 
 
+@pytest.mark.slow
 def test_a_tool_that_reads_may_be_asked_again_after_a_kill(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     run(tools, tmp_path)
     lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
@@ -453,6 +478,7 @@ class Tight(FakeBackend):
         return Completion(call("peek", at=steps) if steps < 7 else ANSWER, "stop", 0, 0, 0, 0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_shows_its_history_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
