@@ -16,7 +16,7 @@ from gbnf.prompts.messages import Message
 from gbnf.protocols.conversations import for_template
 from gbnf.protocols.final_answer import REASONING_KEY
 from gbnf.protocols.json_calls import JsonCallStream, json_grammar
-from gbnf.protocols.protocol import CallProtocol, CallText, Offered, UnreadableCallError, clip
+from gbnf.protocols.protocol import CallProtocol, Offered, ParsedCall, UnreadableCallError, clip
 from gbnf.protocols.readers import AnswerReader, TextCalls, WholeJsonCall
 from gbnf.protocols.reasoning_field import pop_reasoning, with_reasoning_grammar, with_reasoning_schema
 from gbnf.strict_json import InvalidJsonError, parse_json
@@ -78,15 +78,15 @@ class NativeCalls(CallProtocol):
 
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
-    ) -> CallText:
+    ) -> ParsedCall:
         """Read a whole text, where a text without a call is the final answer."""
         del steps
         found = self.tool_format.parse(text, tools, truncated=truncated, reasoning=self.reasoning)
         if isinstance(found, FinalAnswer):
-            return CallText(_final_answer(found.content), found.reasoning)
+            return ParsedCall(_final_answer(found.content), found.reasoning)
         if not found.calls:
             raise UnreadableCallError("; ".join(invalid.error for invalid in found.invalid))
-        return CallText(found.calls[0].as_call(), found.reasoning, tuple(map(str, found.repairs)))
+        return ParsedCall(found.calls[0].as_call(), found.reasoning, tuple(map(str, found.repairs)))
 
     def messages(self, messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:
         """Return a client's conversation as the chat template takes it."""
@@ -162,7 +162,7 @@ class JsonCalls(CallProtocol):
 
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
-    ) -> CallText:
+    ) -> ParsedCall:
         """Read a whole text, which must be one JSON call."""
         del tools, steps, truncated
         return _json_call(text)
@@ -189,7 +189,7 @@ class SchemaCalls(CallProtocol):
 
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
-    ) -> CallText:
+    ) -> ParsedCall:
         """Read a whole text, which must be one JSON call."""
         del tools, steps, truncated
         return _json_call(text)
@@ -222,7 +222,7 @@ class CallsInText(CallProtocol):
 
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
-    ) -> CallText:
+    ) -> ParsedCall:
         """Read the first call in a text, repaired to fit its tool's schema (`gbnf.calls.repair`).
 
         `truncated`: the token limit ended the text, which matters if the call had not ended before, or is
@@ -237,7 +237,7 @@ class CallsInText(CallProtocol):
             if not step.content.strip():
                 raise UnreadableCallError("the text is empty; write a call, or an answer")
             taken = "answer: took a text without a call for the final answer"
-            return CallText(_final_answer(step.content.strip()), "", (*map(str, step.repairs), taken))
+            return ParsedCall(_final_answer(step.content.strip()), "", (*map(str, step.repairs), taken))
         if not step.calls:
             raise UnreadableCallError("; ".join(invalid.error for invalid in step.invalid))
         call = step.calls[0]
@@ -257,7 +257,7 @@ class CallsInText(CallProtocol):
         repaired = repair_call(call, tools, steps=steps)
         repairs += [str(coercion) for coercion in repaired.coercions]
         kept = {REASONING_KEY: thought} if thought else {}
-        return CallText(kept | dict(repaired.call), "", tuple(repairs))
+        return ParsedCall(kept | dict(repaired.call), "", tuple(repairs))
 
     def call_message(self, call: Mapping[str, Any], number: int) -> Message:
         """Return the message of a call in the requested syntax."""
@@ -267,9 +267,9 @@ class CallsInText(CallProtocol):
         return {"role": "assistant", "content": text}
 
 
-def _json_call(text: str) -> CallText:
+def _json_call(text: str) -> ParsedCall:
     try:
-        return CallText(parse_json(text))
+        return ParsedCall(parse_json(text))
     except InvalidJsonError as error:
         problem = f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
         raise UnreadableCallError(problem) from None

@@ -49,7 +49,7 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
-class CallText:
+class ParsedCall:
     """What a text says. `call`: a JSON value, not validated; `repairs`: changes that reading it took."""
 
     call: Any
@@ -113,7 +113,7 @@ class CallProtocol(ABC):
     @abstractmethod
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
-    ) -> CallText:
+    ) -> ParsedCall:
         """Read a whole text, in which one call is made. `tools`: those that were described to the model.
 
         Raises UnreadableCallError.

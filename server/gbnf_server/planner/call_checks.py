@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gbnf.calls.validation import validate_call
-from gbnf.protocols.protocol import CallText, UnreadableCallError
+from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
 from gbnf.protocols.reasoning_field import pop_reasoning
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import AnswerFormat, Completion
@@ -99,7 +99,9 @@ def check_completion(
         raise
 
 
-def _checked(found: CallText, offer: OfferedTools, state: RunState, options: ResolvedOptions) -> AcceptedCall:
+def _checked(
+    found: ParsedCall, offer: OfferedTools, state: RunState, options: ResolvedOptions
+) -> AcceptedCall:
     call, reasoning = found.call, found.reasoning
     if nesting_depth(call, MAX_DEPTH) > MAX_DEPTH:  # the code below recurses into it, and JSON has no limit
         raise CallRefused(
@@ -174,7 +176,7 @@ def _too_early(call: Any, offer: OfferedTools) -> str:
     return f"{name} is possible only after {' and '.join(missing)}; call {missing[0]} first"
 
 
-def _read(completion: Completion, offer: OfferedTools, options: ResolvedOptions) -> CallText:
+def _read(completion: Completion, offer: OfferedTools, options: ResolvedOptions) -> ParsedCall:
     """Return the call in the text, not yet validated. Raises `CallRefused` if there is none."""
     truncated = completion.finish == "length"
     if not completion.text.strip() and completion.reasoning:

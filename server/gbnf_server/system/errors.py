@@ -30,7 +30,7 @@
 Foreign exceptions are translated where they are raised. Messages give the location, the value and a hint; an
 `ExecutorError` is one line, since it becomes a message of the conversation.
 
-Outside of the tree are signals that no caller of the package sees: `CallRefused`, `Fault`, `GrammarIgnored`,
+Outside of the tree are signals that no caller of the package sees: `CallRefused`, `Fault`,
 `ClientLeft`, and, since drivers pass every GbnfError to the planner, `ReplayError` and
 `InterruptedCallError`.
 """

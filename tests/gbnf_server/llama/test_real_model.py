@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
-from threading import get_ident
 from typing import Any
 
 import pytest
@@ -100,16 +100,17 @@ def recording(
     model: InProcess, *, jumps: bool = True
 ) -> Iterator[Callable[[Request], tuple[Completion, Sampled]]]:
     """Give a function that answers a request, in any thread, and returns what was sampled for it."""
-    lists: dict[int, Sampled] = {}
+    list_of: ContextVar[Sampled] = ContextVar("list_of")  # of the call that a thread decodes for
     sample = Sampler.sample
 
     def recorded(self: Sampler, logits: Logits, *rest: Any) -> int | None:
         token = sample(self, logits, *rest)
-        lists[get_ident()].append((-1 if token is None else token, logits.copy()))
+        list_of.get().append((-1 if token is None else token, logits.copy()))
         return token
 
     def answer(request: Request) -> tuple[Completion, Sampled]:
-        sampled = lists[get_ident()] = []
+        sampled: Sampled = []
+        list_of.set(sampled)
         return model.complete(request), sampled
 
     with replaced(Sampler, "sample", recorded), replaced(model, "_jumps", jumps):
