@@ -61,7 +61,7 @@ def requests(count: int, max_tokens: int) -> Iterator[Request]:
             grammar = compile_schema(schema)
         except SchemaError:  # no value satisfies it
             continue
-        content = f"Write JSON that fits: {json.dumps(schema, ensure_ascii=False)[:400]}"
+        content = f"Write JSON that fits: {json.dumps(schema, ensure_ascii=False)[:200]}"
         yield Request([{"role": "user", "content": content}], grammar, max_tokens=max_tokens, logprobs=20)
         count -= 1
         if not count:
@@ -88,7 +88,7 @@ def main(
         bool, typer.Option("--deterministic", help="As `gbnf serve --deterministic`.")
     ] = False,
     threads: Annotated[int, typer.Option(help="Threads of the model.")] = 1,
-    max_tokens: Annotated[int, typer.Option(help="Most tokens of an answer.")] = 40,
+    max_tokens: Annotated[int, typer.Option(help="Most tokens of an answer.")] = 24,
 ) -> None:
     """Answer all requests twice."""
     asked = [*requests(requests_, max_tokens)]
