@@ -11,6 +11,7 @@ from fuzz_targets.common import Target
 from fuzz_targets.contracts import LINES
 from fuzz_targets.grammars import GBNF
 from fuzz_targets.hostile import HOSTILE_SCHEMA
+from fuzz_targets.jumps import JUMPS
 from fuzz_targets.manifests import MANIFEST
 from fuzz_targets.schemas import PATTERN, SCHEMA
 from fuzz_targets.servers import SERVER
@@ -29,6 +30,7 @@ TARGETS = {
         GBNF,
         SERVER,
         LINES,
+        JUMPS,
     )
 }
 

@@ -15,6 +15,7 @@ from contextlib import aclosing, suppress
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from threading import TIMEOUT_MAX, Thread, Timer
 
 from gbnf.prompts.messages import PromptStyle
@@ -60,6 +61,7 @@ class InProcess(RequestBackend):
         engine: GrammarEngineName = "llama.cpp",
         jump_forward: bool = True,
         parallel: int = 1,
+        deterministic: bool = False,
         top_k: int = 0,
         top_p: float = 1.0,
         min_p: float = 0.0,
@@ -72,8 +74,9 @@ class InProcess(RequestBackend):
         `prompt_style`: by default "minimal" for the bundled model, otherwise "full". `engine`: what enforces
         grammars, "llama.cpp" or "llguidance". `jump_forward`: draft text that the grammar forces, and copied
         text; the answer is the same without. `parallel`: how many calls may run at once, each in a sequence
-        of `context_length`. `top_k`, `top_p`, `min_p`: truncation of the distribution at temperatures above
-        0; the defaults truncate nothing.
+        of `context_length`. `deterministic`: compute each answer the same, whatever other calls there were
+        or are: evaluate one sequence at a time, and reuse no cached prompt. `top_k`, `top_p`, `min_p`:
+        truncation of the distribution at temperatures above 0; the defaults truncate nothing.
         """
         if parallel < 1:
             raise ValueError(f"parallel is {parallel}; it must be at least 1")
@@ -97,6 +100,7 @@ class InProcess(RequestBackend):
         )
         # it rolls back the KV cache, which a recurrent model cannot
         self._jumps = jump_forward and not model.has_recurrent_state
+        self._deterministic = deterministic
         self._calls: set[Cancellation] = set()
         self._engine: GrammarEngine = grammar_engine(engine, model)
         self._kv_cache = KVCache(
@@ -104,6 +108,7 @@ class InProcess(RequestBackend):
             length=self.context_length,
             parallel=parallel,
             threads=threads or (1 if model.is_small else usable_cores().count),
+            batches_alone=deterministic,
         )
         self._free = weakref.finalize(self, free, model, self._kv_cache.context, self._kv_cache.batch)
 
@@ -240,7 +245,8 @@ class InProcess(RequestBackend):
         on_text: OnText,
         slot: Slot,
     ) -> Completion:
-        sequence, cached = self._kv_cache.acquire(slot, prompt, stop, request.cache_salt)
+        salt = token_hex() if self._deterministic else request.cache_salt
+        sequence, cached = self._kv_cache.acquire(slot, prompt, stop, salt)
         started = time.perf_counter()
         decoder = Decoder(
             self._model,
@@ -255,6 +261,7 @@ class InProcess(RequestBackend):
             on_text=on_text,
             control_texts=self._control_texts(request),
             trace=request.trace,
+            splits=None if self._deterministic else self._model.splits,
         )
         answer = decoder.generate(prompt, min(request.max_tokens, self.context_length - len(prompt)))
         ended = time.perf_counter()

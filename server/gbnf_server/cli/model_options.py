@@ -269,8 +269,11 @@ class ModelSource:
             return smollm2_path()
         return model_path() if self.model is None else Path(self.model)
 
-    def open(self, style: str | None = None, *, parallel: int = 1) -> Backend:
-        """Open the backend. `style`: None for its default. `parallel`: concurrent calls, if in process."""
+    def open(self, style: str | None = None, *, parallel: int = 1, deterministic: bool = False) -> Backend:
+        """Open the backend. `style`: None for its default.
+
+        In process, `parallel` is the number of concurrent calls; `deterministic`: see `InProcess`.
+        """
         prompt_style = cast("PromptStyle | None", style)
         match self.backend_name:
             case BackendName.IN_PROCESS:
@@ -282,6 +285,7 @@ class ModelSource:
                     context_length=self.context_size,
                     prompt_style=prompt_style,
                     parallel=parallel,
+                    deterministic=deterministic,
                     gpu_layers=self.gpu_layers,
                     threads=self.threads,
                     name=self.model if self.model == SMOLLM2 else None,  # the file has that of a training run

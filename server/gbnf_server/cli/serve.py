@@ -62,6 +62,14 @@ def serve(
             f"otherwise {_BATCHING}.",
         ),
     ] = None,
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="Give a request the same answer whatever else is served, at temperature 0 or with a seed. "
+            "In process; slower: evaluates one answer at a time and reuses no cached prompt.",
+        ),
+    ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 8000,
     api_key: Annotated[
@@ -140,6 +148,8 @@ def serve(
     sources = [replace(base, server=url) for url in server or ()] or [base]
     for source in sources:
         source.check()
+        if deterministic and source.backend_name is not BackendName.IN_PROCESS:
+            raise typer.BadParameter("it is for a model in process", param_hint="--deterministic")
     from gbnf_server.cli.default_model import model_for_other_tools
     from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.gateway.app import create_app
@@ -160,7 +170,7 @@ def serve(
             sources[0], agents = stack.enter_context(agent_options.open(sources[0]))
         else:
             sources[0], agents = model_for_other_tools(sources[0]), {}
-        upstreams = stack.enter_context(_open(sources, parallel))
+        upstreams = stack.enter_context(_open(sources, parallel, deterministic=deterministic))
         gateway = Gateway(
             Engine(retries=retry, no_repeat=no_repeat),
             upstreams,
@@ -229,7 +239,9 @@ def _check_not_given(context: typer.Context) -> None:
 
 
 @contextmanager
-def _open(sources: Sequence[ModelSource], parallel: int | None) -> Iterator[Upstreams]:
+def _open(
+    sources: Sequence[ModelSource], parallel: int | None, *, deterministic: bool
+) -> Iterator[Upstreams]:
     """Open the backends of all sources. Raises BackendError if none answers."""
     from gbnf_server.gateway.upstreams import Upstreams
     from gbnf_server.system.errors import BackendError
@@ -238,7 +250,7 @@ def _open(sources: Sequence[ModelSource], parallel: int | None) -> Iterator[Upst
     opened: list[Upstream] = []
     with ExitStack() as stack:
         for source in sources:
-            backend = stack.enter_context(source.open(parallel=parallel or 1))
+            backend = stack.enter_context(source.open(parallel=parallel or 1, deterministic=deterministic))
             upstream = _upstream(source, backend, parallel or _BATCHING)
             opened.append(upstream)
             try:

@@ -12,7 +12,7 @@ from gbnf.calls.stop_strings import StopStrings
 from gbnf.grammar.forced_continuation import ForcedContinuation
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.constraint import Constraint
-from gbnf_server.llama.drafts import Draft, Drafter, following_tokens
+from gbnf_server.llama.drafts import Draft, Drafter, Splits, following_tokens
 from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits
 from gbnf_server.llama.logprobs import token_logprob
 from gbnf_server.llama.native import NativeModel
@@ -23,7 +23,7 @@ from gbnf_server.llama.token_values import TokenLogprob, TracedToken
 from gbnf_server.llama.trace import TraceRecorder
 from gbnf_server.system.errors import BackendError
 
-_MIN_DRAFT_BATCH = 3  # tokens evaluated at once: on a CPU, two cost as much as one after the other
+_MIN_DRAFTS = 2  # on a CPU, two tokens at once cost as much as one after the other
 
 OnText = Callable[[str], None]
 
@@ -59,7 +59,7 @@ class Decoder:
     the model, except for log-probabilities. `stop_strings` end the text. `logprobs`: how many alternatives to
     each token are wanted beside its log-probability, None for neither. `on_text` gets each new piece of the
     text. `control_texts`: forced texts that are control tokens, such as the marker of a tool-call format.
-    `trace`: record what happens at each token.
+    `trace`: record what happens at each token. `splits`: those that answers share (see `drafts`).
     """
 
     def __init__(
@@ -77,10 +77,11 @@ class Decoder:
         on_text: OnText | None = None,
         control_texts: Collection[str] = (),
         trace: bool = False,
+        splits: Splits | None = None,
     ) -> None:
         self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
         self._constraint = constraint
-        self._drafts = jumps
+        self._drafts, self._splits = jumps, splits
         self._stop_strings, self._logprob_count = StopStrings(stop_strings), logprobs
         self._stop, self._on_text = stop, on_text
         self._control_texts = sorted(control_texts, key=len, reverse=True)
@@ -107,7 +108,7 @@ class Decoder:
             self._trace = TraceRecorder(self._model, self._constraint, max_tokens)
             answer.trace = self._trace.tokens
         if self._drafts:
-            self._drafter = Drafter(self._model, prompt, self._constraint, self._control_texts)
+            self._drafter = Drafter(self._model, prompt, self._constraint, self._control_texts, self._splits)
         while self._stop_strings.found is None:
             self._stop.begin("the next token is chosen")
             forced = self._forced_continuation()
@@ -166,15 +167,15 @@ class Decoder:
         return self._spaced
 
     def _append_end(self, text: str, start: int) -> bool:
-        """Append forced text that ends the answer; return whether its tokens fit and are known.
+        """Append forced text that ends the answer; return whether its tokens are known, and any would fit.
 
-        No token after it is sampled, so it is not evaluated.
+        No token after it is sampled, so it is not evaluated. The model might write a token for each byte.
         """
         answer, constraint = self._answer, self._constraint
         tokens = following_tokens(self._model, answer.tokens, text, self._control_texts)
         if self._logprob_count is not None or constraint is None:
             return not text
-        if tokens is None or len(answer.tokens) + len(tokens) > self._max_tokens:
+        if tokens is None or len(answer.tokens) + len(text.encode()) > self._max_tokens:
             return False
         if text and not constraint.accept_text(text):
             return False
@@ -209,10 +210,11 @@ class Decoder:
             self._kv_cache.roll_back(sequence, known)
         left = [*prompt[known:], *tokens] if known < len(prompt) else tokens[known - len(prompt) :]
         drafts: Sequence[Draft] = ()
-        if self._drafter is not None and not self._characters.getstate()[0]:
+        # In the batch of a prompt, other kernels would compute the drafts, and their rounding decide ties.
+        if self._drafter is not None and len(left) == 1 and not self._characters.getstate()[0]:
             drafts = self._drafter.propose(tokens, self._answer.text, forced, spaced=self._spaced)
             drafts = drafts[: self._max_tokens - len(tokens) - 1]
-            if len(left) + len(drafts) < _MIN_DRAFT_BATCH:
+            if len(drafts) < _MIN_DRAFTS:
                 drafts = ()
             self._drafter.evaluated(drafts, length)
         ahead = range(len(drafts) + 1)

@@ -11,6 +11,8 @@ else. Invariants:
 - No token of the answer is replaced, and its bytes need not be text: drafts follow the last token.
 - A guess ends where the grammar refuses it. Text that the grammar forces after a guess is drafted as well.
 - Guesses compare texts, not tokens: a value has other tokens after a quote than after a space.
+- Drafts follow one evaluated token, not a prompt: long batches are computed by other kernels (see
+  `bench/fuzz_targets/jumps.py`).
 - On a CPU that computes all the time, a draft costs nearly as much as a step. So a guess is one word, and
   more only after guesses that were right, and fewer tokens are drafted after refused ones.
 
@@ -24,7 +26,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, takewhile
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from gbnf.grammar.forced_continuation import ForcedContinuation
 from gbnf_server.llama.constraint import Constraint
@@ -42,6 +44,10 @@ _LONGEST_GUESS = 100  # characters
 _MOST_WORDS = 16
 _MOST_REFUSED = 16  # tokens more than the accepted ones: then drafting does not pay in this answer
 _SEPARATORS = re.compile(r"\0|<\|\w+\|>")  # control tokens, and the ones that are text in this vocabulary
+
+
+Splits: TypeAlias = dict[int, tuple[int, ...]]
+"""Tokens that the model last wrote in these parts, where the tokenizer would not."""
 
 
 class Draft(NamedTuple):
@@ -120,8 +126,11 @@ class Drafter:
         prompt: Sequence[int],
         constraint: Constraint | None,
         control_texts: Collection[str] = (),
+        splits: Splits | None = None,
     ) -> None:
+        """Start before the first token. `splits`: those that answers share; by default, this one's own."""
         self._model, self._constraint, self._control_texts = model, constraint, control_texts
+        self._splits: Splits = {} if splits is None else splits
         # a step of a small model takes no longer than the lookup
         self._lookup = None if model.is_small else PromptLookup(model, prompt)
         self._words = 1  # of the next guess
@@ -143,7 +152,7 @@ class Drafter:
         drafts: list[Draft] = []
         end = 0
         for whole in following_tokens(self._model, tokens, ahead, self._control_texts) or []:
-            parts = self._model.splits.get(whole, (whole,))
+            parts = self._splits.get(whole, (whole,))
             for token, expected in zip(parts, (whole, *parts[1:]), strict=True):
                 end += len(self._model.piece(token))
                 drafts.append(Draft(token, end > started, expected))
@@ -189,9 +198,9 @@ class Drafter:
         self._evaluated, self._most = {}, max(self._most // 2, _FEWEST_DRAFTS)
         whole, piece = self._model.piece(draft.whole), self._model.piece(token)
         if token == draft.whole:
-            self._model.splits.pop(token, None)
+            self._splits.pop(token, None)
         elif piece and whole.startswith(piece) and (rest := self._model.speller.spell(whole[len(piece) :])):
-            self._model.splits[draft.whole] = (token, *rest)
+            self._splits[draft.whole] = (token, *rest)
         return False
 
     def _adapt(self) -> None:

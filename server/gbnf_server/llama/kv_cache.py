@@ -10,6 +10,8 @@ same prefix. Invariants:
   by one of their threads: several sequences take little longer than one.
 - No sequence is longer than `length`, so that all fit.
 - A call shares prefixes only with calls of the same salt: what it finds cached tells nothing of others.
+- With `batches_alone`, each batch has the tokens of one sequence, and each sequence cells of its own. So a
+  sequence that starts empty is computed the same, whatever others do.
 """
 
 from __future__ import annotations
@@ -90,11 +92,16 @@ def shared_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
 class KVCache:
     """The context of a model, for `parallel` sequences of up to `length` tokens. Thread-safe."""
 
-    def __init__(self, model: NativeModel, *, length: int, parallel: int, threads: int) -> None:
+    def __init__(
+        self, model: NativeModel, *, length: int, parallel: int, threads: int, batches_alone: bool = False
+    ) -> None:
         """Create the context. Raises ModelLoadError if there is not enough memory."""
         self._model, self.length, self.parallel = model, length, parallel
+        self._batches_alone = batches_alone
         self._abort = AbortFlag()
-        self.context: Any = _new_context(model, length, parallel, threads, self._abort)
+        self.context: Any = _new_context(
+            model, length, parallel, threads, self._abort, shares_cells=not batches_alone
+        )
         self._memory = llama_cpp.llama_get_memory(self.context)
         self.batch: Any = llama_cpp.llama_batch_init(_BATCH_SIZE, 0, 1)
         self._sequences = [CachedSequence(seq_id) for seq_id in range(parallel)]
@@ -236,6 +243,8 @@ class KVCache:
 
     def _gather(self, request: _Request) -> list[_Request]:
         """Return the request and waiting ones that fit into the same batch. Under `_turn`."""
+        if self._batches_alone:
+            return [request]
         until = time.monotonic() + min(_WAIT_FRACTION * self._last_s, _MAX_WAIT_S)
         busy = sum(sequence.slot is not None for sequence in self._sequences)
         while len(self._waiting) < busy and (left := until - time.monotonic()) > 0:
@@ -364,11 +373,13 @@ def _eviction_cost(sequence: CachedSequence, tokens: Sequence[int], salt: str) -
     return len(sequence.cached_tokens) - shared_prefix > _NEGLIGIBLE, -shared_prefix, sequence.last_used
 
 
-def _new_context(model: NativeModel, length: int, parallel: int, threads: int, abort: AbortFlag) -> Any:
+def _new_context(
+    model: NativeModel, length: int, parallel: int, threads: int, abort: AbortFlag, *, shares_cells: bool
+) -> Any:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx, params.n_seq_max = length * parallel, parallel
     params.n_batch = params.n_ubatch = _BATCH_SIZE
-    params.kv_unified = True  # sequences share the cells of a common prefix
+    params.kv_unified = shares_cells  # of a common prefix
     params.n_threads = params.n_threads_batch = threads
     params.no_perf = True
     params.abort_callback = abort.callback(llama_cpp.ggml_abort_callback)

@@ -72,7 +72,7 @@ class NativeModel:
         if not self.size:
             raise ModelLoadError(f"{self.path} has no vocabulary. Use a GGUF file of a language model.")
         self.splits: dict[int, tuple[int, ...]] = {}
-        """Tokens that the model last wrote in these parts, where the tokenizer would not (see `drafts`)."""
+        """The `Splits` that answers share (see `drafts`)."""
         self._pieces: dict[int, bytes] = {}
         self._by_first_byte: dict[frozenset[int], npt.NDArray[np.int64]] = {}
 

@@ -33,6 +33,7 @@ GBNF = [sys.executable, "-m", "gbnf_server"]
         (["--yes"], "it is for --agent"),
         (["--backend", "vllm"], "requires --server URL"),
         (["--model", "x.gguf", "--server", "http://127.0.0.1:1"], "use --model or --server, not both"),
+        (["--deterministic", "--server", "http://127.0.0.1:1"], "it is for a model in process"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(gbnf: Gbnf, options: list[str], message: str) -> None:

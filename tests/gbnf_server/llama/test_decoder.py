@@ -71,6 +71,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
         yield model
 
 
+@pytest.fixture(scope="module")
+def alone(small: InProcess) -> Iterator[InProcess]:
+    with InProcess(
+        small._model.path, threads=1, prompt_style="minimal", parallel=3, deterministic=True
+    ) as model:
+        yield model
+
+
 @contextmanager
 def changed(model: InProcess, **attributes: Any) -> Iterator[None]:
     before = {name: getattr(model, name) for name in attributes}
@@ -304,6 +312,22 @@ def test_tasks_do_not_disturb_each_other(small: InProcess) -> None:
     together = asyncio.run(all_at_once())
     alone = [asyncio.run(ask(number)) for number in range(6)]
     assert mostly_alike(together, alone)
+
+
+@settings(max_examples=10)
+@given(st.permutations(["get_now", "create_dirs", "compute"] * 2))
+def test_a_deterministic_answer_depends_on_its_request_only(alone: InProcess, names: list[str]) -> None:
+    """To the last digit, whatever was answered before it or is answered beside it."""
+
+    def ask(name: str) -> tuple[str, Any]:
+        grammar = pool_grammar((name,))
+        found = alone.generate(Request(conversation(name), grammar, max_tokens=12, logprobs=2))
+        assert found.cached_tokens == 0
+        return found.text, found.logprobs
+
+    expected = {name: ask(name) for name in names}
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(ask, names)) == [expected[name] for name in names]
 
 
 def test_a_prompt_is_evaluated_once_for_all(small: InProcess) -> None:

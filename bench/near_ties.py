@@ -1,0 +1,58 @@
+"""How close two different greedy answers to one request are: whether a near tie explains the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+from math import inf
+from typing import Any
+from unittest.mock import patch
+
+from gbnf_server.llama.logprobs import TokenLogprob, token_logprob
+
+_COUNT = 1000
+
+
+@contextmanager
+def more_logprobs() -> Iterator[None]:
+    """Return many alternatives to each token, where a request asks for any.
+
+    Where a grammar refuses all likely tokens, the ones that it allows are not among the first 20.
+    """
+
+    def found(model: Any, logits: Any, token: int, _: int) -> TokenLogprob:
+        return token_logprob(model, logits, token, _COUNT)
+
+    with patch("gbnf_server.llama.decoder.token_logprob", found):
+        yield
+
+
+def gap(tokens: Sequence[TokenLogprob], other: str) -> float:
+    """Return the difference of the two logits at which an answer leaves another text, infinity if unknown.
+
+    `tokens`: those of the answer, with the likeliest tokens in their place.
+    """
+    left = other.encode()
+    for each in tokens:
+        if left.startswith(each.token):
+            left = left[len(each.token) :]
+            continue
+        rivals = (logprob for piece, logprob in each.top if piece and left.startswith(piece))
+        # the likelier ones were refused by the token limit
+        return each.logprob - max((logprob for logprob in rivals if logprob <= each.logprob), default=-inf)
+    return inf
+
+
+def changes(one: Sequence[TokenLogprob], other: Sequence[TokenLogprob]) -> Iterator[float]:
+    """Yield how far each gap between the two likeliest tokens changes, up to where the answers differ."""
+    for left, right in takewhile(_begin_alike, zip(one, other, strict=False)):
+        logprobs = dict(right.top)
+        known = [(logprob, logprobs[piece]) for piece, logprob in left.top[:2] if piece in logprobs]
+        if len(known) == 2:
+            (first, first_other), (second, second_other) = known
+            yield abs((first - second) - (first_other - second_other))
+
+
+def _begin_alike(pair: tuple[TokenLogprob, TokenLogprob]) -> bool:
+    return pair[0].token == pair[1].token
