@@ -103,6 +103,7 @@ class Lowering:
         self._expander = Expander(self.document, self.report.unenforced)
         self._known: dict[tuple[Conjunction, int, AnyPlace], Expr] = {}
         self._nesting = 0
+        self.begins_alike = False  # whether alternatives may begin with the same text
         self._postponed: deque[_Postponed] = deque()
         self._scalars = Scalars(self.report, self.options.digits, self._json)
 
@@ -217,7 +218,10 @@ class Lowering:
                 if joint is not None:
                     alternatives.append(joint)
                     shapes = tuple(shape for shape in shapes if type(shape) is not Object)
-        structured = sum([type(shape) in _STRUCTURED for shape in shapes])
+        kinds = [type(shape) for shape in shapes if type(shape) in _STRUCTURED]
+        structured = len(kinds)
+        if structured > len(set(kinds)) or len(shapes) < len(values.shapes):
+            self.begins_alike = True
         for number, shape in enumerate(shapes, 1):
             inner = scope.inside(f"Option {number}") if structured > 1 and len(shapes) > 1 else scope
             try:
@@ -246,6 +250,7 @@ class Lowering:
                     pointer, "type", f"the format cannot write values of the type {kind}"
                 )
             alternatives += place.written(kind, frozenset(parts), write, raw)
+        self.begins_alike = self.begins_alike or parts.keys() >= {"array", "object"}
         if place.has_same_empties and parts.keys() >= {"array", "object"}:
             reason = "the format writes an empty object as an empty array"
             self.report.inexpressible(pointer, "type", reason)
@@ -352,6 +357,7 @@ class Lowering:
             report_keyword(self.report, shape, pointer, "uniqueItems", "the items are not a small finite set")
         if not shape.contains:
             return None
+        self.begins_alike = True
         if len(shape.contains) == 1:
             matching = [
                 self.value(

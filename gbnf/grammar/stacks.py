@@ -4,26 +4,23 @@ The engine follows all derivations of a text. Where alternatives begin with the 
 stack until the text tells them apart, and such choices inside each other multiply: the number of stacks can
 grow exponentially with the nesting of the text.
 
-Each choice is followed from its alternatives on, in all of them at once, until one is left. Where all of
-them come to references, these are not followed: the *group* of the rules that begin together is followed once,
-by itself, and each of its members counts the stacks from which it was reached. References to one rule only
-are a group of this rule. So a group is a node of a graph, with edges that multiply, and the number of stacks is
-the largest product along a path; it is without bound where a cycle multiplies.
+Each choice is followed from its alternatives on, in all of them at once, until one is left. Where all come to
+references, these are not followed: inside them, there are as many stacks as inside all of those rules
+together. So rules are the nodes of a graph, and an edge leads to all rules that are entered at once. The
+number of stacks is without bound where a rule leads to itself and enters it twice at once.
 
-The texts of the rules must not be prefixes of each other's longer ones where what follows could continue them:
-so for JSON, whose values end with a bracket, a quote or before a comma, but not for every grammar.
+That is so for JSON, where no value is the beginning of a longer one that what follows could continue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from os.path import commonprefix
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 from gbnf.effort import spend
 from gbnf.grammar.analysis import character_bits, first_characters, nullable
-from gbnf.grammar.ir import Rules
+from gbnf.grammar.ir import Alt, Expr, Repeat, Rules, Seq
 from gbnf.grammar.network import (
     RETURN,
     CallNode,
@@ -40,25 +37,17 @@ from gbnf.grammar.network import (
 MAX_STACKS = 256
 #: The most sets of positions that are followed for one grammar.
 MAX_STATES = 4_000
-#: How often one choice that adds stacks without multiplying them is assumed to be inside itself.
+#: How often a choice that adds stacks, without multiplying them, is assumed to be inside itself.
 _DEPTH = 8
-_MAX_FRAMES = 40
 _STATE_WORK = 20
-
-Group: TypeAlias = tuple[str, ...]
-"""The rules that begin at once, sorted."""
 
 
 class _Frame(NamedTuple):
-    """Continue at `node`, after one more iteration of it if `iterates`; `parent` is a member at the bottom."""
+    """Continue at `node`, after one more iteration of it if `iterates`."""
 
     node: Node
     iterates: bool
-    parent: _Frame | int
-    depth: int
-
-
-_Stack: TypeAlias = _Frame | int
+    parent: _Frame | None
 
 
 class _Position(NamedTuple):
@@ -66,7 +55,7 @@ class _Position(NamedTuple):
 
     at: TextNode | CharsNode | str
     offset: int
-    stack: _Stack
+    stack: _Frame | None
 
 
 class TooManyStacks(Exception):  # noqa: N818  # a result of the analysis
@@ -74,13 +63,7 @@ class TooManyStacks(Exception):  # noqa: N818  # a result of the analysis
 
     def __init__(self, rules: Iterable[str]) -> None:
         self.rules = frozenset(rules)
-
-
-class _Edge(NamedTuple):
-    """From each member of a group: how many stacks begin each member of the next one."""
-
-    group: Group
-    counts: tuple[tuple[int, int, int], ...]  # member, next member, stacks
+        super().__init__()
 
 
 class StackEstimate:
@@ -91,28 +74,19 @@ class StackEstimate:
         self._network = Network(rules)
         self._nullable = nullable(rules)
         self._first = first_characters(rules, self._nullable)
-        self._recursive = _recursive(rules)
+        self._endless = _endless(rules)
         self._node_first: dict[Node, int] = {}
-        self._edges: dict[Group, dict[_Edge, None]] = {}
-        self._most: dict[Group, int] = {}  # positions at once
+        self._edges: dict[str, dict[tuple[tuple[str, int], ...], None]] = {}
+        self._most: dict[str, int] = {}  # positions at once
         self._states = 0
 
     def check(self, limit: int = MAX_STACKS) -> None:
         """Raise TooManyStacks if there may be more than `limit` stacks."""
-        pending: list[Group] = []
         for name in self._rules.productions:
-            group = (name,)
-            self._edges[group] = {}
-            self._most[group] = 1
+            self._edges[name] = {}
+            self._most[name] = 1
             for choice in self._choices(self._network.rule(name)):
-                pending += self._follow(group, [(choice, 0)], limit)
-        while pending:
-            group = pending.pop()
-            if group not in self._edges:
-                self._edges[group] = {}
-                self._most[group] = len(group)
-                starts = [(self._network.rule(name), member) for member, name in enumerate(group)]
-                pending += self._follow(group, starts, limit)
+                self._follow(name, choice, limit)
         self._check_products(limit)
 
     def _choices(self, start: Node) -> Iterator[ChoiceNode]:
@@ -125,13 +99,8 @@ class StackEstimate:
             match node:
                 case ChoiceNode(nexts):
                     following = nexts
-                    bits = 0
-                    for one in nexts:
-                        first = self._first_of(one)
-                        if first & bits:
-                            yield node
-                            break
-                        bits |= first
+                    if self._is_ambiguous(nexts):
+                        yield node
                 case TextNode() | CharsNode() | CallNode():
                     following = [node.next]
                 case RepeatNode():
@@ -140,6 +109,23 @@ class StackEstimate:
                 if one not in seen:
                     seen.add(one)
                     pending.append(one)
+
+    def _is_ambiguous(self, alternatives: Sequence[Node]) -> bool:
+        """Return whether two alternatives may begin with the same character.
+
+        Declared keys begin like the other keys of their object, and are told apart before anything else.
+        """
+        declared = sum(isinstance(one, TextNode) and one.text[0] == '"' for one in alternatives)
+        rest = (
+            [one for one in alternatives if not isinstance(one, TextNode)] if declared == 1 else alternatives
+        )
+        bits = 0
+        for one in rest:
+            first = self._first_of(one)
+            if first & bits:
+                return True
+            bits |= first
+        return False
 
     def _first_of(self, node: Node) -> int:
         known = self._node_first.get(node)
@@ -167,52 +153,48 @@ class StackEstimate:
             self._node_first[node] = known
         return known
 
-    def _follow(self, group: Group, starts: list[tuple[Node, _Stack]], limit: int) -> list[Group]:
-        """Follow all texts from `starts` on; return the groups that they come to."""
-        begun = self._closure(starts)
+    def _follow(self, name: str, choice: ChoiceNode, limit: int) -> None:
+        """Follow all texts of a choice, in all of its alternatives at once, until one is left."""
+        begun = self._closure([(choice, None)])
         seen = {begun}
         pending = [begun]
-        found: list[Group] = []
         while pending:
             state = pending.pop()
             self._states += 1
             spend(_STATE_WORK * len(state))
             if len(state) > limit or self._states > MAX_STATES:
-                raise TooManyStacks(group)
-            self._most[group] = max(self._most[group], len(state))
-            for following in self._steps(group, state, found):
+                raise TooManyStacks([name])
+            self._most[name] = max(self._most[name], len(state))
+            for following in self._steps(name, state):
                 if len(following) > 1 and following not in seen:
                     seen.add(following)
                     pending.append(following)
-        return found
 
-    def _steps(
-        self, group: Group, state: frozenset[_Position], found: list[Group]
-    ) -> Iterator[frozenset[_Position]]:
-        """Yield what follows each character, or each text of a group of rules."""
+    def _steps(self, name: str, state: frozenset[_Position]) -> Iterator[frozenset[_Position]]:
+        """Yield what follows each character, or each text of the rules that begin together."""
         work = [(state, (2 << 128) - 1)]
         while work:
             positions, within = work.pop()
             for active, bits in self._by_character(positions, within):
                 if len(active) < 2:
                     continue
-                calls = [position for position in active if isinstance(position.at, str)]
-                names = {position.at for position in calls if isinstance(position.at, str)}
-                if len(calls) == len(active) and (len(names) == 1 or names <= self._recursive):
-                    edge = _edge(calls)
-                    self._edges[group][edge] = None
-                    found.append(edge.group)
-                    yield self._closure([(RETURN, position.stack) for position in calls])
-                elif calls:
-                    inner = [(self._network.rule(str(one.at)), one.stack) for one in calls]
+                calls = [str(position.at) for position in active if isinstance(position.at, str)]
+                if len(calls) < len(active) or not (len(set(calls)) == 1 or self._endless.issuperset(calls)):
+                    if not calls:
+                        yield self._after(active)
+                        continue
                     others = [position for position in active if not isinstance(position.at, str)]
-                    expanded = self._closure(inner).union(others)
+                    inner = [
+                        (self._network.rule(one.at), one.stack) for one in active if isinstance(one.at, str)
+                    ]
                     self._states += 1
                     if self._states > MAX_STATES:
-                        raise TooManyStacks(group)
-                    work.append((expanded, bits))
-                else:
-                    yield self._after(active)
+                        raise TooManyStacks([name])
+                    work.append((self._closure(inner).union(others), bits))
+                    continue
+                counts = {callee: calls.count(callee) for callee in sorted(set(calls))}
+                self._edges[name][tuple(counts.items())] = None
+                yield self._closure([(RETURN, position.stack) for position in active])
 
     def _by_character(self, positions: Iterable[_Position], within: int) -> list[tuple[list[_Position], int]]:
         """Return the positions that go on with the same characters, for each set of characters."""
@@ -233,7 +215,7 @@ class StackEstimate:
         rests = [one.at.text[one.offset :] for one in terminals if isinstance(one.at, TextNode)]
         length = len(commonprefix(rests)) if len(rests) == len(terminals) else 1
         within: set[_Position] = set()
-        ended: list[tuple[Node, _Stack]] = []
+        ended: list[tuple[Node, _Frame | None]] = []
         for at, offset, stack in terminals:
             assert not isinstance(at, str)
             if isinstance(at, TextNode) and offset + length < len(at.text):
@@ -251,10 +233,10 @@ class StackEstimate:
             case CharsNode(of):
                 return character_bits(of)
 
-    def _closure(self, starts: Iterable[tuple[Node, _Stack]]) -> frozenset[_Position]:
+    def _closure(self, starts: Iterable[tuple[Node, _Frame | None]]) -> frozenset[_Position]:
         """Return the terminals and references that are reached without a character."""
         found: set[_Position] = set()
-        seen: set[tuple[Node, _Stack]] = set()
+        seen: set[tuple[Node, _Frame | None]] = set()
         pending = list(starts)
         while pending:
             visit = pending.pop()
@@ -268,7 +250,7 @@ class StackEstimate:
                 case ChoiceNode(nexts):
                     pending += [(one, stack) for one in nexts]
                 case CallNode(name, following):
-                    inner = stack if following is RETURN else _frame(following, stack)
+                    inner = stack if following is RETURN else _Frame(following, False, stack)
                     if name in self._nullable:
                         pending.append((self._network.rule(name), inner))
                     else:
@@ -276,9 +258,9 @@ class StackEstimate:
                 case RepeatNode():
                     if not node.minimum:
                         pending.append((node.next, stack))
-                    pending.append((node.item, _frame(node, stack, iterates=True)))
+                    pending.append((node.item, _Frame(node, True, stack)))
                 case ReturnNode():
-                    if isinstance(stack, int):
+                    if stack is None:
                         continue
                     if not stack.iterates:
                         pending.append((stack.node, stack.parent))
@@ -287,61 +269,27 @@ class StackEstimate:
         return frozenset(found)
 
     def _check_products(self, limit: int) -> None:
-        """Raise TooManyStacks if the products along the edges exceed the limit."""
-        graph = {
-            (group, member): list(self._edges_of(group, member))
-            for group in self._edges
-            for member in range(len(group))
-        }
-        successors = {node: [target for edge in edges for target in edge] for node, edges in graph.items()}
-        bounds: dict[tuple[Group, int], float] = {}
-        for component in strong_components(successors):
+        """Raise TooManyStacks if the sums and products along the edges exceed the limit."""
+        self.bounds: dict[str, float] = {}
+        for component in strong_components(self._rules.references):
             inside = set(component)
             most, added = 1.0, 0.0
-            for node in component:
-                most = max(most, self._most[node[0]])
-                for edge in graph[node]:
-                    within = sum(count for target, count in edge.items() if target in inside)
-                    beside = sum(count * bounds[to] for to, count in edge.items() if to not in inside)
+            for name in component:
+                most = max(most, self._most[name])
+                single = [((used, 1),) for used in self._rules.references[name]]
+                for edge in [*self._edges[name], *single]:
+                    within = sum(count for used, count in edge if used in inside)
+                    beside = sum(count * self.bounds[used] for used, count in edge if used not in inside)
                     if within > 1:
-                        raise TooManyStacks(chain.from_iterable(group for group, _ in component))
+                        raise TooManyStacks(component)
                     if within:
                         added = max(added, beside)
                     most = max(most, beside)
             bound = most + _DEPTH * added
             if bound > limit:
-                raise TooManyStacks(chain.from_iterable(group for group, _ in component))
-            bounds.update(dict.fromkeys(component, bound))
-        self.bound = max(bounds.values(), default=1.0)
-
-    def _edges_of(self, group: Group, member: int) -> Iterator[dict[tuple[Group, int], int]]:
-        """Yield for each edge how many stacks begin each member of the next group."""
-        for edge in self._edges[group]:
-            counts = {(edge.group, to): count for at, to, count in edge.counts if at == member}
-            if counts:
-                yield counts
-        if len(group) > 1:  # the others end
-            yield {((group[member],), 0): 1}
-        else:
-            for name in self._rules.references[group[0]]:
-                yield {((name,), 0): 1}
-
-
-def _edge(calls: Iterable[_Position]) -> _Edge:
-    """Return the edge to the rules that all positions refer to."""
-    group = tuple(sorted({str(position.at) for position in calls}))
-    counts: dict[tuple[int, int], int] = {}
-    for position in calls:
-        stack = position.stack
-        while not isinstance(stack, int):
-            stack = stack.parent
-        key = (stack, group.index(str(position.at)))
-        counts[key] = counts.get(key, 0) + 1
-    return _Edge(group, tuple(sorted((at, to, count) for (at, to), count in counts.items())))
-
-
-def _frame(node: Node, parent: _Stack, *, iterates: bool = False) -> _Frame:
-    return _Frame(node, iterates, parent, 0 if isinstance(parent, int) else parent.depth + 1)
+                raise TooManyStacks(component)
+            self.bounds.update(dict.fromkeys(component, bound))
+        self.bound = max(self.bounds.values(), default=1.0)
 
 
 _Item = TypeVar("_Item")
@@ -379,11 +327,26 @@ def strong_components(successors: Mapping[_Item, Sequence[_Item]]) -> Iterator[l
                 path.append((one, iter(successors[one])))
 
 
-def _recursive(rules: Rules) -> frozenset[str]:
-    """Return the rules that are part of a cycle of references."""
-    return frozenset(
-        name
-        for component in strong_components(rules.references)
-        for name in component
-        if len(component) > 1 or name in rules.references[name]
-    )
+def _endless(rules: Rules) -> set[str]:
+    """Return the rules that derive texts of any length."""
+    found: set[str] = set()
+    for component in strong_components(rules.references):
+        for name in component:
+            used = rules.references[name]
+            if (
+                len(component) > 1
+                or not found.isdisjoint(used)
+                or name in used
+                or _repeats(rules.productions[name])
+            ):
+                found.update(component)
+    return found
+
+
+def _repeats(expr: Expr) -> bool:
+    match expr:
+        case Repeat(item, _, maximum):
+            return maximum is None or _repeats(item)
+        case Seq(items) | Alt(items):
+            return any(map(_repeats, items))
+    return False
