@@ -21,13 +21,12 @@ from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.compiler.schema import check_whitespace, compilation
+from gbnf.compiler.schema import bounded_rules, check_whitespace, compilation
 from gbnf.compiler.stored_parts import decode_part, encode_part
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
 from gbnf.grammar.emit import emit_expr, emit_literal
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, Seq, literal, references, seq
-from gbnf.grammar.passes import run_passes
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
 from gbnf.surrogates import has_surrogate
@@ -283,9 +282,11 @@ def _compile_arguments(
     name: str,
     notation: Notation,
 ) -> CompiledTool:
-    ref, lowering = lower_arguments(tool, args, options, has_steps, name, notation)
-    rules = run_passes(Rules(lowering.table.productions, ref.name))
-    if rules.productions[ref.name] == EMPTY_LANGUAGE:
+    rules, lowering = bounded_rules(
+        lambda merges: lower_arguments(tool, args, options, has_steps, name, notation, merges=merges),
+        options,
+    )
+    if rules.productions[rules.root] == EMPTY_LANGUAGE:
         reason = lowering.reason or "they require themselves without end"
         where = "" if tool.path is None else f" in {tool.path}"
         raise SchemaError(
@@ -293,7 +294,7 @@ def _compile_arguments(
             f"no arguments satisfy the schema of {tool.name!r}{where}: {reason}",
             "Remove the contradiction, or leave the tool out.",
         )
-    return CompiledTool(tool.name, ref, CompiledRules.of(rules), tuple(lowering.report))
+    return CompiledTool(tool.name, Ref(rules.root), CompiledRules.of(rules), tuple(lowering.report))
 
 
 def lower_arguments(
@@ -303,6 +304,8 @@ def lower_arguments(
     has_steps: bool,
     name: str,
     notation: Notation = JSON,
+    *,
+    merges: bool = False,
 ) -> tuple[Ref, Lowering]:
     """Return the compilation of a tool's arguments before the passes, and the rule of all of them."""
     from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # not needed where all tools are cached
@@ -311,7 +314,7 @@ def lower_arguments(
     references = dict.fromkeys(tool.step_references, _FROM_STEP) if has_steps else {}
     ref = table.reserve("args", name)
     schema = _arguments_schema(args, tool, closed=options.closed)
-    lowering = Lowering(Document(schema), options, table, tool.name, references, notation)
+    lowering = Lowering(Document(schema), options, table, tool.name, references, notation, merges)
     lowering.root(ref, Scope(table, (name,)))
     return ref, lowering
 

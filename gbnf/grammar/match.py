@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 from typing import TypeAlias
@@ -263,6 +264,27 @@ class MatchState:
         position, state = self._matcher._advance(self._state, text)  # noqa: SLF001  # same module
         return MatchState(self._matcher, state) if position == len(text) else None
 
+    @property
+    def stacks(self) -> int:
+        """How many stacks llama.cpp's engine keeps for the text so far, at most."""
+        return self._state.stacks
+
+    @property
+    def positions(self) -> frozenset[object]:
+        """The terminals that may come next, and where to return after each; equal ones allow much the same."""
+        return frozenset(
+            (node, offset, stack.node if isinstance(stack, _Frame) else None)
+            for node, offset, stack in self._state.tops
+        )
+
+    def followers(self) -> Iterator[MatchState]:
+        """Yield the state after each character that leads to another one, of all that lead there one."""
+        texts = [self._state.only_literal] if self._state.only_literal else _distinguished(self._state.tops)
+        for text in texts:
+            following = self._matcher._step(self._state, text)  # noqa: SLF001  # same module
+            if following is not None:
+                yield MatchState(self._matcher, following)
+
     def allowed(self) -> CharClass:
         """Return the characters that may come next; the class has no `ranges` if only the end may."""
         state = self._state
@@ -312,29 +334,34 @@ class MatchState:
 class _Frame:
     """An entry of a stack: continue at `node` (`count` 0), or iteration number `count` of a repetition.
 
-    `cost`: of the shortest text from here to the end of the grammar.
+    `cost`: of the shortest text from here to the end of the grammar. `stacks`: how many this entry is on top
+    of.
     """
 
     node: Node
     count: int
     parent: _Stack
     cost: Cost = field(init=False)
+    stacks: int = field(init=False)
 
     def __post_init__(self) -> None:
         node = self.node
         within = node.cost_after(self.count) if isinstance(node, RepeatNode) and self.count else node.cost
         self.cost = within + (self.parent.cost if self.parent is not None else 0)
+        self.stacks = self.parent.stacks if self.parent is not None else 1
 
 
 @dataclass(eq=False, slots=True)
 class _Union:
-    """Several stacks with the same continuation; None is the empty one. `cost`: see `_Frame`."""
+    """Several stacks with the same continuation; None is the empty one. `cost`, `stacks`: see `_Frame`."""
 
     members: tuple[_Frame | None, ...]
     cost: Cost = field(init=False)
+    stacks: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.cost = min(0 if member is None else member.cost for member in self.members)
+        self.stacks = sum(1 if member is None else member.stacks for member in self.members)
 
 
 _Stack: TypeAlias = _Frame | _Union | None
@@ -348,12 +375,14 @@ class _State:
 
     tops: tuple[_Top, ...]
     can_end: bool
+    stacks: int = field(init=False)
     steps: dict[str, _State | None] = field(default_factory=dict)
     only_literal: str = ""  # the rest of the literal, if it is the only top
     first: CharClass | None = None  # the characters that may come next, cached
     cost: Cost | None = None  # of the shortest completion, cached
 
     def __post_init__(self) -> None:
+        self.stacks = sum(1 if stack is None else stack.stacks for _, _, stack in self.tops)
         if len(self.tops) == 1 and isinstance(self.tops[0][0], TextNode):
             self.only_literal = self.tops[0][0].text[self.tops[0][1] :]
 
@@ -377,6 +406,24 @@ def _first(top: _Top) -> tuple[tuple[int, int], ...]:
         code_point = ord(node.text[offset])
         return ((code_point, code_point),)
     return matchable(node.of)
+
+
+def _distinguished(tops: tuple[_Top, ...]) -> list[str]:
+    """Return one character of all that the same terminals accept, for each such set."""
+    found: dict[tuple[int, ...], str] = {}
+    ranges = [_first(top) for top in tops]
+    for low in sorted(
+        {pair[0] for several in ranges for pair in several}
+        | {pair[1] + 1 for several in ranges for pair in several}
+    ):
+        accepting = tuple(
+            index
+            for index, several in enumerate(ranges)
+            if any(one <= low <= other for one, other in several)
+        )
+        if accepting:
+            found.setdefault(accepting, chr(low))
+    return list(found.values())
 
 
 def _shortest(state: _State) -> Cost:

@@ -15,12 +15,14 @@ That is so for JSON, where no value is the beginning of a longer one that what f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from os.path import commonprefix
 from typing import NamedTuple, TypeVar
 
-from gbnf.effort import spend
+from gbnf.effort import EffortSpent, spend
 from gbnf.grammar.analysis import character_bits, first_characters, nullable
 from gbnf.grammar.ir import Alt, Expr, Repeat, Rules, Seq
+from gbnf.grammar.match import Matcher
 from gbnf.grammar.network import (
     RETURN,
     CallNode,
@@ -290,6 +292,36 @@ class StackEstimate:
                 raise TooManyStacks(component)
             self.bounds.update(dict.fromkeys(component, bound))
         self.bound = max(self.bounds.values(), default=1.0)
+
+
+def takes_many_stacks(rules: Rules) -> bool:
+    """Return whether the engine might keep more than `MAX_STACKS`, or whether that takes too long to tell."""
+    try:
+        StackEstimate(rules).check()
+    except (TooManyStacks, EffortSpent):
+        return True
+    return False
+
+
+def most_stacks(rules: Rules, limit: int = MAX_STACKS, states: int = MAX_STATES) -> int:
+    """Return the most stacks that texts are found to take, following first those that take most.
+
+    Ends at more than `limit`, and after so many `states`.
+    """
+    start = Matcher(rules).start()
+    most = start.stacks
+    pending = [(-most, 0, start)]
+    known: dict[frozenset[object], int] = {}
+    while pending and most <= limit and states:
+        _, _, state = heappop(pending)
+        states -= 1
+        spend(_STATE_WORK)
+        for following in state.followers():
+            most = max(most, following.stacks)
+            if known.get(following.positions, 0) < following.stacks:
+                known[following.positions] = following.stacks
+                heappush(pending, (-following.stacks, len(known), following))
+    return most
 
 
 _Item = TypeVar("_Item")
