@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from gbnf.compiler.any_order import (
@@ -197,10 +198,11 @@ class Lowering:
         if self._is_spent() or UNCONSTRAINED in several:
             return self._known.setdefault(key, self._anything.values(None, place))
         sets = [self._expander.expand(one) for one in several]
-        values = ValueSet(
-            tuple(distinct([value for one in sets for value in one.values])),
-            tuple(dict.fromkeys(shape for one in sets for shape in one.shapes)),
-        )
+        shapes: list[Shape] = []
+        for shape in chain.from_iterable(one.shapes for one in sets):
+            if shape not in shapes:
+                shapes.append(shape)
+        values = ValueSet(tuple(distinct([value for one in sets for value in one.values])), tuple(shapes))
         if any(one.is_everything for one in sets):
             return self._known.setdefault(key, self._anything.values(None, place))
         if values.is_empty:

@@ -15,6 +15,7 @@ That is so for JSON, where no value is the beginning of a longer one that what f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from heapq import heappop, heappush
 from os.path import commonprefix
 from typing import NamedTuple, TypeVar
@@ -37,11 +38,13 @@ from gbnf.grammar.network import (
 
 #: The most stacks that the engine may keep.
 MAX_STACKS = 256
-#: The most sets of positions that are followed for one grammar.
-MAX_STATES = 4_000
+#: The most sets of positions that are followed for one grammar, and where rules are followed in place.
+MAX_STATES = 10_000
+MAX_TAIL_STATES = 2_500
 #: How often a choice that adds stacks, without multiplying them, is assumed to be inside itself.
 _DEPTH = 8
 _STATE_WORK = 20
+_MOST_FOLLOWED = 1_000
 
 
 class _Frame(NamedTuple):
@@ -73,7 +76,7 @@ class StackEstimate:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._network = Network(rules)
+        self._network = Network(rules, with_costs=False)
         self._nullable = nullable(rules)
         self._first = first_characters(rules, self._nullable)
         self._endless = _endless(rules)
@@ -82,8 +85,13 @@ class StackEstimate:
         self._most: dict[str, int] = {}  # positions at once
         self._states = 0
 
-    def check(self, limit: int = MAX_STACKS) -> None:
-        """Raise TooManyStacks if there may be more than `limit` stacks."""
+    def check(self, limit: int, states: int, *, follow_tails: bool = False) -> None:
+        """Raise TooManyStacks if there may be more than `limit` stacks, or after so many `states`.
+
+        If `follow_tails`, rules that are referred to last are followed in place: more exact, and slower.
+        """
+        self._follow_tails = follow_tails
+        self._states, self._most_states = 0, states
         for name in self._rules.productions:
             self._edges[name] = {}
             self._most[name] = 1
@@ -164,7 +172,7 @@ class StackEstimate:
             state = pending.pop()
             self._states += 1
             spend(_STATE_WORK * len(state))
-            if len(state) > limit or self._states > MAX_STATES:
+            if len(state) > limit or self._states > self._most_states:
                 raise TooManyStacks([name])
             self._most[name] = max(self._most[name], len(state))
             for following in self._steps(name, state):
@@ -190,7 +198,7 @@ class StackEstimate:
                         (self._network.rule(one.at), one.stack) for one in active if isinstance(one.at, str)
                     ]
                     self._states += 1
-                    if self._states > MAX_STATES:
+                    if self._states > self._most_states:
                         raise TooManyStacks([name])
                     work.append((self._closure(inner).union(others), bits))
                     continue
@@ -253,7 +261,7 @@ class StackEstimate:
                     pending += [(one, stack) for one in nexts]
                 case CallNode(name, following):
                     inner = stack if following is RETURN else _Frame(following, False, stack)
-                    if name in self._nullable:
+                    if name in self._nullable or (inner is None and self._follow_tails):
                         pending.append((self._network.rule(name), inner))
                     else:
                         found.add(_Position(name, 0, inner))
@@ -296,14 +304,15 @@ class StackEstimate:
 
 def takes_many_stacks(rules: Rules) -> bool:
     """Return whether the engine might keep more than `MAX_STACKS`, or whether that takes too long to tell."""
-    try:
-        StackEstimate(rules).check()
-    except (TooManyStacks, EffortSpent):
-        return True
-    return False
+    estimate = StackEstimate(rules)
+    for states, follow_tails in ((MAX_STATES, False), (MAX_TAIL_STATES, True)):
+        with suppress(TooManyStacks, EffortSpent):
+            estimate.check(MAX_STACKS, states, follow_tails=follow_tails)
+            return False
+    return True
 
 
-def most_stacks(rules: Rules, limit: int = MAX_STACKS, states: int = MAX_STATES) -> int:
+def most_stacks(rules: Rules, limit: int = MAX_STACKS, states: int = _MOST_FOLLOWED) -> int:
     """Return the most stacks that texts are found to take, following first those that take most.
 
     Ends at more than `limit`, and after so many `states`.
