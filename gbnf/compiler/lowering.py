@@ -260,7 +260,12 @@ class Lowering:
         shapes = values.shapes
         objects = [shape for shape in shapes if type(shape) is Object]
         if self.merges:
-            alternatives += self._merged(shapes, scope, pointer, depth, place)
+            try:
+                alternatives += self._merged(shapes, scope, pointer, depth, place)
+            except EffortSpent:
+                self.report.unenforced(pointer, "type", LEFT_OPEN)
+                kinds = dict.fromkeys(type(shape) for shape in shapes if type(shape) in _STRUCTURED)
+                alternatives += [self._anything.values(_STRUCTURED[kind], place) for kind in kinds]
             shapes = tuple(shape for shape in shapes if type(shape) not in _STRUCTURED)
         elif self._order_budget.any_order and len(objects) >= _MANY_SHAPES:
             with suppress(EffortSpent):  # it is reported for each shape below
@@ -663,7 +668,7 @@ class Lowering:
 _MANY_SHAPES = 4
 _JOINT_NAMES = 200
 _TOO_LARGE = "the schema is too large, so any JSON value is allowed"
-_STRUCTURED = frozenset({Array, Object})
+_STRUCTURED: Mapping[type, JsonType] = {Array: "array", Object: "object"}
 _ANY_ARRAY, _ANY_OBJECT = Array(), Object()
 _NUMBER_ONLY: frozenset[JsonType] = frozenset({"number"})
 #: The work of emitting a property or an item, in the units of `gbnf.effort`.

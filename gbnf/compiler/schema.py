@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, get_args
 
 from gbnf.compiler.garbage_collection import paused_garbage_collection
@@ -12,11 +12,11 @@ from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.primitives import RESERVED, primitives
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.effort import limit_effort
+from gbnf.effort import EffortSpent, limit_effort
 from gbnf.errors import InvalidArgumentError, SchemaError, is_rust_panic
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Literal, Ref, Rules
 from gbnf.grammar.passes import drop_unreachable, run_passes
-from gbnf.grammar.stacks import MAX_STACKS, most_stacks, takes_many_stacks
+from gbnf.grammar.stacks import MAX_STACKS, takes_many_stacks
 from gbnf.schema.document import Document, lone_surrogate
 from gbnf.schema.models import json_schema_of
 
@@ -75,13 +75,12 @@ def bounded_rules(
     """
     start, lowering = lower(False)
     rules = run_passes(Rules(lowering.table.productions, start.name))
-    if not lowering.begins_alike or not takes_many_stacks(_linked(rules, options)):
+    if not lowering.begins_alike or not _takes_many_stacks(rules, options):
         return rules, lowering
     with limit_effort():
         start, lowering = lower(True)
     rules = run_passes(Rules(lowering.table.productions, start.name))
-    linked = _linked(rules, options)
-    if takes_many_stacks(linked) and most_stacks(linked) > MAX_STACKS:
+    if _takes_many_stacks(rules, options):
         problem = (
             f"its alternatives begin with the same text and are inside each other, so llama.cpp would follow "
             f"more than {MAX_STACKS} derivations at once"
@@ -91,10 +90,15 @@ def bounded_rules(
     return rules, lowering
 
 
-def _linked(rules: Rules, options: CompileOptions) -> Rules:
-    """Return the rules with the primitives that they need; a step reference is some literal."""
+def _takes_many_stacks(rules: Rules, options: CompileOptions) -> bool:
+    """Return whether the rules, with the primitives that they need, take too many stacks of the engine."""
+    if rules.productions[rules.root] == EMPTY_LANGUAGE:
+        return False
     shared = primitives(options.whitespace, options.digits)
-    return drop_unreachable(Rules({"fromStep": Literal("1"), **shared, **rules.productions}, rules.root))
+    step = {"fromStep": Literal("1")}
+    with limit_effort(), suppress(EffortSpent):
+        return takes_many_stacks(drop_unreachable(Rules({**step, **shared, **rules.productions}, rules.root)))
+    return True
 
 
 def lower_schema(

@@ -97,14 +97,15 @@ class Matcher:
             expected=state.expected(),
         )
 
-    def start(self) -> MatchState:
-        """Return the state before the first character."""
-        return MatchState(self, self._start())
+    def start(self, rule: str | None = None) -> MatchState:
+        """Return the state before the first character, of texts of `rule` (default: the start symbol)."""
+        return MatchState(self, self._start(rule))
 
-    def _start(self) -> _State:
+    def _start(self, rule: str | None = None) -> _State:
         with self._lock:
             self._visits = 0
-            tops, can_end = self._closure(self._network.root, None)
+            first = self._network.root if rule is None else self._network.rule(rule)
+            tops, can_end = self._closure(first, None)
             return self._state((self._merge_stacks(dict.fromkeys(tops)), can_end))
 
     def _advance(self, state: _State, text: str) -> tuple[int, _State]:

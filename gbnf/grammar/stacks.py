@@ -15,12 +15,12 @@ That is so for JSON, where no value is the beginning of a longer one that what f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from heapq import heappop, heappush
+from itertools import count
 from os.path import commonprefix
 from typing import NamedTuple, TypeVar
 
-from gbnf.effort import EffortSpent, spend
+from gbnf.effort import spend
 from gbnf.grammar.analysis import character_bits, first_characters, nullable
 from gbnf.grammar.ir import Alt, Expr, Repeat, Rules, Seq
 from gbnf.grammar.match import Matcher
@@ -37,14 +37,16 @@ from gbnf.grammar.network import (
 )
 
 #: The most stacks that the engine may keep.
-MAX_STACKS = 256
+MAX_STACKS = 1024
 #: The most sets of positions that are followed for one grammar, and where rules are followed in place.
-MAX_STATES = 10_000
-MAX_TAIL_STATES = 2_500
+MAX_STATES = 2_000
+MAX_TAIL_STATES = 1_000
 #: How often a choice that adds stacks, without multiplying them, is assumed to be inside itself.
 _DEPTH = 8
 _STATE_WORK = 20
-_MOST_FOLLOWED = 1_000
+#: The most states in which texts with too many stacks are searched for, and the most rules from which.
+_MOST_FOLLOWED = 600
+_MOST_SUSPECTS = 2
 
 
 class _Frame(NamedTuple):
@@ -288,8 +290,8 @@ class StackEstimate:
                 most = max(most, self._most[name])
                 single = [((used, 1),) for used in self._rules.references[name]]
                 for edge in [*self._edges[name], *single]:
-                    within = sum(count for used, count in edge if used in inside)
-                    beside = sum(count * self.bounds[used] for used, count in edge if used not in inside)
+                    within = sum(times for used, times in edge if used in inside)
+                    beside = sum(times * self.bounds[used] for used, times in edge if used not in inside)
                     if within > 1:
                         raise TooManyStacks(component)
                     if within:
@@ -303,33 +305,45 @@ class StackEstimate:
 
 
 def takes_many_stacks(rules: Rules) -> bool:
-    """Return whether the engine might keep more than `MAX_STACKS`, or whether that takes too long to tell."""
-    estimate = StackEstimate(rules)
-    for states, follow_tails in ((MAX_STATES, False), (MAX_TAIL_STATES, True)):
-        with suppress(TooManyStacks, EffortSpent):
-            estimate.check(MAX_STACKS, states, follow_tails=follow_tails)
-            return False
-    return True
+    """Return whether the engine keeps more than `MAX_STACKS` for a text.
 
-
-def most_stacks(rules: Rules, limit: int = MAX_STACKS, states: int = _MOST_FOLLOWED) -> int:
-    """Return the most stacks that texts are found to take, following first those that take most.
-
-    Ends at more than `limit`, and after so many `states`.
+    The estimate is from above, so where it is higher, such a text is searched for from the rules on which it
+    depends.
     """
-    start = Matcher(rules).start()
+    estimate = StackEstimate(rules)
+    suspects: list[str] = []
+    for states, follow_tails in ((MAX_STATES, False), (MAX_TAIL_STATES, True)):
+        try:
+            estimate.check(MAX_STACKS, states, follow_tails=follow_tails)
+        except TooManyStacks as found:
+            suspects += sorted(found.rules)[:_MOST_SUSPECTS]
+        else:
+            return False
+    matcher = Matcher(rules)
+    return any(most_stacks(matcher, name) > MAX_STACKS for name in dict.fromkeys([rules.root, *suspects]))
+
+
+def most_stacks(
+    matcher: Matcher, rule: str | None = None, limit: int = MAX_STACKS, states: int = _MOST_FOLLOWED
+) -> int:
+    """Return the most stacks that texts of a rule are found to take, following first those that take most.
+
+    Ends at more than `limit`, and after so many `states`. Default: the texts of the start symbol.
+    """
+    start = matcher.start(rule)
     most = start.stacks
-    pending = [(-most, 0, start)]
+    number = count()
+    pending = [(-most, next(number), start)]
     known: dict[frozenset[object], int] = {}
     while pending and most <= limit and states:
-        _, _, state = heappop(pending)
+        state = heappop(pending)[2]
         states -= 1
         spend(_STATE_WORK)
         for following in state.followers():
             most = max(most, following.stacks)
             if known.get(following.positions, 0) < following.stacks:
                 known[following.positions] = following.stacks
-                heappush(pending, (-following.stacks, len(known), following))
+                heappush(pending, (-following.stacks, next(number), following))
     return most
 
 
