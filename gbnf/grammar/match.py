@@ -9,7 +9,7 @@ Invariants:
 - Equal stacks are one object (hash-consing), and the stacks of one terminal are merged, as in a
   graph-structured stack (Tomita 1985): derivations that meet again are one, however ambiguous the grammar.
 - The closure of a stack and each step from a set of tops are computed once and cached: inside a string, a
-  step is a lookup. Memory is bounded: above `_MAX_CACHED` entries the caches are cleared.
+  step is a lookup. Memory is bounded: above `_MAX_CACHED` members of their entries, the caches are cleared.
 - Repetitions are counted, never unrolled. An iteration without a character is not followed: if the item is
   nullable, the lower bound is zero, and fewer iterations match all that more can.
 - Left recursion is an error: it would grow the stack for ever, here as in llama.cpp.
@@ -47,7 +47,8 @@ from gbnf.grammar.network import (
 
 END_OF_TEXT = "end of text"
 _MAX_CACHED = 200_000
-_MAX_VISITS = 200_000
+_MAX_VISITS = 50_000
+_MAX_STACKS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Matcher:
     """Matches texts against one grammar, and caches the steps for the next text.
 
     May be used by several threads at once. All methods raise AmbiguousGrammarError if the text so far has
-    more than `_MAX_VISITS` derivations that continue differently.
+    more than `_MAX_STACKS` derivations that continue differently, or one character takes `_MAX_VISITS`.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -84,6 +85,7 @@ class Matcher:
         self._states: dict[_Tops, _State] = {}
         self._lock = threading.RLock()
         self._visits = 0  # of nodes, for one character
+        self._cached = 0  # members of what is cached
 
     def match(self, text: str) -> Match:
         """Match `text` from the start symbol, as far as it fits."""
@@ -137,7 +139,8 @@ class Matcher:
             return self._compute_step(state, text)
 
     def _compute_step(self, state: _State, text: str) -> _State | None:
-        if len(self._frames) + len(self._closures) + len(self._states) > _MAX_CACHED:
+        if len(self._frames) + self._cached > _MAX_CACHED:
+            self._cached = 0
             self._frames.clear()
             self._unions.clear()
             self._closures.clear()
@@ -164,7 +167,13 @@ class Matcher:
 
     def _state(self, tops: _Tops) -> _State:
         state = self._states.get(tops)
-        return state if state is not None else self._states.setdefault(tops, _State(*tops))
+        if state is None:
+            state = _State(*tops)
+            if state.stacks > _MAX_STACKS:
+                raise AmbiguousGrammarError(_MAX_STACKS)
+            state = self._states.setdefault(tops, state)
+            self._cached += 1 + len(state.tops)
+        return state
 
     def _merge_stacks(self, reached: dict[_Top, None]) -> tuple[_Top, ...]:
         """Return the tops with one stack for each terminal: the only one, or the union of several."""
@@ -177,7 +186,12 @@ class Matcher:
     def _union(self, members: dict[_Frame | None, None]) -> _Stack:
         if len(members) == 1:
             return next(iter(members))
-        return self._unions.setdefault(frozenset(members), _Union(tuple(members)))
+        key = frozenset(members)
+        union = self._unions.get(key)
+        if union is None:
+            union = self._unions.setdefault(key, _Union(tuple(members)))
+            self._cached += len(members)
+        return union
 
     def _frame(self, node: Node, count: int, parent: _Stack) -> _Frame:
         key = (node, count, parent)
@@ -240,6 +254,7 @@ class Matcher:
                             pending.append((loop.item, inner))
         found = (tuple(tops), can_end)
         self._closures[node, frame] = found
+        self._cached += 1 + len(tops)
         return found
 
 

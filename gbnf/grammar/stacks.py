@@ -21,6 +21,7 @@ from os.path import commonprefix
 from typing import NamedTuple, TypeVar
 
 from gbnf.effort import spend
+from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.analysis import character_bits, first_characters, nullable
 from gbnf.grammar.ir import Alt, Expr, Repeat, Rules, Seq
 from gbnf.grammar.match import Matcher
@@ -47,6 +48,7 @@ _STATE_WORK = 20
 #: The most states in which texts with too many stacks are searched for, and the most rules from which.
 _MOST_FOLLOWED = 600
 _MOST_SUSPECTS = 2
+_MOST_FOLLOWED_ANY = 1_500
 
 
 class _Frame(NamedTuple):
@@ -321,6 +323,14 @@ def takes_many_stacks(rules: Rules) -> bool:
             return False
     matcher = Matcher(rules)
     return any(most_stacks(matcher, name) > MAX_STACKS for name in dict.fromkeys([rules.root, *suspects]))
+
+
+def is_bounded(rules: Rules) -> bool:
+    """Return whether no text is found that takes more than `MAX_STACKS`, for rules of any language."""
+    try:
+        return most_stacks(Matcher(rules), states=_MOST_FOLLOWED_ANY) <= MAX_STACKS
+    except AmbiguousGrammarError:
+        return False
 
 
 def most_stacks(

@@ -1,0 +1,125 @@
+"""llama.cpp's engine follows a bounded number of derivations, and what is merged for it stays right."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from gbnf import Grammar, Tool, compile_pool, compile_schema
+from gbnf.errors import AmbiguousGrammarError
+from gbnf.grammar.match import Matcher
+from gbnf.grammar.stacks import MAX_STACKS, is_bounded, most_stacks, takes_many_stacks
+from support.engine_stacks import engine_stacks
+from support.oracle import engine
+from support.random_texts import generate
+from support.unions_alike import late_union, unions_alike, value_of
+
+ORDERS = st.sampled_from(["any", "declared"])
+PALINDROMES = 'root ::= s "c" s\ns ::= "a" s "a" s | "b" s "b" s | "a" | "b"\n'
+RECURSIVE = {
+    "anyOf": [
+        {"const": 0},
+        {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        {"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"const": 1}}, "required": ["a", "b"]},
+    ]
+}
+
+
+def text_of(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+@settings(max_examples=60)
+@given(schema=unions_alike(), order=ORDERS, seed=st.integers(0, 2**16))
+def test_stacks_are_bounded_and_valid_values_accepted(schema: Any, order: Any, seed: int) -> None:
+    grammar = compile_schema(schema, property_order=order)
+    random = Random(seed)
+    for depth in (2, 5, 9):
+        value = value_of(schema, random, depth)
+        text = text_of(value)
+        if len(text) > 4_000:
+            continue
+        if order == "any" or _has_no_objects(value):
+            assert engine().match(grammar, text).complete, text
+        if engine().match(grammar, text).complete:
+            assert max(engine_stacks(grammar, text)) <= MAX_STACKS
+
+
+@settings(max_examples=60)
+@given(schema=unions_alike(), order=ORDERS, seed=st.integers(0, 2**16))
+def test_exact_grammars_derive_valid_values_only(schema: Any, order: Any, seed: int) -> None:
+    grammar = compile_schema(schema, property_order=order)
+    if not grammar.exact:
+        return
+    for number in range(3):
+        value = json.loads(generate(grammar.rules, Random(seed + number), budget=200))
+        Draft202012Validator(schema).validate(value)
+
+
+@settings(max_examples=60)
+@given(schema=unions_alike(), seed=st.integers(0, 2**16))
+def test_the_matcher_counts_no_fewer_stacks_than_the_engine(schema: Any, seed: int) -> None:
+    grammar = compile_schema(schema)
+    text = text_of(value_of(schema, Random(seed), 5))[:300]
+    states = [grammar.matcher.start()]
+    for char in text:
+        following = states[-1].advance(char)
+        assert following is not None
+        states.append(following)
+    for state, stacks in zip(states, engine_stacks(grammar, text), strict=True):
+        assert stacks <= state.stacks + state.can_end
+
+
+@pytest.mark.parametrize("levels", [6, 12, 24, 60])
+def test_tuples_that_only_their_ends_tell_apart(levels: int) -> None:
+    grammar = compile_schema(late_union(levels))
+    text = text_of(value_of(late_union(levels), Random(1), 100))
+    assert engine().match(grammar, text).complete
+    assert max(engine_stacks(grammar, text)) <= MAX_STACKS
+    assert grammar.exact == (levels < 10)
+    if not grammar.exact:
+        assert {finding.keyword for finding in grammar.report} == {"anyOf"}
+
+
+def test_many_stacks_are_what_the_engine_would_keep() -> None:
+    text = 'root ::= "[" root "]" | "[" root "}" | "x"'
+    assert max(engine_stacks(text, "[" * 10)) > MAX_STACKS
+    assert takes_many_stacks(Grammar.parse(text).rules)
+    assert not takes_many_stacks(Grammar.parse('root ::= "[" root ("]" | "}") | "x"').rules)
+
+
+def test_a_recursive_union_of_objects_stays_exact() -> None:
+    grammar = compile_schema(RECURSIVE | {"$defs": {}}, closed=True)
+    nested = '{"a":' * 40 + "0" + "}" * 40
+    assert max(engine_stacks(grammar, nested)) < 20
+    assert grammar.exact
+
+
+def test_a_tool_and_its_pool_are_bounded() -> None:
+    args = {"type": "object", "properties": {"x": {"$ref": "#/$defs/a0"}}, "$defs": late_union(24)["$defs"]}
+    grammar = compile_pool([Tool("t", "", args=args)], max_depth=30)
+    assert most_stacks(Matcher(grammar.rules)) <= MAX_STACKS
+    assert not grammar.exact
+
+
+def test_a_grammar_with_any_number_of_derivations_is_refused_early() -> None:
+    grammar = Grammar.parse(PALINDROMES)
+    assert not is_bounded(grammar.rules)
+    assert is_bounded(Grammar.parse('root ::= "a" root "b" | "c"').rules)
+    with pytest.raises(AmbiguousGrammarError, match="more than 50,000 derivations"):
+        grammar.match("ab" * 200)
+
+
+def _has_no_objects(value: Any) -> bool:
+    match value:
+        case dict():
+            return False
+        case list():
+            return all(map(_has_no_objects, value))
+    return True
