@@ -46,7 +46,7 @@ MAX_TAIL_STATES = 1_000
 _DEPTH = 8
 _STATE_WORK = 20
 #: The most states in which texts with too many stacks are searched for, and the most rules from which.
-_MOST_FOLLOWED = 600
+_MOST_FOLLOWED = 1_000
 _MOST_SUSPECTS = 2
 _MOST_FOLLOWED_ANY = 1_500
 
@@ -68,10 +68,13 @@ class _Position(NamedTuple):
 
 
 class TooManyStacks(Exception):  # noqa: N818  # a result of the analysis
-    """The engine would keep too many stacks; `rules` name where."""
+    """The engine might keep too many stacks; `rules` name where.
 
-    def __init__(self, rules: Iterable[str]) -> None:
-        self.rules = frozenset(rules)
+    `certain`: a rule is in itself twice at once, so it would.
+    """
+
+    def __init__(self, rules: Iterable[str], *, certain: bool = False) -> None:
+        self.rules, self.certain = frozenset(rules), certain
         super().__init__()
 
 
@@ -285,6 +288,7 @@ class StackEstimate:
     def _check_products(self, limit: int) -> None:
         """Raise TooManyStacks if the sums and products along the edges exceed the limit."""
         self.bounds: dict[str, float] = {}
+        doubtful: list[str] = []
         for component in strong_components(self._rules.references):
             inside = set(component)
             most, added = 1.0, 0.0
@@ -295,14 +299,18 @@ class StackEstimate:
                     within = sum(times for used, times in edge if used in inside)
                     beside = sum(times * self.bounds[used] for used, times in edge if used not in inside)
                     if within > 1:
-                        raise TooManyStacks(component)
+                        if any(used in inside and times > 1 for used, times in edge):
+                            raise TooManyStacks(component, certain=True)
+                        doubtful = doubtful or [name, *component]
                     if within:
                         added = max(added, beside)
                     most = max(most, beside)
             bound = most + _DEPTH * added
-            if bound > limit:
-                raise TooManyStacks(component)
+            if bound > limit and not doubtful:
+                doubtful = component
             self.bounds.update(dict.fromkeys(component, bound))
+        if doubtful:
+            raise TooManyStacks(doubtful)
         self.bound = max(self.bounds.values(), default=1.0)
 
 
@@ -318,6 +326,8 @@ def takes_many_stacks(rules: Rules) -> bool:
         try:
             estimate.check(MAX_STACKS, states, follow_tails=follow_tails)
         except TooManyStacks as found:
+            if found.certain:
+                return True
             suspects += sorted(found.rules)[:_MOST_SUSPECTS]
         else:
             return False
@@ -342,7 +352,7 @@ def most_stacks(
     """
     start = matcher.start(rule)
     most = start.stacks
-    number = count()
+    number = count(0, -1)  # of several, the latest first
     pending = [(-most, next(number), start)]
     known: dict[frozenset[object], int] = {}
     while pending and most <= limit and states:
