@@ -14,6 +14,7 @@ from fuzz_targets.hostile import HOSTILE_SCHEMA
 from fuzz_targets.manifests import MANIFEST
 from fuzz_targets.schemas import PATTERN, SCHEMA
 from fuzz_targets.servers import SERVER
+from fuzz_targets.stacks import ALIKE, CLIENT_GRAMMAR
 from fuzz_targets.tools import POOL, REPAIR
 
 TARGETS = {
@@ -29,6 +30,8 @@ TARGETS = {
         GBNF,
         SERVER,
         LINES,
+        ALIKE,
+        CLIENT_GRAMMAR,
     )
 }
 

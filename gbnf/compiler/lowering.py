@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
@@ -78,7 +78,7 @@ class _Children(NamedTuple):
     """Values by name, and other properties (none: each shape has its own), that several objects share."""
 
     values: Mapping[str, Expr]
-    others: Sequence[Other]
+    others: list[Other]
 
 
 class _Postponed(NamedTuple):
@@ -264,8 +264,8 @@ class Lowering:
                 alternatives += self._merged(shapes, scope, pointer, depth, place)
             except EffortSpent:
                 self.report.unenforced(pointer, "type", LEFT_OPEN)
-                kinds = dict.fromkeys(type(shape) for shape in shapes if type(shape) in _STRUCTURED)
-                alternatives += [self._anything.values(_STRUCTURED[kind], place) for kind in kinds]
+                for kind in dict.fromkeys(type(shape) for shape in shapes if type(shape) in _STRUCTURED):
+                    alternatives.append(self._anything.values(_STRUCTURED[kind], place))
             shapes = tuple(shape for shape in shapes if type(shape) not in _STRUCTURED)
         elif self._order_budget.any_order and len(objects) >= _MANY_SHAPES:
             with suppress(EffortSpent):  # it is reported for each shape below
@@ -569,8 +569,8 @@ class Lowering:
             )
             for name in names
         }
-        others = merged.others or next((o for shape in shapes if (o := shape.others)), ())
-        pairs = merged.others or self._others(replace(whole, others=others), scope, pointer, depth, place)
+        open_shape = next((shape for shape in shapes if shape.others), whole)
+        pairs = merged.others or self._others(open_shape, scope, pointer, depth, place)
         members = members_of(whole, values, pairs, place.objects, scope)
         if members is None:
             return EMPTY_LANGUAGE
@@ -595,12 +595,13 @@ class Lowering:
         for name in names:
             children = [child for shape in shapes if (child := shape.child(name)) != UNSATISFIABLE]
             overridden = depth == 0 and name in self.overrides
-            if len(set(children)) > 1 and not overridden and place.objects.can_write(name):
-                if not told_apart([self._expander.expand(child) for child in children]):
-                    values[name] = value(children, name)
+            if len(set(children)) < 2 or overridden or not place.objects.can_write(name):
+                continue
+            if not told_apart([self._expander.expand(child) for child in children]):
+                values[name] = value(children, name)
         others = [shape.others for shape in shapes if shape.others]
         if all(one == others[0] for one in others) or place.other() is None:
-            return _Children(values, ())
+            return _Children(values, [])
         inner = place.other()
         assert inner is not None
         children = [other.value for several in others for other in several]

@@ -1,9 +1,9 @@
 """Alternatives of a union that begin alike, as one: so that no text has many derivations at once.
 
-Where alternatives of arrays or objects begin with the same text, llama.cpp's engine follows each of them until
-the text tells them apart, and such unions inside each other multiply (`gbnf.grammar.stacks`). Here, what comes
-at the same index or under the same key in several of them is one union. Alternatives stay apart where a value
-that is listed, such as a tag, tells them apart. What is accepted beyond is reported.
+Where alternatives of arrays or objects begin with the same text, llama.cpp's engine follows each of them
+until the text tells them apart, and such unions inside each other multiply (`gbnf.grammar.stacks`). Here,
+what comes at the same index or under the same key in several of them is one union. Alternatives stay apart
+where a value that is listed, such as a tag, tells them apart. What is accepted beyond is reported.
 """
 
 from __future__ import annotations

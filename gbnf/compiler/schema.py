@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from gbnf.compiler.lowering import Lowering
 
 
+#: The work that the estimate of the engine's stacks may take, for one schema or one tool.
+_ESTIMATE_EFFORT = 3_000_000
+
+
 def compile_schema(
     schema: Mapping[str, Any] | bool | type[Any],
     *,
@@ -75,12 +79,12 @@ def bounded_rules(
     """
     start, lowering = lower(False)
     rules = run_passes(Rules(lowering.table.productions, start.name))
-    if not lowering.begins_alike or not _takes_many_stacks(rules, options):
+    if not lowering.begins_alike or not _takes_many_stacks(rules, options, unknown=True):
         return rules, lowering
     with limit_effort():
         start, lowering = lower(True)
     rules = run_passes(Rules(lowering.table.productions, start.name))
-    if _takes_many_stacks(rules, options):
+    if _takes_many_stacks(rules, options, unknown=False):
         problem = (
             f"its alternatives begin with the same text and are inside each other, so llama.cpp would follow "
             f"more than {MAX_STACKS} derivations at once"
@@ -90,15 +94,18 @@ def bounded_rules(
     return rules, lowering
 
 
-def _takes_many_stacks(rules: Rules, options: CompileOptions) -> bool:
-    """Return whether the rules, with the primitives that they need, take too many stacks of the engine."""
+def _takes_many_stacks(rules: Rules, options: CompileOptions, *, unknown: bool) -> bool:
+    """Return whether the rules, with the primitives that they need, take too many stacks of the engine.
+
+    `unknown`: what to return where that takes too much work to tell.
+    """
     if rules.productions[rules.root] == EMPTY_LANGUAGE:
         return False
     shared = primitives(options.whitespace, options.digits)
     step = {"fromStep": Literal("1")}
-    with limit_effort(), suppress(EffortSpent):
+    with limit_effort(_ESTIMATE_EFFORT), suppress(EffortSpent):
         return takes_many_stacks(drop_unreachable(Rules({**step, **shared, **rules.productions}, rules.root)))
-    return True
+    return unknown
 
 
 def lower_schema(

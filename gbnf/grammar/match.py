@@ -47,8 +47,7 @@ from gbnf.grammar.network import (
 
 END_OF_TEXT = "end of text"
 _MAX_CACHED = 200_000
-_MAX_VISITS = 50_000
-_MAX_STACKS = 50_000
+_MAX_VISITS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class Matcher:
     """Matches texts against one grammar, and caches the steps for the next text.
 
     May be used by several threads at once. All methods raise AmbiguousGrammarError if the text so far has
-    more than `_MAX_STACKS` derivations that continue differently, or one character takes `_MAX_VISITS`.
+    more than `_MAX_VISITS` derivations that continue differently.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -86,6 +85,7 @@ class Matcher:
         self._lock = threading.RLock()
         self._visits = 0  # of nodes, for one character
         self._cached = 0  # members of what is cached
+        self.work = 0  # visits of nodes, for all characters so far
 
     def match(self, text: str) -> Match:
         """Match `text` from the start symbol, as far as it fits."""
@@ -168,10 +168,7 @@ class Matcher:
     def _state(self, tops: _Tops) -> _State:
         state = self._states.get(tops)
         if state is None:
-            state = _State(*tops)
-            if state.stacks > _MAX_STACKS:
-                raise AmbiguousGrammarError(_MAX_STACKS)
-            state = self._states.setdefault(tops, state)
+            state = self._states.setdefault(tops, _State(*tops))
             self._cached += 1 + len(state.tops)
         return state
 
@@ -214,6 +211,7 @@ class Matcher:
                 continue
             seen.add(visit)
             self._visits += 1
+            self.work += 1
             if self._visits > _MAX_VISITS:
                 raise AmbiguousGrammarError(_MAX_VISITS)
             node_now, stack = visit
@@ -287,7 +285,7 @@ class MatchState:
 
     @property
     def positions(self) -> frozenset[object]:
-        """The terminals that may come next, and where to return after each; equal ones allow much the same."""
+        """The terminals that may come next, and where to return to. Equal ones allow much the same."""
         return frozenset(
             (node, offset, stack.node if isinstance(stack, _Frame) else None)
             for node, offset, stack in self._state.tops
@@ -428,14 +426,10 @@ def _distinguished(tops: tuple[_Top, ...]) -> list[str]:
     """Return one character of all that the same terminals accept, for each such set."""
     found: dict[tuple[int, ...], str] = {}
     ranges = [_first(top) for top in tops]
-    for low in sorted(
-        {pair[0] for several in ranges for pair in several}
-        | {pair[1] + 1 for several in ranges for pair in several}
-    ):
+    pairs = set(chain.from_iterable(ranges))
+    for low in sorted({low for low, _ in pairs} | {high + 1 for _, high in pairs}):
         accepting = tuple(
-            index
-            for index, several in enumerate(ranges)
-            if any(one <= low <= other for one, other in several)
+            index for index, of in enumerate(ranges) if any(one <= low <= other for one, other in of)
         )
         if accepting:
             found.setdefault(accepting, chr(low))

@@ -1,15 +1,17 @@
-"""Estimate from above how many stacks llama.cpp's engine keeps at once for a grammar.
+"""How many stacks llama.cpp's engine keeps at once for a grammar.
 
 The engine follows all derivations of a text. Where alternatives begin with the same characters, each is a
 stack until the text tells them apart, and such choices inside each other multiply: the number of stacks can
 grow exponentially with the nesting of the text.
 
-Each choice is followed from its alternatives on, in all of them at once, until one is left. Where all come to
-references, these are not followed: inside them, there are as many stacks as inside all of those rules
-together. So rules are the nodes of a graph, and an edge leads to all rules that are entered at once. The
-number of stacks is without bound where a rule leads to itself and enters it twice at once.
+`StackEstimate` estimates the number from above. Each choice is followed from its alternatives on, in all of
+them at once, until one is left. Where all come to references, these are not followed: inside them, there are
+as many stacks as inside all of those rules together. So rules are the nodes of a graph, and an edge leads to
+all rules that are entered at once. The number is without bound where a rule leads to itself and enters itself
+twice at once. That is so for JSON, where no value is the beginning of a longer one that what follows could
+continue.
 
-That is so for JSON, where no value is the beginning of a longer one that what follows could continue.
+`search_stacks` follows texts, and finds numbers that there are. It works for any grammar, and may miss some.
 """
 
 from __future__ import annotations
@@ -45,10 +47,11 @@ MAX_TAIL_STATES = 1_000
 #: How often a choice that adds stacks, without multiplying them, is assumed to be inside itself.
 _DEPTH = 8
 _STATE_WORK = 20
-#: The most states in which texts with too many stacks are searched for, and the most rules from which.
-_MOST_FOLLOWED = 1_000
+#: The most visits in which texts with many stacks are searched for, and the most rules from which.
+_MOST_VISITS = 10_000
 _MOST_SUSPECTS = 2
-_MOST_FOLLOWED_ANY = 1_500
+#: How many stacks a grammar may have been found to take where the search was not finished.
+_FEW_STACKS = 64
 
 
 class _Frame(NamedTuple):
@@ -230,7 +233,8 @@ class StackEstimate:
     def _after(self, terminals: Sequence[_Position]) -> frozenset[_Position]:
         """Return the positions after a character; after all that literals share."""
         rests = [one.at.text[one.offset :] for one in terminals if isinstance(one.at, TextNode)]
-        length = len(commonprefix(rests)) if len(rests) == len(terminals) else 1
+        is_shared = len(rests) == len(terminals)
+        length = len(commonprefix(rests)) if is_shared else 1  # noqa: RUF071  # these are no paths
         within: set[_Position] = set()
         ended: list[tuple[Node, _Frame | None]] = []
         for at, offset, stack in terminals:
@@ -332,39 +336,50 @@ def takes_many_stacks(rules: Rules) -> bool:
         else:
             return False
     matcher = Matcher(rules)
-    return any(most_stacks(matcher, name) > MAX_STACKS for name in dict.fromkeys([rules.root, *suspects]))
+    return any(
+        search_stacks(matcher, name).most > MAX_STACKS for name in dict.fromkeys([rules.root, *suspects])
+    )
 
 
 def is_bounded(rules: Rules) -> bool:
-    """Return whether no text is found that takes more than `MAX_STACKS`, for rules of any language."""
+    """Return whether the engine keeps few stacks for rules of any language, as far as texts tell."""
     try:
-        return most_stacks(Matcher(rules), states=_MOST_FOLLOWED_ANY) <= MAX_STACKS
+        found = search_stacks(Matcher(rules))
     except AmbiguousGrammarError:
         return False
+    return found.most <= (MAX_STACKS if found.is_all else _FEW_STACKS)
 
 
-def most_stacks(
-    matcher: Matcher, rule: str | None = None, limit: int = MAX_STACKS, states: int = _MOST_FOLLOWED
-) -> int:
-    """Return the most stacks that texts of a rule are found to take, following first those that take most.
+class FoundStacks(NamedTuple):
+    """The most stacks that a text was found to take; `is_all`: all texts were followed, but for equal ends."""
 
-    Ends at more than `limit`, and after so many `states`. Default: the texts of the start symbol.
+    most: int
+    is_all: bool
+
+
+def search_stacks(matcher: Matcher, rule: str | None = None, limit: int = MAX_STACKS) -> FoundStacks:
+    """Follow the texts of a rule (default: the start symbol), first those that take the most stacks.
+
+    Ends at more than `limit`, and after `_MOST_VISITS`.
     """
     start = matcher.start(rule)
     most = start.stacks
     number = count(0, -1)  # of several, the latest first
     pending = [(-most, next(number), start)]
     known: dict[frozenset[object], int] = {}
-    while pending and most <= limit and states:
+    visits = matcher.work + _MOST_VISITS
+    while pending and most <= limit:
+        if matcher.work > visits:
+            return FoundStacks(most, is_all=False)
         state = heappop(pending)[2]
-        states -= 1
         spend(_STATE_WORK)
         for following in state.followers():
             most = max(most, following.stacks)
+            matcher.work += 1
             if known.get(following.positions, 0) < following.stacks:
                 known[following.positions] = following.stacks
                 heappush(pending, (-following.stacks, next(number), following))
-    return most
+    return FoundStacks(most, is_all=not pending)
 
 
 _Item = TypeVar("_Item")

@@ -30,6 +30,7 @@ def engine_stacks(grammar: Grammar | str, text: str) -> Iterator[int]:
         yield _count(get_stacks, native._sampler)
         for char in text:
             for token in checker._spell(char.encode()):
+                assert token is not None
                 assert checker._take(native, token), f"{char!r} of {text!r} is refused"
             yield _count(get_stacks, native._sampler)
 

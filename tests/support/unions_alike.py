@@ -87,9 +87,19 @@ def value_of(schema: Any, random: Random, depth: int, definitions: Any = None) -
         case {"type": "boolean"}:
             return random.random() < 0.5
         case {"prefixItems": items}:
-            return [value_of(item, random, depth - 1, definitions) for item in items]
+            return _children(items, random, depth, definitions)
         case {"items": item}:
-            return [value_of(item, random, depth - 1, definitions) for _ in range(random.randint(1, 2))]
+            return _children([item] * random.randint(1, 2), random, depth, definitions)
     names = [name for name in schema["properties"] if name in schema["required"] or random.random() < 0.7]
     random.shuffle(names)
-    return {name: value_of(schema["properties"][name], random, depth - 1, definitions) for name in names}
+    values = _children([schema["properties"][name] for name in names], random, depth, definitions)
+    return dict(zip(names, values, strict=True))
+
+
+def _children(schemas: list[Any], random: Random, depth: int, definitions: Any) -> list[Any]:
+    """Return a value of each schema; one of them is deep."""
+    deepest = random.randrange(len(schemas)) if schemas else 0
+    return [
+        value_of(one, random, depth - 1 if at == deepest else depth // 3 - 1, definitions)
+        for at, one in enumerate(schemas)
+    ]

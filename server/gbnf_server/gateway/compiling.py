@@ -296,8 +296,8 @@ def _output_grammar(output: OutputFormat) -> Grammar | None:
                 raise HttpError(400, f"the grammar: {error}", "invalid_grammar", param) from None
             if not bounded:
                 problem = (
-                    f"the grammar: llama.cpp would follow more than {MAX_STACKS:,} derivations of the same text "
-                    f"at once. Let alternatives begin differently, and give no text two derivations."
+                    f"the grammar: llama.cpp would follow more than {MAX_STACKS:,} derivations of the same "
+                    f"text at once. Let alternatives begin differently, and give no text two derivations."
                 )
                 raise HttpError(400, problem, "invalid_grammar", param)
             return grammar
