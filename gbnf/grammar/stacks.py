@@ -351,7 +351,7 @@ def is_bounded(rules: Rules) -> bool:
 
 
 class FoundStacks(NamedTuple):
-    """The most stacks that a text was found to take; `is_all`: all texts were followed, but for equal ends."""
+    """The most stacks that a text was found to take. `is_all`: all texts were followed."""
 
     most: int
     is_all: bool
