@@ -8,19 +8,21 @@ grow exponentially with the nesting of the text.
 them at once, until one is left. Where all come to references, these are not followed: inside them, there are
 as many stacks as inside all of those rules together. So rules are the nodes of a graph, and an edge leads to
 all rules that are entered at once. The number is without bound where a rule leads to itself and enters itself
-twice at once. That is so for JSON, where no value is the beginning of a longer one that what follows could
-continue.
+twice at once. Where that leaves a doubt, the rules that are entered at once are a node of their own, a
+*group*, and are followed together. All that is so for JSON, where no value is the beginning of a longer one
+that what follows could continue.
 
 `search_stacks` follows texts, and finds numbers that there are. It works for any grammar, and may miss some.
 """
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count
 from os.path import commonprefix
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from gbnf.effort import spend
 from gbnf.errors import AmbiguousGrammarError
@@ -41,9 +43,10 @@ from gbnf.grammar.network import (
 
 #: The most stacks that the engine may keep.
 MAX_STACKS = 1024
-#: The most sets of positions that are followed for one grammar, and where rules are followed in place.
+#: The most sets of positions that are followed for one grammar, and where rules are followed together.
 MAX_STATES = 2_000
-MAX_TAIL_STATES = 1_000
+MAX_JOINT_STATES = 1_000
+_MOST_POSITIONS = 2 * MAX_STACKS
 #: How often a choice that adds stacks, without multiplying them, is assumed to be inside itself.
 _DEPTH = 8
 _STATE_WORK = 20
@@ -59,7 +62,14 @@ class _Frame(NamedTuple):
 
     node: Node
     iterates: bool
-    parent: _Frame | None
+    parent: _Stack
+
+
+_Stack: TypeAlias = _Frame | int
+"""The last one is the member of a group in which all began."""
+
+_Group: TypeAlias = tuple[str, ...]
+"""Rules that begin at once, sorted."""
 
 
 class _Position(NamedTuple):
@@ -67,17 +77,21 @@ class _Position(NamedTuple):
 
     at: TextNode | CharsNode | str
     offset: int
-    stack: _Frame | None
+    stack: _Stack
+
+
+class _Edge(NamedTuple):
+    """From each member of a group: how many stacks begin each member of the next one."""
+
+    group: _Group
+    counts: tuple[tuple[int, int, int], ...]  # member, next member, stacks
 
 
 class TooManyStacks(Exception):  # noqa: N818  # a result of the analysis
-    """The engine might keep too many stacks; `rules` name where.
-
-    `certain`: a rule is in itself twice at once, so it would.
-    """
+    """The engine might keep too many stacks; `rules` name where. `certain`: it would."""
 
     def __init__(self, rules: Iterable[str], *, certain: bool = False) -> None:
-        self.rules, self.certain = frozenset(rules), certain
+        self.rules, self.certain = tuple(dict.fromkeys(rules)), certain
         super().__init__()
 
 
@@ -89,25 +103,39 @@ class StackEstimate:
         self._network = Network(rules, with_costs=False)
         self._nullable = nullable(rules)
         self._first = first_characters(rules, self._nullable)
-        self._endless = _endless(rules)
+        self._endless, self._recursive = _endless(rules)
         self._node_first: dict[Node, int] = {}
-        self._edges: dict[str, dict[tuple[tuple[str, int], ...], None]] = {}
-        self._most: dict[str, int] = {}  # positions at once
-        self._states = 0
 
-    def check(self, limit: int, states: int, *, follow_tails: bool = False) -> None:
+    def check(self, limit: int, states: int, first: Sequence[str] | None = None) -> None:
         """Raise TooManyStacks if there may be more than `limit` stacks, or after so many `states`.
 
-        If `follow_tails`, rules that are referred to last are followed in place: more exact, and slower.
+        Rules that begin at once are followed each by itself. If `first` is given, they are followed together,
+        those rules first: that is more exact, and slower.
         """
-        self._follow_tails = follow_tails
-        self._states, self._most_states = 0, states
-        for name in self._rules.productions:
-            self._edges[name] = {}
-            self._most[name] = 1
+        self._joint = first is not None
+        self._opaque = self._recursive if self._joint else self._endless
+        self._edges: dict[_Group, dict[_Edge, None]] = {(name,): {} for name in self._rules.productions}
+        self._most = dict.fromkeys(self._edges, 1)  # positions at once
+        pending: deque[tuple[_Group, frozenset[_Position]]] = deque()
+        for name in dict.fromkeys([*(first or ()), *self._rules.productions]):
             for choice in self._choices(self._network.rule(name)):
-                self._follow(name, choice, limit)
+                pending.append(((name,), self._closure([(choice, 0)])))
+        seen = set(pending)
+        self._states_left = states
+        while pending and self._states_left > 0:
+            group, state = pending.popleft()
+            self._states_left -= 1
+            spend(_STATE_WORK * len(state))
+            if len(state) > limit:
+                raise TooManyStacks(group, certain=self._joint)
+            self._most[group] = max(self._most[group], len(state))
+            for following in self._steps(group, state):
+                if len(following[1]) > 1 and following not in seen:
+                    seen.add(following)
+                    pending.append(following)
         self._check_products(limit)
+        if pending:
+            raise TooManyStacks(pending[0][0])
 
     def _choices(self, start: Node) -> Iterator[ChoiceNode]:
         """Yield the choices of a rule whose alternatives may begin with the same character."""
@@ -173,24 +201,9 @@ class StackEstimate:
             self._node_first[node] = known
         return known
 
-    def _follow(self, name: str, choice: ChoiceNode, limit: int) -> None:
-        """Follow all texts of a choice, in all of its alternatives at once, until one is left."""
-        begun = self._closure([(choice, None)])
-        seen = {begun}
-        pending = [begun]
-        while pending:
-            state = pending.pop()
-            self._states += 1
-            spend(_STATE_WORK * len(state))
-            if len(state) > limit or self._states > self._most_states:
-                raise TooManyStacks([name])
-            self._most[name] = max(self._most[name], len(state))
-            for following in self._steps(name, state):
-                if len(following) > 1 and following not in seen:
-                    seen.add(following)
-                    pending.append(following)
-
-    def _steps(self, name: str, state: frozenset[_Position]) -> Iterator[frozenset[_Position]]:
+    def _steps(
+        self, group: _Group, state: frozenset[_Position]
+    ) -> Iterator[tuple[_Group, frozenset[_Position]]]:
         """Yield what follows each character, or each text of the rules that begin together."""
         work = [(state, (2 << 128) - 1)]
         while work:
@@ -198,23 +211,26 @@ class StackEstimate:
             for active, bits in self._by_character(positions, within):
                 if len(active) < 2:
                     continue
-                calls = [str(position.at) for position in active if isinstance(position.at, str)]
-                if len(calls) < len(active) or not (len(set(calls)) == 1 or self._endless.issuperset(calls)):
-                    if not calls:
-                        yield self._after(active)
-                        continue
+                calls = [position for position in active if isinstance(position.at, str)]
+                names = {str(position.at) for position in calls}
+                if not calls:
+                    yield group, self._after(active)
+                elif len(calls) == len(active) and (len(names) == 1 or names <= self._opaque):
+                    edge = _edge(calls)
+                    self._edges[group][edge] = None
+                    if self._joint and edge.group not in self._edges:
+                        self._edges[edge.group] = {}
+                        self._most[edge.group] = len(edge.group)
+                        starts = [(self._network.rule(name), at) for at, name in enumerate(edge.group)]
+                        yield edge.group, self._closure(starts)
+                    yield group, self._closure([(RETURN, position.stack) for position in calls])
+                elif self._states_left > 0 and len(active) <= _MOST_POSITIONS:
+                    self._states_left -= 1
+                    inner = [(self._network.rule(str(one.at)), one.stack) for one in calls]
                     others = [position for position in active if not isinstance(position.at, str)]
-                    inner = [
-                        (self._network.rule(one.at), one.stack) for one in active if isinstance(one.at, str)
-                    ]
-                    self._states += 1
-                    if self._states > self._most_states:
-                        raise TooManyStacks([name])
                     work.append((self._closure(inner).union(others), bits))
-                    continue
-                counts = {callee: calls.count(callee) for callee in sorted(set(calls))}
-                self._edges[name][tuple(counts.items())] = None
-                yield self._closure([(RETURN, position.stack) for position in active])
+                else:
+                    yield group, frozenset(active)
 
     def _by_character(self, positions: Iterable[_Position], within: int) -> list[tuple[list[_Position], int]]:
         """Return the positions that go on with the same characters, for each set of characters."""
@@ -236,7 +252,7 @@ class StackEstimate:
         is_shared = len(rests) == len(terminals)
         length = len(commonprefix(rests)) if is_shared else 1  # noqa: RUF071  # these are no paths
         within: set[_Position] = set()
-        ended: list[tuple[Node, _Frame | None]] = []
+        ended: list[tuple[Node, _Stack]] = []
         for at, offset, stack in terminals:
             assert not isinstance(at, str)
             if isinstance(at, TextNode) and offset + length < len(at.text):
@@ -254,10 +270,10 @@ class StackEstimate:
             case CharsNode(of):
                 return character_bits(of)
 
-    def _closure(self, starts: Iterable[tuple[Node, _Frame | None]]) -> frozenset[_Position]:
+    def _closure(self, starts: Iterable[tuple[Node, _Stack]]) -> frozenset[_Position]:
         """Return the terminals and references that are reached without a character."""
         found: set[_Position] = set()
-        seen: set[tuple[Node, _Frame | None]] = set()
+        seen: set[tuple[Node, _Stack]] = set()
         pending = list(starts)
         while pending:
             visit = pending.pop()
@@ -272,7 +288,7 @@ class StackEstimate:
                     pending += [(one, stack) for one in nexts]
                 case CallNode(name, following):
                     inner = stack if following is RETURN else _Frame(following, False, stack)
-                    if name in self._nullable or (inner is None and self._follow_tails):
+                    if name in self._nullable:
                         pending.append((self._network.rule(name), inner))
                     else:
                         found.add(_Position(name, 0, inner))
@@ -281,7 +297,7 @@ class StackEstimate:
                         pending.append((node.next, stack))
                     pending.append((node.item, _Frame(node, True, stack)))
                 case ReturnNode():
-                    if stack is None:
+                    if isinstance(stack, int):
                         continue
                     if not stack.iterates:
                         pending.append((stack.node, stack.parent))
@@ -291,31 +307,59 @@ class StackEstimate:
 
     def _check_products(self, limit: int) -> None:
         """Raise TooManyStacks if the sums and products along the edges exceed the limit."""
-        self.bounds: dict[str, float] = {}
+        graph = {
+            (group, member): list(self._edges_of(group, member))
+            for group in self._edges
+            for member in range(len(group))
+        }
+        successors = {node: list(chain.from_iterable(edges)) for node, edges in graph.items()}
+        bounds: dict[tuple[_Group, int], float] = {}
         doubtful: list[str] = []
-        for component in strong_components(self._rules.references):
+        for component in strong_components(successors):
             inside = set(component)
             most, added = 1.0, 0.0
-            for name in component:
-                most = max(most, self._most[name])
-                single = [((used, 1),) for used in self._rules.references[name]]
-                for edge in [*self._edges[name], *single]:
-                    within = sum(times for used, times in edge if used in inside)
-                    beside = sum(times * self.bounds[used] for used, times in edge if used not in inside)
+            for node in component:
+                most = max(most, self._most[node[0]])
+                for edge in graph[node]:
+                    within = sum(times for to, times in edge.items() if to in inside)
+                    beside = sum(times * bounds[to] for to, times in edge.items() if to not in inside)
                     if within > 1:
-                        if any(used in inside and times > 1 for used, times in edge):
-                            raise TooManyStacks(component, certain=True)
-                        doubtful = doubtful or [name, *component]
-                    if within:
+                        rules = chain.from_iterable(group for group, _ in component)
+                        if self._joint or any(to in inside and times > 1 for to, times in edge.items()):
+                            raise TooManyStacks(rules, certain=True)
+                        doubtful = doubtful or [*node[0], *rules]
+                    elif within:
                         added = max(added, beside)
                     most = max(most, beside)
-            bound = most + _DEPTH * added
-            if bound > limit and not doubtful:
-                doubtful = component
-            self.bounds.update(dict.fromkeys(component, bound))
+            bounds.update(dict.fromkeys(component, most + _DEPTH * added))
+            if most + _DEPTH * added > limit and not doubtful:
+                doubtful = list(chain.from_iterable(group for group, _ in component))
         if doubtful:
             raise TooManyStacks(doubtful)
-        self.bound = max(self.bounds.values(), default=1.0)
+        self.bound = max(bounds.values(), default=1.0)
+
+    def _edges_of(self, group: _Group, member: int) -> Iterator[dict[tuple[_Group, int], int]]:
+        """Yield for each edge how many stacks begin each member of the next group."""
+        for edge in self._edges[group]:
+            counts = [(edge.group[to], to, count) for at, to, count in edge.counts if at == member]
+            yield {(edge.group, to) if self._joint else ((name,), 0): count for name, to, count in counts}
+        if len(group) > 1:  # the others end
+            yield {((group[member],), 0): 1}
+        else:
+            for name in self._rules.references[group[0]]:
+                yield {((name,), 0): 1}
+
+
+def _edge(calls: Iterable[_Position]) -> _Edge:
+    """Return the edge to the rules that all positions refer to."""
+    group = tuple(sorted({str(position.at) for position in calls}))
+    counts: Counter[tuple[int, int]] = Counter()
+    for position in calls:
+        stack = position.stack
+        while not isinstance(stack, int):
+            stack = stack.parent
+        counts[stack, group.index(str(position.at))] += 1
+    return _Edge(group, tuple(sorted((at, to, times) for (at, to), times in counts.items())))
 
 
 def takes_many_stacks(rules: Rules) -> bool:
@@ -325,19 +369,21 @@ def takes_many_stacks(rules: Rules) -> bool:
     depends.
     """
     estimate = StackEstimate(rules)
-    suspects: list[str] = []
-    for states, follow_tails in ((MAX_STATES, False), (MAX_TAIL_STATES, True)):
+    suspects: list[str] | None = None
+    for states in (MAX_STATES, MAX_JOINT_STATES):
         try:
-            estimate.check(MAX_STACKS, states, follow_tails=follow_tails)
+            estimate.check(MAX_STACKS, states, suspects)
         except TooManyStacks as found:
             if found.certain:
                 return True
-            suspects += sorted(found.rules)[:_MOST_SUSPECTS]
+            suspects = [*(suspects or ()), *found.rules]
         else:
             return False
+    assert suspects is not None
     matcher = Matcher(rules)
     return any(
-        search_stacks(matcher, name).most > MAX_STACKS for name in dict.fromkeys([rules.root, *suspects])
+        search_stacks(matcher, name).most > MAX_STACKS
+        for name in dict.fromkeys([rules.root, *suspects[:_MOST_SUSPECTS]])
     )
 
 
@@ -417,20 +463,19 @@ def strong_components(successors: Mapping[_Item, Sequence[_Item]]) -> Iterator[l
                 path.append((one, iter(successors[one])))
 
 
-def _endless(rules: Rules) -> set[str]:
-    """Return the rules that derive texts of any length."""
-    found: set[str] = set()
+def _endless(rules: Rules) -> tuple[set[str], set[str]]:
+    """Return the rules that derive texts of any length, and those of them that lead to themselves."""
+    endless: set[str] = set()
+    recursive: set[str] = set()
     for component in strong_components(rules.references):
         for name in component:
             used = rules.references[name]
-            if (
-                len(component) > 1
-                or not found.isdisjoint(used)
-                or name in used
-                or _repeats(rules.productions[name])
-            ):
-                found.update(component)
-    return found
+            if len(component) > 1 or name in used:
+                recursive.update(component)
+            elif not endless.isdisjoint(used) or _repeats(rules.productions[name]):
+                endless.add(name)
+        endless |= recursive.intersection(component)
+    return endless, recursive
 
 
 def _repeats(expr: Expr) -> bool:
