@@ -118,7 +118,8 @@ class Lowering:
         self._expander = Expander(self.document, self.report.unenforced)
         self._known: dict[_Key, Expr] = {}
         self._nesting = 0
-        self.begins_alike = False  # whether alternatives may begin with the same text
+        self.unions: dict[str, int] = {}  # how many alternatives of a rule may begin with the same text
+        self._rule = ""  # that is being compiled
         self._postponed: deque[_Postponed] = deque()
         self._scalars = Scalars(self.report, self.options.digits, self._json)
 
@@ -135,9 +136,11 @@ class Lowering:
             return self.table.define(ref, self._anything.values(None if is_json else "object", self._root))
         if not is_json:  # arguments are an object
             values = values_by_type(values).get("object", ValueSet(reason="they are no object"))
+        self._rule = ref.name
         self.table.define(ref, self._union(values, scope, "", 0, self._root))
         while self._postponed:
             late = self._postponed.popleft()
+            self._rule = late.ref.name
             production = self._union(late.values, late.scope, late.pointer, late.depth, late.place)
             self.table.define(late.ref, production)
         return ref
@@ -176,7 +179,9 @@ class Lowering:
             self._postponed.append(_Postponed(ref, values, scope, pointer, depth, place))
             return ref
         self._nesting += 1
+        outer, self._rule = self._rule, ref.name
         production = self._union(values, scope, pointer, depth, place)
+        self._rule = outer
         self._nesting -= 1
         self.table.define(ref, production)
         if isinstance(production, Ref) or production == EMPTY_LANGUAGE:
@@ -258,7 +263,9 @@ class Lowering:
             return self._in_forms(values, scope, pointer, depth, place)
         alternatives = [self._enumerated(values.values, scope, pointer, place)] if values.values else []
         shapes = values.shapes
+        kinds = [type(shape) for shape in shapes if type(shape) in _STRUCTURED]
         objects = [shape for shape in shapes if type(shape) is Object]
+        self._begin_alike(max(len(objects), len(kinds) - len(objects)))
         if self.merges:
             try:
                 alternatives += self._merged(shapes, scope, pointer, depth, place)
@@ -273,10 +280,7 @@ class Lowering:
                 if joint is not None:
                     alternatives.append(joint)
                     shapes = tuple(shape for shape in shapes if type(shape) is not Object)
-        kinds = [type(shape) for shape in shapes if type(shape) in _STRUCTURED]
-        structured = len(kinds)
-        if structured > len(set(kinds)) or len(shapes) < len(values.shapes):
-            self.begins_alike = True
+        structured = sum([type(shape) in _STRUCTURED for shape in shapes])
         for number, shape in enumerate(shapes, 1):
             inner = scope.inside(f"Option {number}") if structured > 1 and len(shapes) > 1 else scope
             try:
@@ -287,6 +291,11 @@ class Lowering:
         if not alternatives:
             self.reason = values.reason
         return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
+
+    def _begin_alike(self, alternatives: int) -> None:
+        """Count alternatives of the current rule that may begin with the same text."""
+        if alternatives > 1:
+            self.unions[self._rule] = self.unions.get(self._rule, 1) * alternatives
 
     def _in_forms(self, values: ValueSet, scope: Scope, pointer: str, depth: int, place: FormsPlace) -> Expr:
         """Return the values with what comes before and after each, by their JSON types."""
@@ -305,7 +314,8 @@ class Lowering:
                     pointer, "type", f"the format cannot write values of the type {kind}"
                 )
             alternatives += place.written(kind, frozenset(parts), write, raw)
-        self.begins_alike = self.begins_alike or parts.keys() >= {"array", "object"}
+        if parts.keys() >= {"array", "object"}:
+            self._begin_alike(2)
         if place.has_same_empties and parts.keys() >= {"array", "object"}:
             reason = "the format writes an empty object as an empty array"
             self.report.inexpressible(pointer, "type", reason)
@@ -412,7 +422,7 @@ class Lowering:
             report_keyword(self.report, shape, pointer, "uniqueItems", "the items are not a small finite set")
         if not shape.contains:
             return None
-        self.begins_alike = True
+        self._begin_alike(3)
         if self.merges:
             report_keyword(self.report, shape, pointer, "contains", BEGIN_ALIKE)
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, get_args
 
 from gbnf.compiler.garbage_collection import paused_garbage_collection
@@ -16,7 +16,7 @@ from gbnf.effort import EffortSpent, limit_effort
 from gbnf.errors import InvalidArgumentError, SchemaError, is_rust_panic
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Literal, Ref, Rules
 from gbnf.grammar.passes import drop_unreachable, run_passes
-from gbnf.grammar.stacks import MAX_STACKS, takes_many_stacks
+from gbnf.grammar.stacks import MAX_STACKS, nesting_products, takes_many_stacks
 from gbnf.schema.document import Document, lone_surrogate
 from gbnf.schema.models import json_schema_of
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gbnf.compiler.lowering import Lowering
 
 
-#: The work that the estimate of the engine's stacks may take, for one schema or one tool.
-_ESTIMATE_EFFORT = 3_000_000
+#: The work that a search for texts with many stacks may take, for one schema or one tool.
+_SEARCH_EFFORT = 3_000_000
 
 
 def compile_schema(
@@ -72,40 +72,36 @@ def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Gramm
 def bounded_rules(
     lower: Callable[[bool], tuple[Ref, Lowering]], options: CompileOptions
 ) -> tuple[Rules, Lowering]:
-    """Return the rules of a compilation, of which llama.cpp's engine follows a bounded number at once.
+    """Return the rules of a compilation for which llama.cpp's engine keeps a bounded number of stacks.
 
     `lower` compiles up to the passes, and merges alternatives that begin alike if it is given True. Raises
-    SchemaError where the rules would still take too many stacks.
+    SchemaError where even the merged rules take too many stacks.
     """
-    start, lowering = lower(False)
-    rules = run_passes(Rules(lowering.table.productions, start.name))
-    if not lowering.begins_alike or not _takes_many_stacks(rules, options, unknown=True):
-        return rules, lowering
-    with limit_effort():
-        start, lowering = lower(True)
-    rules = run_passes(Rules(lowering.table.productions, start.name))
-    if _takes_many_stacks(rules, options, unknown=False):
-        problem = (
-            f"its alternatives begin with the same text and are inside each other, so llama.cpp would follow "
-            f"more than {MAX_STACKS} derivations at once"
-        )
-        hint = "Tell the alternatives apart where they begin, as with a tag in the first property or item."
-        raise SchemaError("", problem, hint)
-    return rules, lowering
+    for merges in (False, True):
+        with limit_effort() if merges else nullcontext():
+            start, lowering = lower(merges)
+        before = Rules(lowering.table.productions, start.name)
+        unions = nesting_products(before.references, lowering.unions) if lowering.unions else {}
+        rules = run_passes(before)
+        if not unions or not _takes_many_stacks(rules, unions, options):
+            return rules, lowering
+    problem = (
+        f"its alternatives begin with the same text and are inside each other, so llama.cpp would follow "
+        f"more than {MAX_STACKS:,} derivations at once"
+    )
+    hint = "Tell the alternatives apart where they begin, as with a tag in the first property or item."
+    raise SchemaError("", problem, hint)
 
 
-def _takes_many_stacks(rules: Rules, options: CompileOptions, *, unknown: bool) -> bool:
-    """Return whether the rules, with the primitives that they need, take too many stacks of the engine.
-
-    `unknown`: what to return where that takes too much work to tell.
-    """
+def _takes_many_stacks(rules: Rules, unions: Mapping[str, float], options: CompileOptions) -> bool:
+    """Return whether the rules, with the primitives that they need, take too many stacks of the engine."""
     if rules.productions[rules.root] == EMPTY_LANGUAGE:
         return False
     shared = primitives(options.whitespace, options.digits)
-    step = {"fromStep": Literal("1")}
-    with limit_effort(_ESTIMATE_EFFORT), suppress(EffortSpent):
-        return takes_many_stacks(drop_unreachable(Rules({**step, **shared, **rules.productions}, rules.root)))
-    return unknown
+    linked = Rules({"fromStep": Literal("1"), **shared, **rules.productions}, rules.root)
+    with limit_effort(_SEARCH_EFFORT), suppress(EffortSpent):
+        return takes_many_stacks(drop_unreachable(linked), unions)
+    return False
 
 
 def lower_schema(

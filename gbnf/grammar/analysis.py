@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from functools import lru_cache
 
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, references
@@ -37,7 +35,7 @@ def nullable(rules: Rules) -> frozenset[str]:
     return frozenset(known)
 
 
-def is_nullable(expr: Expr, nullable_names: AbstractSet[str]) -> bool:
+def is_nullable(expr: Expr, nullable_names: frozenset[str] | set[str]) -> bool:
     """Return whether `expr` derives the empty string, if the rules in `nullable_names` do."""
     match expr:
         case Literal() | CharClass():
@@ -114,57 +112,6 @@ def cost_of(expr: Expr, costs: Mapping[str, int]) -> int | None:
             return None if cost is None else cost * minimum
         case Ref(name):
             return costs[name] + RULE if name in costs else None
-
-
-def first_characters(rules: Rules, nullable_names: AbstractSet[str]) -> dict[str, int]:
-    """Return a bit for each character that a text of a rule may begin with: see `character_bits`."""
-    found = dict.fromkeys(rules.productions, 0)
-
-    def improve(name: str) -> bool:
-        bits = found[name] | first_of(rules.productions[name], found, nullable_names)
-        is_new = bits != found[name]
-        found[name] = bits
-        return is_new
-
-    _to_fixpoint(rules, improve)
-    return found
-
-
-def first_of(expr: Expr, found: Mapping[str, int], nullable_names: AbstractSet[str]) -> int:
-    """Return a bit for each character that a text of `expr` may begin with, given those of the rules."""
-    match expr:
-        case Literal(text):
-            return 1 << min(ord(text[0]), _BEYOND_ASCII)
-        case CharClass():
-            return character_bits(expr)
-        case Ref(name):
-            return found.get(name, 0)
-        case Repeat(item, _, _):
-            return first_of(item, found, nullable_names)
-        case Alt(items):
-            bits = 0
-            for item in items:
-                bits |= first_of(item, found, nullable_names)
-            return bits
-        case Seq(items):
-            bits = 0
-            for item in items:
-                bits |= first_of(item, found, nullable_names)
-                if not is_nullable(item, nullable_names):
-                    break
-            return bits
-
-
-@lru_cache(maxsize=4096)
-def character_bits(of: CharClass) -> int:
-    """Return a bit for each ASCII character of a class, by its code point; bit 128 stands for all others."""
-    bits = 0
-    for low, high in matchable(of):
-        bits |= (2 << min(high, _BEYOND_ASCII)) - (1 << min(low, _BEYOND_ASCII))
-    return bits
-
-
-_BEYOND_ASCII = 128
 
 
 def utf8_length(text: str) -> int:

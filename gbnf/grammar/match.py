@@ -48,6 +48,7 @@ from gbnf.grammar.network import (
 END_OF_TEXT = "end of text"
 _MAX_CACHED = 200_000
 _MAX_VISITS = 20_000
+_MANY_STACKS = 1 << 30  # where counting ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +76,20 @@ class Matcher:
     more than `_MAX_VISITS` derivations that continue differently.
     """
 
-    def __init__(self, rules: Rules) -> None:
-        """Raise GrammarError for rules that are undefined or left-recursive."""
-        self._network = Network(rules)
-        self._frames: dict[tuple[Node, int, _Stack], _Frame] = {}
-        self._unions: dict[frozenset[_Frame | None], _Union] = {}
-        self._closures: dict[tuple[Node, _Stack], _Tops] = {}
+    def __init__(self, rules: Rules, *, with_costs: bool = True) -> None:
+        """Raise GrammarError for rules that are undefined or left-recursive.
+
+        Without costs, completions are not found; `Network` takes half as long.
+        """
+        self._network = Network(rules, with_costs=with_costs)
+        self._frames: dict[tuple[Node, int, Stack], Frame] = {}
+        self._unions: dict[frozenset[Frame | None], Frames] = {}
+        self._closures: dict[tuple[Node, Stack], _Tops] = {}
         self._states: dict[_Tops, _State] = {}
         self._lock = threading.RLock()
         self._visits = 0  # of nodes, for one character
         self._cached = 0  # members of what is cached
-        self.work = 0  # visits of nodes, for all characters so far
+        self.visits = 0  # of nodes, for all characters so far
 
     def match(self, text: str) -> Match:
         """Match `text` from the start symbol, as far as it fits."""
@@ -145,7 +149,7 @@ class Matcher:
             self._unions.clear()
             self._closures.clear()
             self._states.clear()
-        reached: dict[_Top, None] = {}
+        reached: dict[Top, None] = {}
         can_end = False
         self._visits = 0
         for node, offset, frame in state.tops:
@@ -172,46 +176,46 @@ class Matcher:
             self._cached += 1 + len(state.tops)
         return state
 
-    def _merge_stacks(self, reached: dict[_Top, None]) -> tuple[_Top, ...]:
+    def _merge_stacks(self, reached: dict[Top, None]) -> tuple[Top, ...]:
         """Return the tops with one stack for each terminal: the only one, or the union of several."""
-        stacks: dict[tuple[TextNode | CharsNode, int], dict[_Frame | None, None]] = {}
+        stacks: dict[tuple[TextNode | CharsNode, int], dict[Frame | None, None]] = {}
         for node, offset, stack in reached:
-            members = stack.members if isinstance(stack, _Union) else (stack,)
+            members = stack.members if isinstance(stack, Frames) else (stack,)
             stacks.setdefault((node, offset), {}).update(dict.fromkeys(members))
         return tuple((node, offset, self._union(members)) for (node, offset), members in stacks.items())
 
-    def _union(self, members: dict[_Frame | None, None]) -> _Stack:
+    def _union(self, members: dict[Frame | None, None]) -> Stack:
         if len(members) == 1:
             return next(iter(members))
         key = frozenset(members)
         union = self._unions.get(key)
         if union is None:
-            union = self._unions.setdefault(key, _Union(tuple(members)))
+            union = self._unions.setdefault(key, Frames(tuple(members)))
             self._cached += len(members)
         return union
 
-    def _frame(self, node: Node, count: int, parent: _Stack) -> _Frame:
+    def _frame(self, node: Node, count: int, parent: Stack) -> Frame:
         key = (node, count, parent)
         frame = self._frames.get(key)
-        return frame if frame is not None else self._frames.setdefault(key, _Frame(node, count, parent))
+        return frame if frame is not None else self._frames.setdefault(key, Frame(node, count, parent))
 
-    def _closure(self, node: Node, frame: _Stack) -> _Tops:
+    def _closure(self, node: Node, frame: Stack) -> _Tops:
         """Return the tops that `node` reaches without a character, in the grammar's order."""
         known = self._closures.get((node, frame))
         if known is not None:
             return known
-        tops: dict[_Top, None] = {}
+        tops: dict[Top, None] = {}
         can_end = False
-        seen: set[tuple[Node, _Stack]] = set()
-        begun: set[_Frame] = set()  # iterations, of items that can be empty, without a character yet
-        pending: list[tuple[Node, _Stack]] = [(node, frame)]
+        seen: set[tuple[Node, Stack]] = set()
+        begun: set[Frame] = set()  # iterations, of items that can be empty, without a character yet
+        pending: list[tuple[Node, Stack]] = [(node, frame)]
         while pending:
             visit = pending.pop()
             if visit in seen:
                 continue
             seen.add(visit)
             self._visits += 1
-            self.work += 1
+            self.visits += 1
             if self._visits > _MAX_VISITS:
                 raise AmbiguousGrammarError(_MAX_VISITS)
             node_now, stack = visit
@@ -234,7 +238,7 @@ class Matcher:
                 case ReturnNode():
                     if stack is None:
                         can_end = True
-                    elif isinstance(stack, _Union):
+                    elif isinstance(stack, Frames):
                         pending.extend((RETURN, member) for member in stack.members)
                     elif not isinstance(stack.node, RepeatNode) or not stack.count:
                         pending.append((stack.node, stack.parent))
@@ -284,20 +288,17 @@ class MatchState:
         return self._state.stacks
 
     @property
-    def positions(self) -> frozenset[object]:
-        """The terminals that may come next, and where to return to. Equal ones allow much the same."""
-        return frozenset(
-            (node, offset, stack.node if isinstance(stack, _Frame) else None)
-            for node, offset, stack in self._state.tops
-        )
+    def tops(self) -> tuple[Top, ...]:
+        """The terminals that may come next: each with its offset, and where to return to after it."""
+        return self._state.tops
 
-    def followers(self) -> Iterator[MatchState]:
-        """Yield the state after each character that leads to another one, of all that lead there one."""
+    def followers(self) -> Iterator[tuple[str, MatchState]]:
+        """Yield the states after a character, or the rest of the only literal, with one such text of each."""
         texts = [self._state.only_literal] if self._state.only_literal else _distinguished(self._state.tops)
         for text in texts:
             following = self._matcher._step(self._state, text)  # noqa: SLF001  # same module
             if following is not None:
-                yield MatchState(self._matcher, following)
+                yield text, MatchState(self._matcher, following)
 
     def allowed(self) -> CharClass:
         """Return the characters that may come next; the class has no `ranges` if only the end may."""
@@ -345,7 +346,7 @@ class MatchState:
 
 
 @dataclass(eq=False, slots=True)
-class _Frame:
+class Frame:
     """An entry of a stack: continue at `node` (`count` 0), or iteration number `count` of a repetition.
 
     `cost`: of the shortest text from here to the end of the grammar. `stacks`: how many this entry is on top
@@ -354,7 +355,7 @@ class _Frame:
 
     node: Node
     count: int
-    parent: _Stack
+    parent: Stack
     cost: Cost = field(init=False)
     stacks: int = field(init=False)
 
@@ -362,32 +363,32 @@ class _Frame:
         node = self.node
         within = node.cost_after(self.count) if isinstance(node, RepeatNode) and self.count else node.cost
         self.cost = within + (self.parent.cost if self.parent is not None else 0)
-        self.stacks = self.parent.stacks if self.parent is not None else 1
+        self.stacks = stack_count(self.parent)
 
 
 @dataclass(eq=False, slots=True)
-class _Union:
-    """Several stacks with the same continuation; None is the empty one. `cost`, `stacks`: see `_Frame`."""
+class Frames:
+    """Several stacks with the same continuation; None is the empty one. `cost`, `stacks`: see `Frame`."""
 
-    members: tuple[_Frame | None, ...]
+    members: tuple[Frame | None, ...]
     cost: Cost = field(init=False)
     stacks: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.cost = min(0 if member is None else member.cost for member in self.members)
-        self.stacks = sum(1 if member is None else member.stacks for member in self.members)
+        self.stacks = min(sum(map(stack_count, self.members)), _MANY_STACKS)
 
 
-_Stack: TypeAlias = _Frame | _Union | None
-_Top: TypeAlias = tuple[TextNode | CharsNode, int, _Stack]
-_Tops: TypeAlias = tuple[tuple[_Top, ...], bool]
+Stack: TypeAlias = Frame | Frames | None
+Top: TypeAlias = tuple[TextNode | CharsNode, int, Stack]
+_Tops: TypeAlias = tuple[tuple[Top, ...], bool]
 
 
 @dataclass(eq=False, slots=True)
 class _State:
     """The tops of all derivations of a text, with the cached steps from here."""
 
-    tops: tuple[_Top, ...]
+    tops: tuple[Top, ...]
     can_end: bool
     stacks: int = field(init=False)
     steps: dict[str, _State | None] = field(default_factory=dict)
@@ -396,7 +397,7 @@ class _State:
     cost: Cost | None = None  # of the shortest completion, cached
 
     def __post_init__(self) -> None:
-        self.stacks = sum(1 if stack is None else stack.stacks for _, _, stack in self.tops)
+        self.stacks = sum(stack_count(stack) for _, _, stack in self.tops)
         if len(self.tops) == 1 and isinstance(self.tops[0][0], TextNode):
             self.only_literal = self.tops[0][0].text[self.tops[0][1] :]
 
@@ -408,13 +409,18 @@ class _State:
         return tuple(dict.fromkeys([*shown, *[END_OF_TEXT] * self.can_end]))
 
 
+def stack_count(stack: Stack) -> int:
+    """Return how many stacks a linked stack stands for."""
+    return 1 if stack is None else stack.stacks
+
+
 def _shared_length(literal: str, text: str, position: int) -> int:
     """Return the length of the common prefix of `literal` and `text` from `position` on."""
     pairs = zip(literal, text[position : position + len(literal)], strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _first(top: _Top) -> tuple[tuple[int, int], ...]:
+def _first(top: Top) -> tuple[tuple[int, int], ...]:
     node, offset, _ = top
     if isinstance(node, TextNode):
         code_point = ord(node.text[offset])
@@ -422,7 +428,7 @@ def _first(top: _Top) -> tuple[tuple[int, int], ...]:
     return matchable(node.of)
 
 
-def _distinguished(tops: tuple[_Top, ...]) -> list[str]:
+def _distinguished(tops: tuple[Top, ...]) -> list[str]:
     """Return one character of all that the same terminals accept, for each such set."""
     found: dict[tuple[int, ...], str] = {}
     ranges = [_first(top) for top in tops]
@@ -443,20 +449,20 @@ def _shortest(state: _State) -> Cost:
     return state.cost
 
 
-def _cost(top: _Top) -> Cost:
+def _cost(top: Top) -> Cost:
     """Return the cost of the shortest completion of one derivation."""
     node, offset, stack = top
     matched = utf8_length(node.text[:offset]) if offset and isinstance(node, TextNode) else 0
     return node.cost - BYTE * matched + (stack.cost if stack is not None else 0)
 
 
-def _next_text(top: _Top) -> str:
+def _next_text(top: Top) -> str:
     """Return the rest of a literal, the first character of a class that is not empty."""
     node, offset, _ = top
     return node.text[offset:] if isinstance(node, TextNode) else chr(matchable(node.of)[0][0])
 
 
-def _only_character(tops: tuple[_Top, ...]) -> str:
+def _only_character(tops: tuple[Top, ...]) -> str:
     """Return the only character that all tops accept, or ""."""
     ranges = {pair for top in tops for pair in _first(top)}
     if len(ranges) != 1:

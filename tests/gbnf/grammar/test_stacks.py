@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from random import Random
 from typing import Any
 
@@ -12,8 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import Grammar, Tool, compile_pool, compile_schema
-from gbnf.grammar.match import Matcher
-from gbnf.grammar.stacks import MAX_STACKS, is_bounded, search_stacks, takes_many_stacks
+from gbnf.grammar.stacks import MAX_STACKS, StackSearch, is_bounded, nesting_products, takes_many_stacks
 from support.engine_stacks import engine_stacks
 from support.oracle import engine
 from support.random_texts import generate
@@ -95,8 +95,8 @@ def test_tuples_that_only_their_ends_tell_apart(levels: int) -> None:
 def test_many_stacks_are_what_the_engine_would_keep() -> None:
     text = 'root ::= "[" root "]" | "[" root "}" | "x"'
     assert max(engine_stacks(text, "[" * 10)) > MAX_STACKS
-    assert takes_many_stacks(Grammar.parse(text).rules)
-    assert not takes_many_stacks(Grammar.parse('root ::= "[" root ("]" | "}") | "x"').rules)
+    assert takes_many_stacks(Grammar.parse(text).rules, {"root": 2})
+    assert not takes_many_stacks(Grammar.parse('root ::= "[" root ("]" | "}") | "x"').rules, {"root": 2})
 
 
 def test_a_recursive_union_of_objects_stays_exact() -> None:
@@ -109,7 +109,7 @@ def test_a_recursive_union_of_objects_stays_exact() -> None:
 def test_a_tool_and_its_pool_are_bounded() -> None:
     args = {"type": "object", "properties": {"x": {"$ref": "#/$defs/a0"}}, "$defs": late_union(24)["$defs"]}
     grammar = compile_pool([Tool("t", "", args=args)], max_depth=30)
-    assert search_stacks(Matcher(grammar.rules)).most <= MAX_STACKS
+    assert StackSearch(grammar.rules, [grammar.rules.root]).most(grammar.rules.root) <= MAX_STACKS
     assert not grammar.exact
 
 
@@ -126,3 +126,20 @@ def _has_no_objects(value: Any) -> bool:
         case list():
             return all(map(_has_no_objects, value))
     return True
+
+
+@given(
+    edges=st.dictionaries(st.integers(0, 9), st.frozensets(st.integers(0, 9), max_size=3), max_size=10),
+    unions=st.dictionaries(st.integers(0, 9), st.integers(2, 9), max_size=10),
+)
+def test_the_product_of_unions_is_the_largest_of_all_paths(edges: Any, unions: Any) -> None:
+    def largest(node: int, path: tuple[int, ...]) -> float:
+        if node in path:
+            return inf if any(one in unions for one in path[path.index(node) :]) else 1
+        below = (largest(one, (*path, node)) for one in edges.get(node, ()))
+        return unions.get(node, 1) * max(below, default=1)
+
+    references = {str(node): [str(one) for one in edges.get(node, ())] for node in range(10)}
+    found = nesting_products(references, {str(node): times for node, times in unions.items()})
+    expected = {str(node): largest(node, ()) for node in unions}
+    assert found == {node: times for node, times in expected.items() if times > 128}
