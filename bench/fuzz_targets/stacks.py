@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fuzz_targets.common import ORDERS, SEEDS, Target
 from gbnf import Grammar, compile_schema
 from gbnf.errors import AmbiguousGrammarError, GrammarError
-from gbnf.grammar.stacks import MAX_STACKS, is_bounded
+from gbnf.grammar.stacks import MAX_STACKS
 from support.engine_stacks import engine_stacks
 from support.oracle import engine
 from support.random_texts import generate
@@ -54,13 +54,14 @@ def check_client_grammar(case: Mapping[str, Any]) -> str:
     )
     try:
         grammar = Grammar.parse(text)
-        bounded = is_bounded(grammar.rules)
         derived = generate(grammar.rules, random.Random(case["seed"]), budget=60)[:60]
         with suppress(AmbiguousGrammarError):
             grammar.match(derived * 3)
     except (GrammarError, ValueError):  # no finite text
         return "refused"
-    if not bounded:
+    try:
+        grammar.check_stacks()
+    except AmbiguousGrammarError:
         return "unbounded"
     if derived.isascii():
         most = max(engine_stacks(grammar, derived))

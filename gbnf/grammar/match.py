@@ -87,9 +87,9 @@ class Matcher:
         self._closures: dict[tuple[Node, Stack], _Tops] = {}
         self._states: dict[_Tops, _State] = {}
         self._lock = threading.RLock()
-        self._visits = 0  # of nodes, for one character
+        self._visits = 0  # of nodes and members, for one character
         self._cached = 0  # members of what is cached
-        self.visits = 0  # of nodes, for all characters so far
+        self.visits = 0  # for all characters so far
 
     def match(self, text: str) -> Match:
         """Match `text` from the start symbol, as far as it fits."""
@@ -179,10 +179,19 @@ class Matcher:
     def _merge_stacks(self, reached: dict[Top, None]) -> tuple[Top, ...]:
         """Return the tops with one stack for each terminal: the only one, or the union of several."""
         stacks: dict[tuple[TextNode | CharsNode, int], dict[Frame | None, None]] = {}
+        count = 0
         for node, offset, stack in reached:
             members = stack.members if isinstance(stack, Frames) else (stack,)
+            count += len(members)
             stacks.setdefault((node, offset), {}).update(dict.fromkeys(members))
+        self._visit(count)
         return tuple((node, offset, self._union(members)) for (node, offset), members in stacks.items())
+
+    def _visit(self, count: int) -> None:
+        self._visits += count
+        self.visits += count
+        if self._visits > _MAX_VISITS:
+            raise AmbiguousGrammarError(_MAX_VISITS)
 
     def _union(self, members: dict[Frame | None, None]) -> Stack:
         if len(members) == 1:
@@ -214,9 +223,7 @@ class Matcher:
             if visit in seen:
                 continue
             seen.add(visit)
-            self._visits += 1
-            self.visits += 1
-            if self._visits > _MAX_VISITS:
+            if self._visits + len(seen) > _MAX_VISITS:
                 raise AmbiguousGrammarError(_MAX_VISITS)
             node_now, stack = visit
             match node_now:
@@ -254,6 +261,7 @@ class Matcher:
                             if loop.nullable:
                                 begun.add(inner)
                             pending.append((loop.item, inner))
+        self._visit(len(seen))
         found = (tuple(tops), can_end)
         self._closures[node, frame] = found
         self._cached += 1 + len(tops)

@@ -24,7 +24,6 @@ from gbnf import (
 from gbnf.compiler.options import PropertyOrder
 from gbnf.compiler.pool import CompiledTool, compile_tool, left_out_finding
 from gbnf.dialects import call_schema
-from gbnf.grammar.stacks import MAX_STACKS, is_bounded
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
@@ -291,15 +290,9 @@ def _output_grammar(output: OutputFormat) -> Grammar | None:
         case GbnfText(text, param):
             try:
                 grammar = Grammar.parse(text)
-                bounded = is_bounded(grammar.rules)
+                grammar.check_stacks()
             except GrammarError as error:
                 raise HttpError(400, f"the grammar: {error}", "invalid_grammar", param) from None
-            if not bounded:
-                problem = (
-                    f"the grammar: llama.cpp would follow more than {MAX_STACKS:,} derivations of the same "
-                    f"text at once. Let alternatives begin differently, and give no text two derivations."
-                )
-                raise HttpError(400, problem, "invalid_grammar", param)
             return grammar
 
 

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from gbnf import Grammar
-from gbnf.errors import GrammarSyntaxError
+from gbnf.errors import AmbiguousGrammarError, GrammarSyntaxError
 from gbnf_server.llama.native import NativeGrammar, NativeModel
 from gbnf_server.system.errors import GrammarRefused, ModelLoadError
 
@@ -73,7 +73,7 @@ class GrammarChecker:
             return [self._replay(native, text) for text in texts]
 
     def _parse(self, grammar: Grammar | str) -> NativeGrammar:
-        guard_grammar(_parsed(grammar) if isinstance(grammar, str) else grammar)
+        _check_size(_parsed(grammar) if isinstance(grammar, str) else grammar)
         return NativeGrammar.parse(self.model, str(grammar))
 
     def _replay(self, grammar: NativeGrammar, text: str) -> EngineMatch:
@@ -178,12 +178,20 @@ def guard_grammar(grammar: object) -> Grammar:
     """
     if not isinstance(grammar, Grammar):
         raise GrammarRefused(f"it is a {type(grammar).__name__}. Use Grammar.parse(text) for GBNF text.")
+    _check_size(grammar)
+    try:
+        grammar.check_stacks()
+    except AmbiguousGrammarError as error:
+        raise GrammarRefused(str(error)) from error
+    return grammar
+
+
+def _check_size(grammar: Grammar) -> None:
     if len(grammar.rules.productions) > MOST_RULES:
         raise GrammarRefused(
             f"it has more than {MOST_RULES} rules, and a chain of so many overflows the engine's stack. "
             "Join rules that are used once."
         )
-    return grammar
 
 
 def _lone_surrogate(text: str) -> int:
