@@ -20,6 +20,7 @@ from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
+from gbnf.compiler.rule_names import camel
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.schema import bounded_rules, check_whitespace, compilation
 from gbnf.compiler.stored_parts import decode_part, encode_part
@@ -163,16 +164,20 @@ def compile_tools(
     compiled: list[CompiledTool] = []
     errors: dict[Tool, SchemaError] = {}
     taken = set(taken)
+    counts: dict[str, int] = {}  # how many names are the same in camelCase
     for tool in tools:
-        compiled_tool = compile_tool(tool, options, has_steps, None, notation)
-        count = 1
+        same = camel(tool.name)
+        count = counts.get(same, 0)
+        while True:
+            count += 1
+            name = f"{tool.name} {count}" if count > 1 else None
+            compiled_tool = compile_tool(tool, options, has_steps, name, notation)
+            if not isinstance(compiled_tool, CompiledTool) or taken.isdisjoint(compiled_tool.part.names):
+                break
         if isinstance(compiled_tool, SchemaError):
             errors[tool] = compiled_tool
-            continue
-        while isinstance(compiled_tool, CompiledTool) and not taken.isdisjoint(compiled_tool.part.names):
-            count += 1  # two names that are the same in camelCase
-            compiled_tool = compile_tool(tool, options, has_steps, f"{tool.name} {count}", notation)
         if isinstance(compiled_tool, CompiledTool):
+            counts[same] = count
             taken.update(compiled_tool.part.names)
             compiled.append(compiled_tool)
     if errors and (strict or not compiled):
