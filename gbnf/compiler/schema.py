@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, get_args
 
 from gbnf.compiler.garbage_collection import paused_garbage_collection
@@ -12,7 +12,7 @@ from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.primitives import RESERVED, primitives
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.effort import EffortSpent, limit_effort
+from gbnf.effort import limit_effort
 from gbnf.errors import InvalidArgumentError, SchemaError, is_rust_panic
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Literal, Ref, Rules
 from gbnf.grammar.passes import drop_unreachable, run_passes
@@ -22,10 +22,6 @@ from gbnf.schema.models import json_schema_of
 
 if TYPE_CHECKING:
     from gbnf.compiler.lowering import Lowering
-
-
-#: The work that a search for texts with many stacks may take, for one schema or one tool.
-_SEARCH_EFFORT = 3_000_000
 
 
 def compile_schema(
@@ -99,9 +95,7 @@ def _takes_many_stacks(rules: Rules, unions: Mapping[str, float], options: Compi
         return False
     shared = primitives(options.whitespace, options.digits)
     linked = Rules({"fromStep": Literal("1"), **shared, **rules.productions}, rules.root)
-    with limit_effort(_SEARCH_EFFORT), suppress(EffortSpent):
-        return takes_many_stacks(drop_unreachable(linked), unions)
-    return False
+    return takes_many_stacks(drop_unreachable(linked), unions)
 
 
 def lower_schema(

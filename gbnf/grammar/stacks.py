@@ -15,7 +15,6 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
-from gbnf.effort import spend
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.ir import Alt, Expr, Repeat, Rules, Seq
 from gbnf.grammar.match import Frame, Frames, Matcher, MatchState, Stack, stack_count
@@ -28,7 +27,6 @@ _MAX_PRODUCT = 128
 #: The visits of nodes in one search, and the most rules from which the texts of a grammar are searched.
 _SEARCH_VISITS = 16_000
 _MOST_STARTS = 3
-_STEP_WORK = 20
 _STEPS = 8  # characters, about, from one node to the next
 
 
@@ -39,8 +37,7 @@ def takes_many_stacks(rules: Rules, unions: Mapping[str, float]) -> bool:
     """
     present = [name for name in unions if name in rules.productions] or [rules.root]
     starts = sorted(present, key=lambda name: unions.get(name, 0), reverse=True)[:_MOST_STARTS]
-    search = StackSearch(rules, present)
-    return any(search.most(name) > MAX_STACKS for name in starts)
+    return _exceed(rules, present, starts, MAX_STACKS)
 
 
 def is_bounded(rules: Rules) -> bool:
@@ -55,8 +52,16 @@ def is_bounded(rules: Rules) -> bool:
         for name in component
         if len(component) > 1 or name in rules.references[name]
     ]
-    search = StackSearch(rules, recursive or [rules.root])
-    return all(search.most(name, limit) <= limit for name in [rules.root, *recursive[:_MOST_STARTS]])
+    starts = [rules.root, *recursive[:_MOST_STARTS]]
+    return not _exceed(rules, recursive or [rules.root], starts, limit)
+
+
+def _exceed(rules: Rules, targets: Sequence[str], starts: Sequence[str], limit: int) -> bool:
+    try:
+        search = StackSearch(rules, targets)
+        return any(search.most(name, limit) > limit for name in starts)
+    except AmbiguousGrammarError:
+        return True
 
 
 class StackSearch:
@@ -68,24 +73,19 @@ class StackSearch:
         self._far = _distances(rules.references, targets)
         self._ahead: dict[Node, float] = {}
 
-    def most(self, rule: str, limit: int = MAX_STACKS) -> float:
+    def most(self, rule: str, limit: int = MAX_STACKS) -> int:
         """Return the most stacks that a text of a rule was found to take; the search ends above `limit`.
 
         It prefers texts that begin targets in many ways at once, and then those that soon begin another one.
-        Where a text leads to twice what came first, it is repeated: the stacks double each time.
+        Where a text leads to twice what came first, it is repeated: the stacks double each time. Raises
+        AmbiguousGrammarError as the matcher does.
         """
-        try:
-            return self._search(self._matcher.start(rule), limit)
-        except AmbiguousGrammarError:
-            return inf
-
-    def _search(self, start: MatchState, limit: int) -> int:
+        start = self._matcher.start(rule)
         most, number, last = start.stacks, count(), self._matcher.visits + _SEARCH_VISITS
         pending = [(0, 0.0, next(number), "", start)]
         known: dict[frozenset[object], int] = {}
         while pending and most <= limit and self._matcher.visits < last:
             begun, _, _, text, state = heappop(pending)
-            spend(_STEP_WORK)
             for more, following in state.followers():
                 self._matcher.visits += 1
                 positions = frozenset(
