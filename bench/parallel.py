@@ -103,9 +103,9 @@ def main(
             deterministic=deterministic,
         ) as backend,
     ):
-        alone = [backend.generate(each) for each in asked]
+        alone = [backend.complete(each) for each in asked]
         with ThreadPoolExecutor(parallel) as pool:
-            answered = dict(zip(order, pool.map(backend.generate, [asked[at] for at in order]), strict=True))
+            answered = dict(zip(order, pool.map(backend.complete, [asked[at] for at in order]), strict=True))
     report(alone, [answered[at] for at in range(len(asked))])
 
 

@@ -101,8 +101,8 @@ class AmbiguousGrammarError(GrammarError):
         """Compose the message from the limit on derivations."""
         self.limit = limit
         super().__init__(
-            f"the grammar has more than {limit:,} derivations of the same text. "
-            f"Give each rule one way to derive the empty string, and none two ways to derive the same text."
+            f"the grammar has more than {limit:,} derivations of the same text, or of how it begins. "
+            f"Let alternatives begin differently, and give no text two derivations, not even the empty one."
         )
 
 

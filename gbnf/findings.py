@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "unenforced", "free_form", "inexpressible",
+    "unenforced", "free_form", "inexpressible", "disputed",
     "unknown_key", "undeclared", "loosened", "left_out", "not_executable", "unreachable",
 ]  # fmt: skip
-_OF_GRAMMARS = frozenset({"unenforced", "free_form", "inexpressible"})
+_OF_GRAMMARS = frozenset({"unenforced", "free_form", "inexpressible", "disputed"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -18,8 +18,9 @@ class Finding:
 
     Of a compilation, `kind` is "unenforced" if the grammar accepts values that `keyword` forbids; "free_form"
     if the schema itself allows anything; "inexpressible" if a tool-call format cannot write
-    some of the values that the schema allows; "left_out" if the tool cannot be compiled, so that the grammar
-    has no calls of it.
+    some of the values that the schema allows; "disputed" if the grammar follows the standard, and validators
+    that compute in floats refuse some of its values; "left_out" if the tool cannot be compiled, so that the
+    grammar has no calls of it.
 
     Of a tool that was loaded (`Tool.findings`), it is "unknown_key" if a key is not known, but similar to one
     that is; "undeclared" for a name that no property has; "loosened" if `keyword` was removed, because it is

@@ -15,6 +15,7 @@ from fuzz_targets.jumps import JUMPS
 from fuzz_targets.manifests import MANIFEST
 from fuzz_targets.schemas import PATTERN, SCHEMA
 from fuzz_targets.servers import SERVER
+from fuzz_targets.stacks import ALIKE, CLIENT_GRAMMAR
 from fuzz_targets.tools import POOL, REPAIR
 
 TARGETS = {
@@ -31,6 +32,8 @@ TARGETS = {
         SERVER,
         LINES,
         JUMPS,
+        ALIKE,
+        CLIENT_GRAMMAR,
     )
 }
 

@@ -35,7 +35,7 @@ def _answer(request: Request, *, jumps: bool) -> Completion:
     """Answer with an empty prompt cache, which would depend on the jumps in earlier answers."""
     model = _model(jumps=jumps)
     model.clear_prompt_cache()
-    return model.generate(request)
+    return model.complete(request)
 
 
 def check_jumps(case: Mapping[str, Any]) -> str:

@@ -10,10 +10,12 @@ from itertools import chain
 from gbnf.compiler.decimals import BOUNDED_DIGITS, DigitLimits
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.primitives import primitives
+from gbnf.errors import AmbiguousGrammarError
 from gbnf.findings import Finding
 from gbnf.grammar.emit import emit, emit_rule
 from gbnf.grammar.ir import Expr, Rules
 from gbnf.grammar.match import Match, Matcher
+from gbnf.grammar.stacks import MAX_STACKS, is_bounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,11 +24,12 @@ class Grammar:
 
     `str(grammar)` is its GBNF text; grammars with the same text are equal. `rules` are its productions as
     values, with the start symbol `root`. `report` lists what the grammar does not enforce, sorted by tool and
-    JSON Pointer.
+    JSON Pointer. `is_parsed`: whether it was not compiled.
     """
 
     rules: Rules
     report: tuple[Finding, ...] = ()
+    is_parsed: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Grammar:
@@ -36,7 +39,7 @@ class Grammar:
         """
         from gbnf.grammar.parse import parse_gbnf  # noqa: PLC0415  # it builds a parser with lark
 
-        return cls(parse_gbnf(text))
+        return cls(parse_gbnf(text), is_parsed=True)
 
     def match(self, text: str) -> Match:
         """Match `text` against the grammar, as far as it fits. May be called from several threads at once.
@@ -49,6 +52,14 @@ class Grammar:
     def matcher(self) -> Matcher:
         """The matcher of this grammar, for texts that arrive piece by piece. It is built once."""
         return _matcher(self)
+
+    def check_stacks(self) -> None:
+        """Raise AmbiguousGrammarError if a text is found for which llama.cpp would keep too many stacks.
+
+        Compiled grammars have no such text, as far as the compiler finds any. See `gbnf.grammar.stacks`.
+        """
+        if self.is_parsed and not _is_bounded(self):
+            raise AmbiguousGrammarError(MAX_STACKS)
 
     @cached_property
     def exact(self) -> bool:
@@ -72,6 +83,11 @@ class Grammar:
 @lru_cache(maxsize=32)  # a matcher grows with the texts that it sees, and compiled pools are kept for long
 def _matcher(grammar: Grammar) -> Matcher:
     return Matcher(grammar.rules)
+
+
+@lru_cache(maxsize=64)
+def _is_bounded(grammar: Grammar) -> bool:
+    return is_bounded(grammar.rules)
 
 
 class CompiledRules:

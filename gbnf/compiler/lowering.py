@@ -8,10 +8,11 @@ schemas become recursive grammars; with `max_depth`, deeper objects and arrays b
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
 
 from gbnf.compiler.any_order import (
     DUPLICATES_COUNT,
@@ -31,6 +32,7 @@ from gbnf.compiler.arrays import (
 )
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.merging import BEGIN_ALIKE, any_of, clusters, merged_items, told_apart
 from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
 from gbnf.compiler.objects import Other, members_of, object_expr
 from gbnf.compiler.options import CompileOptions
@@ -68,6 +70,17 @@ MAX_PROPERTIES = 8_000
 _MAX_NESTING = 25
 
 
+#: What an expression is kept under: a conjunction, or several of which one holds; its depth and its place.
+_Key: TypeAlias = "tuple[Conjunction | frozenset[Conjunction], int, AnyPlace]"
+
+
+class _Children(NamedTuple):
+    """Values by name, and other properties (none: each shape has its own), that several objects share."""
+
+    values: Mapping[str, Expr]
+    others: list[Other]
+
+
 class _Postponed(NamedTuple):
     """A rule whose production is still to be compiled."""
 
@@ -83,7 +96,8 @@ class _Postponed(NamedTuple):
 class Lowering:
     """One compilation of one document into a table of rules.
 
-    `overrides` replaces the value of top-level properties by expressions, which derive numbers.
+    `overrides` replaces the value of top-level properties by expressions, which derive numbers. If `merges`,
+    alternatives that begin alike are merged, see `gbnf.compiler.merging`.
     """
 
     document: Document
@@ -92,6 +106,7 @@ class Lowering:
     tool: str = ""
     overrides: Mapping[str, Expr] = field(default_factory=dict)
     notation: Notation = JSON
+    merges: bool = False
 
     def __post_init__(self) -> None:
         self.report = Report(self.tool)
@@ -101,8 +116,10 @@ class Lowering:
         self._order_budget = OrderBudget(any_order=self.options.property_order == "any")
         self._any_order_rules = 0  # rules that any order takes beyond the declared one
         self._expander = Expander(self.document, self.report.unenforced)
-        self._known: dict[tuple[Conjunction, int, AnyPlace], Expr] = {}
+        self._known: dict[_Key, Expr] = {}
         self._nesting = 0
+        self.unions: dict[str, int] = {}  # how many alternatives of a rule may begin with the same text
+        self._rule = ""  # that is being compiled
         self._postponed: deque[_Postponed] = deque()
         self._scalars = Scalars(self.report, self.options.digits, self._json)
 
@@ -119,9 +136,11 @@ class Lowering:
             return self.table.define(ref, self._anything.values(None if is_json else "object", self._root))
         if not is_json:  # arguments are an object
             values = values_by_type(values).get("object", ValueSet(reason="they are no object"))
+        self._rule = ref.name
         self.table.define(ref, self._union(values, scope, "", 0, self._root))
         while self._postponed:
             late = self._postponed.popleft()
+            self._rule = late.ref.name
             production = self._union(late.values, late.scope, late.pointer, late.depth, late.place)
             self.table.define(late.ref, production)
         return ref
@@ -146,6 +165,12 @@ class Lowering:
         if values.is_empty:
             self.reason = values.reason
             return self._known.setdefault(key, EMPTY_LANGUAGE)
+        return self._named(key, values, scope, pointer, depth, place)
+
+    def _named(
+        self, key: _Key, values: ValueSet, scope: Scope, pointer: str, depth: int, place: AnyPlace
+    ) -> Expr:
+        """Return an expression for a set of values, a rule where it is worth one, and keep it under `key`."""
         if not _needs_rule(values):
             return self._known.setdefault(key, self._union(values, scope, pointer, depth, place))
         ref = self.table.reserve(*scope.hint)
@@ -154,15 +179,43 @@ class Lowering:
             self._postponed.append(_Postponed(ref, values, scope, pointer, depth, place))
             return ref
         self._nesting += 1
+        outer, self._rule = self._rule, ref.name
         production = self._union(values, scope, pointer, depth, place)
+        self._rule = outer
         self._nesting -= 1
         self.table.define(ref, production)
         if isinstance(production, Ref) or production == EMPTY_LANGUAGE:
             self._known[key] = production
         return self._known[key]
 
+    def either(
+        self, choices: Iterable[Conjunction], scope: Scope, pointer: str, depth: int, place: AnyPlace
+    ) -> Expr:
+        """Return an expression for the values of any of several conjunctions."""
+        several = dict.fromkeys(self._canonical(one, scope)[0] for one in choices)
+        several.pop(UNSATISFIABLE, None)
+        if len(several) < 2:
+            return self.value(next(iter(several), UNSATISFIABLE), scope, pointer, depth, place)
+        self.report.unenforced(pointer, "anyOf", BEGIN_ALIKE)
+        key = (frozenset(several), depth if self.options.max_depth is not None else 0, place)
+        if key in self._known:
+            return self._known[key]
+        if self._is_spent() or UNCONSTRAINED in several:
+            return self._known.setdefault(key, self._anything.values(None, place))
+        sets = [self._expander.expand(one) for one in several]
+        shapes: list[Shape] = []
+        for shape in chain.from_iterable(one.shapes for one in sets):
+            if shape not in shapes:
+                shapes.append(shape)
+        values = ValueSet(tuple(distinct([value for one in sets for value in one.values])), tuple(shapes))
+        if any(one.is_everything for one in sets):
+            return self._known.setdefault(key, self._anything.values(None, place))
+        if values.is_empty:
+            return self._known.setdefault(key, EMPTY_LANGUAGE)
+        return self._named(key, values, scope, pointer, depth, place)
+
     @property
-    def compiled(self) -> Mapping[tuple[Conjunction, int, AnyPlace], Expr]:
+    def compiled(self) -> Mapping[_Key, Expr]:
         """What each conjunction has become, by depth and place."""
         return self._known
 
@@ -210,8 +263,18 @@ class Lowering:
             return self._in_forms(values, scope, pointer, depth, place)
         alternatives = [self._enumerated(values.values, scope, pointer, place)] if values.values else []
         shapes = values.shapes
-        if self._order_budget.any_order and len(shapes) >= _MANY_SHAPES:
-            objects = [shape for shape in shapes if type(shape) is Object]
+        kinds = [type(shape) for shape in shapes if type(shape) in _STRUCTURED]
+        objects = [shape for shape in shapes if type(shape) is Object]
+        self._begin_alike(max(len(objects), len(kinds) - len(objects)))
+        if self.merges:
+            try:
+                alternatives += self._merged(shapes, scope, pointer, depth, place)
+            except EffortSpent:
+                self.report.unenforced(pointer, "type", LEFT_OPEN)
+                for kind in dict.fromkeys(type(shape) for shape in shapes if type(shape) in _STRUCTURED):
+                    alternatives.append(self._anything.values(_STRUCTURED[kind], place))
+            shapes = tuple(shape for shape in shapes if type(shape) not in _STRUCTURED)
+        elif self._order_budget.any_order and len(objects) >= _MANY_SHAPES:
             with suppress(EffortSpent):  # it is reported for each shape below
                 joint = self._joint(objects, scope, pointer, depth, place)
                 if joint is not None:
@@ -228,6 +291,11 @@ class Lowering:
         if not alternatives:
             self.reason = values.reason
         return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
+
+    def _begin_alike(self, alternatives: int) -> None:
+        """Count alternatives of the current rule that may begin with the same text."""
+        if alternatives > 1:
+            self.unions[self._rule] = self.unions.get(self._rule, 1) * alternatives
 
     def _in_forms(self, values: ValueSet, scope: Scope, pointer: str, depth: int, place: FormsPlace) -> Expr:
         """Return the values with what comes before and after each, by their JSON types."""
@@ -246,6 +314,8 @@ class Lowering:
                     pointer, "type", f"the format cannot write values of the type {kind}"
                 )
             alternatives += place.written(kind, frozenset(parts), write, raw)
+        if parts.keys() >= {"array", "object"}:
+            self._begin_alike(2)
         if place.has_same_empties and parts.keys() >= {"array", "object"}:
             reason = "the format writes an empty object as an empty array"
             self.report.inexpressible(pointer, "type", reason)
@@ -352,6 +422,10 @@ class Lowering:
             report_keyword(self.report, shape, pointer, "uniqueItems", "the items are not a small finite set")
         if not shape.contains:
             return None
+        self._begin_alike(3)
+        if self.merges:
+            report_keyword(self.report, shape, pointer, "contains", BEGIN_ALIKE)
+            return None
         if len(shape.contains) == 1:
             matching = [
                 self.value(
@@ -419,13 +493,14 @@ class Lowering:
     ) -> Expr | None:
         """Return the objects of several shapes as one automaton; None where that is not possible."""
         limit = self.options.max_depth
-        if len(shapes) < _MANY_SHAPES or (limit is not None and depth > limit):
+        if limit is not None and depth > limit:
             return None
         names = list(dict.fromkeys(name for shape in shapes for name in shape.properties))
         if len(names) > _JOINT_NAMES or _ANY_OBJECT in shapes:
             return None
         spend(_PART_WORK * (1 + len(names)) * len(shapes))
         alternatives = []
+        merged = self._merged_children(shapes, names, scope, pointer, depth, place) if self.merges else None
         for shape in shapes:
             values = {
                 name: self._property(name, shape.properties[name], scope, pointer, depth, place)
@@ -434,6 +509,11 @@ class Lowering:
                 for name in names
             }
             others = self._others(shape, scope, pointer, depth, place)
+            if merged is not None:
+                values |= {
+                    name: merged.values[name] for name in merged.values if values[name] != EMPTY_LANGUAGE
+                }
+                others = merged.others if others and merged.others else others
             members = members_of(shape, values, others, place.objects, scope)
             if members is not None:
                 alternatives.append(members)
@@ -448,6 +528,96 @@ class Lowering:
             for keyword, reason in built.loosened:
                 report_keyword(self.report, shape, pointer, keyword, reason)
         return built.expr
+
+    def _merged(
+        self, shapes: Sequence[Shape], scope: Scope, pointer: str, depth: int, place: Place
+    ) -> list[Expr]:
+        """Return the arrays and the objects of a union, each as few alternatives that begin differently."""
+        arrays = [shape for shape in shapes if type(shape) is Array]
+        objects = [shape for shape in shapes if type(shape) is Object]
+        found: list[Expr] = []
+        if _ANY_ARRAY in arrays:
+            arrays = [_ANY_ARRAY]
+        for cluster in clusters(arrays, self._expander.expand) if arrays else ():
+            if len(cluster) == 1 or self._too_deep(depth, pointer, "items"):
+                found.append(self._array(cluster[0], scope, pointer, depth, place))
+                continue
+            self.report.unenforced(pointer, "anyOf", BEGIN_ALIKE)
+            inner = scope.inside("Array")
+
+            def item(choices: Sequence[Conjunction], at: str, inner: Scope = inner) -> Expr:
+                return self.either(choices, inner.inside("Item"), pointer + at, depth + 1, place.item())
+
+            items = possible_items(merged_items(cluster, item))
+            if items is not None:
+                found.append(array_expr(items, place.arrays, inner)[0])
+        if _ANY_OBJECT in objects:
+            objects = [_ANY_OBJECT]
+        if len(objects) == 1:
+            found.append(self._object(objects[0], scope, pointer, depth, place))
+        elif objects:
+            joint = self._joint(objects, scope, pointer, depth, place)
+            found.append(self._any_of(objects, scope, pointer, depth, place) if joint is None else joint)
+        return found
+
+    def _any_of(self, shapes: Sequence[Object], scope: Scope, pointer: str, depth: int, place: Place) -> Expr:
+        """Return the objects of several shapes as those of one, whose properties any of them allows."""
+        whole = any_of(shapes)
+        if self._too_deep(depth, pointer, "properties") or len(whole.properties) > MAX_PROPERTIES:
+            return self._anything.values("object", place)
+        self.report.unenforced(pointer, "anyOf", BEGIN_ALIKE)
+        names = list(whole.properties)
+        merged = self._merged_children(shapes, names, scope, pointer, depth, place)
+        values = {
+            name: merged.values.get(name)
+            or self.either(
+                [shape.child(name) for shape in shapes],
+                scope.inside(name),
+                f"{pointer}/properties/{name}",
+                depth + 1,
+                place.child(name),
+            )
+            for name in names
+        }
+        open_shape = next((shape for shape in shapes if shape.others), whole)
+        pairs = merged.others or self._others(open_shape, scope, pointer, depth, place)
+        members = members_of(whole, values, pairs, place.objects, scope)
+        if members is None:
+            return EMPTY_LANGUAGE
+        return any_order_expr(members, place.objects, scope, self._order_budget).expr
+
+    def _merged_children(
+        self,
+        shapes: Sequence[Object],
+        names: Sequence[str],
+        scope: Scope,
+        pointer: str,
+        depth: int,
+        place: Place,
+    ) -> _Children:
+        """Return the values under each name, and of other keys, that the objects have in common."""
+
+        def value(choices: Sequence[Conjunction], name: str) -> Expr:
+            inner = place.child(name)
+            return self.either(choices, scope.inside(name), f"{pointer}/properties/{name}", depth + 1, inner)
+
+        values: dict[str, Expr] = {}
+        for name in names:
+            children = [child for shape in shapes if (child := shape.child(name)) != UNSATISFIABLE]
+            overridden = depth == 0 and name in self.overrides
+            if len(set(children)) < 2 or overridden or not place.objects.can_write(name):
+                continue
+            if not told_apart([self._expander.expand(child) for child in children]):
+                values[name] = value(children, name)
+        others = [shape.others for shape in shapes if shape.others]
+        if all(one == others[0] for one in others) or place.other() is None:
+            return _Children(values, [])
+        inner = place.other()
+        assert inner is not None
+        children = [other.value for several in others for other in several]
+        at = f"{pointer}/additionalProperties"
+        self.report.unenforced(pointer, "anyOf", BEGIN_ALIKE)
+        return _Children(values, [(None, self.either(children, scope.inside("Value"), at, depth + 1, inner))])
 
     def _property(
         self, name: str, subschemas: Conjunction, scope: Scope, pointer: str, depth: int, place: Place
@@ -509,7 +679,7 @@ class Lowering:
 _MANY_SHAPES = 4
 _JOINT_NAMES = 200
 _TOO_LARGE = "the schema is too large, so any JSON value is allowed"
-_STRUCTURED = frozenset({Array, Object})
+_STRUCTURED: Mapping[type, JsonType] = {Array: "array", Object: "object"}
 _ANY_ARRAY, _ANY_OBJECT = Array(), Object()
 _NUMBER_ONLY: frozenset[JsonType] = frozenset({"number"})
 #: The work of emitting a property or an item, in the units of `gbnf.effort`.

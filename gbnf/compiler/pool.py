@@ -20,14 +20,14 @@ from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
+from gbnf.compiler.rule_names import camel
 from gbnf.compiler.rules import RuleTable, Scope
-from gbnf.compiler.schema import check_whitespace, compilation
+from gbnf.compiler.schema import bounded_rules, check_whitespace, compilation
 from gbnf.compiler.stored_parts import decode_part, encode_part
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
 from gbnf.grammar.emit import emit_expr, emit_literal
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, Seq, literal, references, seq
-from gbnf.grammar.passes import run_passes
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
 from gbnf.surrogates import has_surrogate
@@ -164,16 +164,20 @@ def compile_tools(
     compiled: list[CompiledTool] = []
     errors: dict[Tool, SchemaError] = {}
     taken = set(taken)
+    counts: dict[str, int] = {}  # how many names are the same in camelCase
     for tool in tools:
-        compiled_tool = compile_tool(tool, options, has_steps, None, notation)
-        count = 1
+        same = camel(tool.name)
+        count = counts.get(same, 0)
+        while True:
+            count += 1
+            name = f"{tool.name} {count}" if count > 1 else None
+            compiled_tool = compile_tool(tool, options, has_steps, name, notation)
+            if not isinstance(compiled_tool, CompiledTool) or taken.isdisjoint(compiled_tool.part.names):
+                break
         if isinstance(compiled_tool, SchemaError):
             errors[tool] = compiled_tool
-            continue
-        while isinstance(compiled_tool, CompiledTool) and not taken.isdisjoint(compiled_tool.part.names):
-            count += 1  # two names that are the same in camelCase
-            compiled_tool = compile_tool(tool, options, has_steps, f"{tool.name} {count}", notation)
         if isinstance(compiled_tool, CompiledTool):
+            counts[same] = count
             taken.update(compiled_tool.part.names)
             compiled.append(compiled_tool)
     if errors and (strict or not compiled):
@@ -283,9 +287,11 @@ def _compile_arguments(
     name: str,
     notation: Notation,
 ) -> CompiledTool:
-    ref, lowering = lower_arguments(tool, args, options, has_steps, name, notation)
-    rules = run_passes(Rules(lowering.table.productions, ref.name))
-    if rules.productions[ref.name] == EMPTY_LANGUAGE:
+    rules, lowering = bounded_rules(
+        lambda merges: lower_arguments(tool, args, options, has_steps, name, notation, merges=merges),
+        options,
+    )
+    if rules.productions[rules.root] == EMPTY_LANGUAGE:
         reason = lowering.reason or "they require themselves without end"
         where = "" if tool.path is None else f" in {tool.path}"
         raise SchemaError(
@@ -293,7 +299,7 @@ def _compile_arguments(
             f"no arguments satisfy the schema of {tool.name!r}{where}: {reason}",
             "Remove the contradiction, or leave the tool out.",
         )
-    return CompiledTool(tool.name, ref, CompiledRules.of(rules), tuple(lowering.report))
+    return CompiledTool(tool.name, Ref(rules.root), CompiledRules.of(rules), tuple(lowering.report))
 
 
 def lower_arguments(
@@ -303,6 +309,8 @@ def lower_arguments(
     has_steps: bool,
     name: str,
     notation: Notation = JSON,
+    *,
+    merges: bool = False,
 ) -> tuple[Ref, Lowering]:
     """Return the compilation of a tool's arguments before the passes, and the rule of all of them."""
     from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # not needed where all tools are cached
@@ -311,7 +319,7 @@ def lower_arguments(
     references = dict.fromkeys(tool.step_references, _FROM_STEP) if has_steps else {}
     ref = table.reserve("args", name)
     schema = _arguments_schema(args, tool, closed=options.closed)
-    lowering = Lowering(Document(schema), options, table, tool.name, references, notation)
+    lowering = Lowering(Document(schema), options, table, tool.name, references, notation, merges)
     lowering.root(ref, Scope(table, (name,)))
     return ref, lowering
 

@@ -7,16 +7,18 @@ from typing import Any
 
 from gbnf.findings import Finding, Kind
 
+_APART = frozenset({"inexpressible", "disputed"})
+
 
 class Report:
     """The findings of one compilation: for each JSON Pointer and keyword the first one.
 
-    Values that a format cannot write are apart: one more for each.
+    Values that a format cannot write, or that others refuse, are apart: one more for each.
     """
 
     def __init__(self, tool: str = "") -> None:
         self._tool = tool
-        self._findings: dict[tuple[str, str, bool], Finding] = {}
+        self._findings: dict[tuple[str, str, str], Finding] = {}
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self._findings.values())
@@ -33,6 +35,10 @@ class Report:
         """Add a finding of values that a tool-call format cannot write."""
         self.add_finding(pointer, keyword, "inexpressible", reason)
 
+    def disputed(self, pointer: str, keyword: str, reason: str) -> None:
+        """Add a finding of a keyword for which other validators refuse some of the grammar's values."""
+        self.add_finding(pointer, keyword, "disputed", reason)
+
     def excludes_delimiters(self) -> None:
         """Add a finding for the whole tool, once, that its format's delimiters are excluded from texts."""
         reason = "the format cannot write some strings and keys, such as those that contain its delimiters"
@@ -46,6 +52,6 @@ class Report:
 
     def add_finding(self, pointer: str, keyword: str, kind: Kind, reason: str) -> None:
         """Add a finding, unless there is one for this pointer and keyword."""
-        key = (pointer, keyword, kind == "inexpressible")
+        key = (pointer, keyword, kind if kind in _APART else "")
         if key not in self._findings:
             self._findings[key] = Finding(self._tool, pointer, keyword, kind, reason)

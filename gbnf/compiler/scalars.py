@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import suppress
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from gbnf.compiler.decimals import DigitLimits
@@ -24,6 +28,8 @@ LEFT_OPEN = "the schema is too large, so any value of the same JSON type is allo
 VALUE_WORK = 6
 #: The greatest weight of an expression that is repeated inline: about the engine's rules for it.
 _LIGHT = 24
+#: The multiples of a divisor that are tried in floats.
+_MULTIPLES_TRIED = 200
 _ANY_STRING = String()
 
 
@@ -66,6 +72,13 @@ class Scalars:
         expr, reason = known
         if reason:
             report_keyword(self.report, shape, pointer, "multipleOf", reason)
+        if shape.divisors and (refused := _refused_in_floats(shape)) is not None:
+            reason = (
+                f"it is enforced in exact decimals; validators that divide floats, such as jsonschema, "
+                f"refuse some of its multiples, such as {refused!r}: prefer an integer"
+            )
+            for base in [facet.pointer for facet in shape.facets if "multipleOf" in facet.raw] or [pointer]:
+                self.report.disputed(f"{base}/multipleOf", "multipleOf", reason)
         return expr
 
     def _string(self, shape: String, scope: Scope, pointer: str, place: Place) -> Expr:
@@ -146,6 +159,35 @@ def _weight(expr: Expr) -> int:
             return sum(map(_weight, items))
         case _:
             return 1
+
+
+@lru_cache(maxsize=1024)
+def _refused_in_floats(shape: Number) -> float | None:
+    """Return one of the first numbers of the shape whose quotient by a divisor is no integer in floats."""
+    for divisor in shape.divisors:
+        if divisor.denominator & (divisor.denominator - 1) == 0:  # divides exactly
+            continue
+        first = math.ceil(shape.minimum.value / divisor) if shape.minimum is not None else 1
+        for number in range(first, first + _MULTIPLES_TRIED):
+            multiple = number * divisor
+            if shape.maximum is not None and multiple > shape.maximum.value:
+                break
+            if not _contains(shape, multiple):
+                continue
+            with suppress(OverflowError):
+                if not (float(multiple) / float(divisor)).is_integer():
+                    return float(multiple)
+    return None
+
+
+def _contains(shape: Number, value: Fraction) -> bool:
+    is_integer = value.denominator == 1
+    bounds = [bound for bound in (shape.minimum, shape.maximum) if bound is not None and bound.exclusive]
+    return (
+        shape.integer in (None, is_integer)
+        and all((value / divisor).denominator == 1 for divisor in shape.divisors)
+        and all(value != bound.value for bound in bounds)
+    )
 
 
 def report_keyword(

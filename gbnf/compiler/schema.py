@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, get_args
 
 from gbnf.compiler.garbage_collection import paused_garbage_collection
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.options import CompileOptions, PropertyOrder
-from gbnf.compiler.primitives import RESERVED
+from gbnf.compiler.primitives import RESERVED, primitives
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.effort import limit_effort
 from gbnf.errors import InvalidArgumentError, SchemaError, is_rust_panic
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Ref, Rules
-from gbnf.grammar.passes import run_passes
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Literal, Ref, Rules
+from gbnf.grammar.passes import drop_unreachable, run_passes
+from gbnf.grammar.stacks import MAX_STACKS, nesting_products, takes_many_stacks
 from gbnf.schema.document import Document, lone_surrogate
 from gbnf.schema.models import json_schema_of
 
@@ -57,20 +58,54 @@ def compile_schema(
 
 
 def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Grammar:
-    root, lowering = lower_schema(schema, options)
-    rules = run_passes(Rules(lowering.table.productions, root.name))
-    if rules.productions[root.name] == EMPTY_LANGUAGE:
+    rules, lowering = bounded_rules(lambda merges: lower_schema(schema, options, merges=merges), options)
+    if rules.productions[rules.root] == EMPTY_LANGUAGE:
         reason = lowering.reason or "it requires itself without end"
         raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
     return link([CompiledRules.of(rules)], lowering.report, options.whitespace, options.digits)
 
 
-def lower_schema(schema: Mapping[str, Any] | bool, options: CompileOptions) -> tuple[Ref, Lowering]:
+def bounded_rules(
+    lower: Callable[[bool], tuple[Ref, Lowering]], options: CompileOptions
+) -> tuple[Rules, Lowering]:
+    """Return the rules of a compilation for which llama.cpp's engine keeps a bounded number of stacks.
+
+    `lower` compiles up to the passes, and merges alternatives that begin alike if it is given True. Raises
+    SchemaError where even the merged rules take too many stacks.
+    """
+    for merges in (False, True):
+        with limit_effort() if merges else nullcontext():
+            start, lowering = lower(merges)
+        before = Rules(lowering.table.productions, start.name)
+        unions = nesting_products(before.references, lowering.unions) if lowering.unions else {}
+        rules = run_passes(before)
+        if not unions or not _takes_many_stacks(rules, unions, options):
+            return rules, lowering
+    problem = (
+        f"its alternatives begin with the same text and are inside each other, so llama.cpp would follow "
+        f"more than {MAX_STACKS:,} derivations at once"
+    )
+    hint = "Tell the alternatives apart where they begin, as with a tag in the first property or item."
+    raise SchemaError("", problem, hint)
+
+
+def _takes_many_stacks(rules: Rules, unions: Mapping[str, float], options: CompileOptions) -> bool:
+    """Return whether the rules, with the primitives that they need, take too many stacks of the engine."""
+    if rules.productions[rules.root] == EMPTY_LANGUAGE:
+        return False
+    shared = primitives(options.whitespace, options.digits)
+    linked = Rules({"fromStep": Literal("1"), **shared, **rules.productions}, rules.root)
+    return takes_many_stacks(drop_unreachable(linked), unions)
+
+
+def lower_schema(
+    schema: Mapping[str, Any] | bool, options: CompileOptions, *, merges: bool = False
+) -> tuple[Ref, Lowering]:
     """Return the compilation of a schema before the passes, and its start symbol."""
     from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # pools of cached tools use this module only
 
     table = RuleTable(RESERVED - {"root"})
-    lowering = Lowering(Document(schema, closed=options.closed), options, table)
+    lowering = Lowering(Document(schema, closed=options.closed), options, table, merges=merges)
     root = table.reserve("root")
     lowering.root(root, Scope(table, ()))
     return root, lowering

@@ -9,7 +9,7 @@ Invariants:
 - Equal stacks are one object (hash-consing), and the stacks of one terminal are merged, as in a
   graph-structured stack (Tomita 1985): derivations that meet again are one, however ambiguous the grammar.
 - The closure of a stack and each step from a set of tops are computed once and cached: inside a string, a
-  step is a lookup. Memory is bounded: above `_MAX_CACHED` entries the caches are cleared.
+  step is a lookup. Memory is bounded: above `_MAX_CACHED` members of their entries, the caches are cleared.
 - Repetitions are counted, never unrolled. An iteration without a character is not followed: if the item is
   nullable, the lower bound is zero, and fewer iterations match all that more can.
 - Left recursion is an error: it would grow the stack for ever, here as in llama.cpp.
@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 from typing import TypeAlias
@@ -46,7 +47,8 @@ from gbnf.grammar.network import (
 
 END_OF_TEXT = "end of text"
 _MAX_CACHED = 200_000
-_MAX_VISITS = 200_000
+_MAX_VISITS = 20_000
+_MANY_STACKS = 1 << 30  # where counting ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +76,20 @@ class Matcher:
     more than `_MAX_VISITS` derivations that continue differently.
     """
 
-    def __init__(self, rules: Rules) -> None:
-        """Raise GrammarError for rules that are undefined or left-recursive."""
-        self._network = Network(rules)
-        self._frames: dict[tuple[Node, int, _Stack], _Frame] = {}
-        self._unions: dict[frozenset[_Frame | None], _Union] = {}
-        self._closures: dict[tuple[Node, _Stack], _Tops] = {}
+    def __init__(self, rules: Rules, *, with_costs: bool = True) -> None:
+        """Raise GrammarError for rules that are undefined or left-recursive.
+
+        Without costs, completions are not found; `Network` takes half as long.
+        """
+        self._network = Network(rules, with_costs=with_costs)
+        self._frames: dict[tuple[Node, int, Stack], Frame] = {}
+        self._unions: dict[frozenset[Frame | None], Frames] = {}
+        self._closures: dict[tuple[Node, Stack], _Tops] = {}
         self._states: dict[_Tops, _State] = {}
         self._lock = threading.RLock()
-        self._visits = 0  # of nodes, for one character
+        self._visits = 0  # of nodes and members, for one character
+        self._cached = 0  # members of what is cached
+        self.visits = 0  # for all characters so far
 
     def match(self, text: str) -> Match:
         """Match `text` from the start symbol, as far as it fits."""
@@ -96,14 +103,15 @@ class Matcher:
             expected=state.expected(),
         )
 
-    def start(self) -> MatchState:
-        """Return the state before the first character."""
-        return MatchState(self, self._start())
+    def start(self, rule: str | None = None) -> MatchState:
+        """Return the state before the first character, of texts of `rule` (default: the start symbol)."""
+        return MatchState(self, self._start(rule))
 
-    def _start(self) -> _State:
+    def _start(self, rule: str | None = None) -> _State:
         with self._lock:
             self._visits = 0
-            tops, can_end = self._closure(self._network.root, None)
+            first = self._network.root if rule is None else self._network.rule(rule)
+            tops, can_end = self._closure(first, None)
             return self._state((self._merge_stacks(dict.fromkeys(tops)), can_end))
 
     def _advance(self, state: _State, text: str) -> tuple[int, _State]:
@@ -135,12 +143,13 @@ class Matcher:
             return self._compute_step(state, text)
 
     def _compute_step(self, state: _State, text: str) -> _State | None:
-        if len(self._frames) + len(self._closures) + len(self._states) > _MAX_CACHED:
+        if len(self._frames) + self._cached > _MAX_CACHED:
+            self._cached = 0
             self._frames.clear()
             self._unions.clear()
             self._closures.clear()
             self._states.clear()
-        reached: dict[_Top, None] = {}
+        reached: dict[Top, None] = {}
         can_end = False
         self._visits = 0
         for node, offset, frame in state.tops:
@@ -162,43 +171,59 @@ class Matcher:
 
     def _state(self, tops: _Tops) -> _State:
         state = self._states.get(tops)
-        return state if state is not None else self._states.setdefault(tops, _State(*tops))
+        if state is None:
+            state = self._states.setdefault(tops, _State(*tops))
+            self._cached += 1 + len(state.tops)
+        return state
 
-    def _merge_stacks(self, reached: dict[_Top, None]) -> tuple[_Top, ...]:
+    def _merge_stacks(self, reached: dict[Top, None]) -> tuple[Top, ...]:
         """Return the tops with one stack for each terminal: the only one, or the union of several."""
-        stacks: dict[tuple[TextNode | CharsNode, int], dict[_Frame | None, None]] = {}
+        stacks: dict[tuple[TextNode | CharsNode, int], dict[Frame | None, None]] = {}
+        count = 0
         for node, offset, stack in reached:
-            members = stack.members if isinstance(stack, _Union) else (stack,)
+            members = stack.members if isinstance(stack, Frames) else (stack,)
+            count += len(members)
             stacks.setdefault((node, offset), {}).update(dict.fromkeys(members))
+        self._visit(count)
         return tuple((node, offset, self._union(members)) for (node, offset), members in stacks.items())
 
-    def _union(self, members: dict[_Frame | None, None]) -> _Stack:
+    def _visit(self, count: int) -> None:
+        self._visits += count
+        self.visits += count
+        if self._visits > _MAX_VISITS:
+            raise AmbiguousGrammarError(_MAX_VISITS)
+
+    def _union(self, members: dict[Frame | None, None]) -> Stack:
         if len(members) == 1:
             return next(iter(members))
-        return self._unions.setdefault(frozenset(members), _Union(tuple(members)))
+        key = frozenset(members)
+        union = self._unions.get(key)
+        if union is None:
+            union = self._unions.setdefault(key, Frames(tuple(members)))
+            self._cached += len(members)
+        return union
 
-    def _frame(self, node: Node, count: int, parent: _Stack) -> _Frame:
+    def _frame(self, node: Node, count: int, parent: Stack) -> Frame:
         key = (node, count, parent)
         frame = self._frames.get(key)
-        return frame if frame is not None else self._frames.setdefault(key, _Frame(node, count, parent))
+        return frame if frame is not None else self._frames.setdefault(key, Frame(node, count, parent))
 
-    def _closure(self, node: Node, frame: _Stack) -> _Tops:
+    def _closure(self, node: Node, frame: Stack) -> _Tops:
         """Return the tops that `node` reaches without a character, in the grammar's order."""
         known = self._closures.get((node, frame))
         if known is not None:
             return known
-        tops: dict[_Top, None] = {}
+        tops: dict[Top, None] = {}
         can_end = False
-        seen: set[tuple[Node, _Stack]] = set()
-        begun: set[_Frame] = set()  # iterations, of items that can be empty, without a character yet
-        pending: list[tuple[Node, _Stack]] = [(node, frame)]
+        seen: set[tuple[Node, Stack]] = set()
+        begun: set[Frame] = set()  # iterations, of items that can be empty, without a character yet
+        pending: list[tuple[Node, Stack]] = [(node, frame)]
         while pending:
             visit = pending.pop()
             if visit in seen:
                 continue
             seen.add(visit)
-            self._visits += 1
-            if self._visits > _MAX_VISITS:
+            if self._visits + len(seen) > _MAX_VISITS:
                 raise AmbiguousGrammarError(_MAX_VISITS)
             node_now, stack = visit
             match node_now:
@@ -220,7 +245,7 @@ class Matcher:
                 case ReturnNode():
                     if stack is None:
                         can_end = True
-                    elif isinstance(stack, _Union):
+                    elif isinstance(stack, Frames):
                         pending.extend((RETURN, member) for member in stack.members)
                     elif not isinstance(stack.node, RepeatNode) or not stack.count:
                         pending.append((stack.node, stack.parent))
@@ -236,8 +261,10 @@ class Matcher:
                             if loop.nullable:
                                 begun.add(inner)
                             pending.append((loop.item, inner))
+        self._visit(len(seen))
         found = (tuple(tops), can_end)
         self._closures[node, frame] = found
+        self._cached += 1 + len(tops)
         return found
 
 
@@ -262,6 +289,24 @@ class MatchState:
         """Return the state after `text`, None if it does not match."""
         position, state = self._matcher._advance(self._state, text)  # noqa: SLF001  # same module
         return MatchState(self._matcher, state) if position == len(text) else None
+
+    @property
+    def stacks(self) -> int:
+        """How many stacks llama.cpp's engine keeps for the text so far, at most."""
+        return self._state.stacks
+
+    @property
+    def tops(self) -> tuple[Top, ...]:
+        """The terminals that may come next: each with its offset, and where to return to after it."""
+        return self._state.tops
+
+    def followers(self) -> Iterator[tuple[str, MatchState]]:
+        """Yield the states after a character, or the rest of the only literal, with one such text of each."""
+        texts = [self._state.only_literal] if self._state.only_literal else _distinguished(self._state.tops)
+        for text in texts:
+            following = self._matcher._step(self._state, text)  # noqa: SLF001  # same module
+            if following is not None:
+                yield text, MatchState(self._matcher, following)
 
     def allowed(self) -> CharClass:
         """Return the characters that may come next; the class has no `ranges` if only the end may."""
@@ -309,51 +354,58 @@ class MatchState:
 
 
 @dataclass(eq=False, slots=True)
-class _Frame:
+class Frame:
     """An entry of a stack: continue at `node` (`count` 0), or iteration number `count` of a repetition.
 
-    `cost`: of the shortest text from here to the end of the grammar.
+    `cost`: of the shortest text from here to the end of the grammar. `stacks`: how many this entry is on top
+    of.
     """
 
     node: Node
     count: int
-    parent: _Stack
+    parent: Stack
     cost: Cost = field(init=False)
+    stacks: int = field(init=False)
 
     def __post_init__(self) -> None:
         node = self.node
         within = node.cost_after(self.count) if isinstance(node, RepeatNode) and self.count else node.cost
         self.cost = within + (self.parent.cost if self.parent is not None else 0)
+        self.stacks = stack_count(self.parent)
 
 
 @dataclass(eq=False, slots=True)
-class _Union:
-    """Several stacks with the same continuation; None is the empty one. `cost`: see `_Frame`."""
+class Frames:
+    """Several stacks with the same continuation; None is the empty one. `cost`, `stacks`: see `Frame`."""
 
-    members: tuple[_Frame | None, ...]
+    members: tuple[Frame | None, ...]
     cost: Cost = field(init=False)
+    stacks: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.cost = min(0 if member is None else member.cost for member in self.members)
+        self.stacks = min(sum(map(stack_count, self.members)), _MANY_STACKS)
 
 
-_Stack: TypeAlias = _Frame | _Union | None
-_Top: TypeAlias = tuple[TextNode | CharsNode, int, _Stack]
-_Tops: TypeAlias = tuple[tuple[_Top, ...], bool]
+Stack: TypeAlias = Frame | Frames | None
+Top: TypeAlias = tuple[TextNode | CharsNode, int, Stack]
+_Tops: TypeAlias = tuple[tuple[Top, ...], bool]
 
 
 @dataclass(eq=False, slots=True)
 class _State:
     """The tops of all derivations of a text, with the cached steps from here."""
 
-    tops: tuple[_Top, ...]
+    tops: tuple[Top, ...]
     can_end: bool
+    stacks: int = field(init=False)
     steps: dict[str, _State | None] = field(default_factory=dict)
     only_literal: str = ""  # the rest of the literal, if it is the only top
     first: CharClass | None = None  # the characters that may come next, cached
     cost: Cost | None = None  # of the shortest completion, cached
 
     def __post_init__(self) -> None:
+        self.stacks = sum(stack_count(stack) for _, _, stack in self.tops)
         if len(self.tops) == 1 and isinstance(self.tops[0][0], TextNode):
             self.only_literal = self.tops[0][0].text[self.tops[0][1] :]
 
@@ -365,18 +417,37 @@ class _State:
         return tuple(dict.fromkeys([*shown, *[END_OF_TEXT] * self.can_end]))
 
 
+def stack_count(stack: Stack) -> int:
+    """Return how many stacks a linked stack stands for."""
+    return 1 if stack is None else stack.stacks
+
+
 def _shared_length(literal: str, text: str, position: int) -> int:
     """Return the length of the common prefix of `literal` and `text` from `position` on."""
     pairs = zip(literal, text[position : position + len(literal)], strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _first(top: _Top) -> tuple[tuple[int, int], ...]:
+def _first(top: Top) -> tuple[tuple[int, int], ...]:
     node, offset, _ = top
     if isinstance(node, TextNode):
         code_point = ord(node.text[offset])
         return ((code_point, code_point),)
     return matchable(node.of)
+
+
+def _distinguished(tops: tuple[Top, ...]) -> list[str]:
+    """Return one character of all that the same terminals accept, for each such set."""
+    found: dict[tuple[int, ...], str] = {}
+    ranges = [_first(top) for top in tops]
+    pairs = set(chain.from_iterable(ranges))
+    for low in sorted({low for low, _ in pairs} | {high + 1 for _, high in pairs}):
+        accepting = tuple(
+            index for index, of in enumerate(ranges) if any(one <= low <= other for one, other in of)
+        )
+        if accepting:
+            found.setdefault(accepting, chr(low))
+    return list(found.values())
 
 
 def _shortest(state: _State) -> Cost:
@@ -386,20 +457,20 @@ def _shortest(state: _State) -> Cost:
     return state.cost
 
 
-def _cost(top: _Top) -> Cost:
+def _cost(top: Top) -> Cost:
     """Return the cost of the shortest completion of one derivation."""
     node, offset, stack = top
     matched = utf8_length(node.text[:offset]) if offset and isinstance(node, TextNode) else 0
     return node.cost - BYTE * matched + (stack.cost if stack is not None else 0)
 
 
-def _next_text(top: _Top) -> str:
+def _next_text(top: Top) -> str:
     """Return the rest of a literal, the first character of a class that is not empty."""
     node, offset, _ = top
     return node.text[offset:] if isinstance(node, TextNode) else chr(matchable(node.of)[0][0])
 
 
-def _only_character(tops: tuple[_Top, ...]) -> str:
+def _only_character(tops: tuple[Top, ...]) -> str:
     """Return the only character that all tops accept, or ""."""
     ranges = {pair for top in tops for pair in _first(top)}
     if len(ranges) != 1:

@@ -101,8 +101,11 @@ RETURN = ReturnNode()
 class Network:
     """The nodes of the rules, which are built when a rule is first asked for."""
 
-    def __init__(self, rules: Rules) -> None:
-        """Raise GrammarError for rules that are undefined or left-recursive."""
+    def __init__(self, rules: Rules, *, with_costs: bool = True) -> None:
+        """Build without costs if they are not needed; they are 0 or infinite then.
+
+        Raises GrammarError for rules that are undefined or left-recursive.
+        """
         for name, expr in rules.productions.items():
             for used in references(expr):
                 if used not in rules.productions:
@@ -115,7 +118,7 @@ class Network:
             raise GrammarError(f"left recursion: {shown}: turn it round, or repeat with *")
         self._rules = rules
         self._nullable = nullable(rules)
-        self._costs = cheapest_costs(rules)
+        self._costs = cheapest_costs(rules) if with_costs else {}
         self._starts: dict[str, Node] = {}
 
     @property

@@ -164,5 +164,7 @@ def union(first: Grammar, second: Grammar) -> Grammar:
     one, other = prefixed("first", first.rules, ()), prefixed("second", second.rules, ())
     root = alt(Ref(one.root), Ref(other.root))
     return Grammar(
-        Rules({"root": root, **one.productions, **other.productions}), (*first.report, *second.report)
+        Rules({"root": root, **one.productions, **other.productions}),
+        (*first.report, *second.report),
+        first.is_parsed or second.is_parsed,
     )

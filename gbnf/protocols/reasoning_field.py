@@ -33,7 +33,7 @@ def with_reasoning_grammar(grammar: Grammar) -> Grammar:
     opening, *rest = root.items
     assert isinstance(opening, ir.Literal), "a pool's grammar begins with its calls' first key"
     root = ir.seq(ir.literal(opening.text[:1]), _MEMBER, ir.literal(opening.text[1:]), *rest)
-    return Grammar(ir.Rules({**grammar.rules.productions, "root": root}), grammar.report)
+    return Grammar(ir.Rules({**grammar.rules.productions, "root": root}), grammar.report, grammar.is_parsed)
 
 
 def with_reasoning_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def text_grammar(form: FormatFields, text: Grammar) -> Grammar:
     answer = answer_rules(form, "given", reasoning=True).productions
     given = prefixed("given", text.rules, {*answer, CALLS})
     whole = seq(Ref(given.root), literal(form.text.end.strip()))
-    return Grammar(Rules({**answer, CALLS: whole, **given.productions}), text.report)
+    return Grammar(Rules({**answer, CALLS: whole, **given.productions}), text.report, text.is_parsed)
 
 
 @lru_cache(maxsize=512)

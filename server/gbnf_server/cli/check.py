@@ -58,6 +58,7 @@ def check(
 
     source = read_text(grammar, "a GBNF file")
     parsed = Grammar.parse(source)
+    parsed.check_stacks()
     loaded = engine and _load_in_engine(source)
     if text is None and grammar != "-":
         text = _piped()

@@ -294,9 +294,11 @@ def _output_grammar(output: OutputFormat) -> Grammar | None:
             return grammar
         case GbnfText(text, param):
             try:
-                return Grammar.parse(text)
+                grammar = Grammar.parse(text)
+                grammar.check_stacks()
             except GrammarError as error:
                 raise HttpError(400, f"the grammar: {error}", "invalid_grammar", param) from None
+            return grammar
 
 
 def _compile_schema_only(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> Compiled:

@@ -34,6 +34,7 @@ _WORDS = {
     "unenforced": "not enforced:",
     "free_form": "left free:",
     "inexpressible": "cannot be written:",
+    "disputed": "judged differently elsewhere:",
     "loosened": "removed, since it is malformed:",
     "left_out": "the tool is left out:",
     "unknown_key": "unknown:",

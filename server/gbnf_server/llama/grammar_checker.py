@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gbnf import Grammar
 from gbnf.errors import GrammarSyntaxError
-from gbnf_server.llama.grammar_limits import guard_grammar
+from gbnf_server.llama.grammar_limits import check_size
 from gbnf_server.llama.native import NativeGrammar, NativeModel
 from gbnf_server.system.errors import GrammarRefused, ModelLoadError
 
@@ -74,7 +74,7 @@ class GrammarChecker:
             return [self._replay(native, text) for text in texts]
 
     def _parse(self, grammar: Grammar | str) -> NativeGrammar:
-        guard_grammar(_parsed(grammar) if isinstance(grammar, str) else grammar)
+        check_size(_parsed(grammar) if isinstance(grammar, str) else grammar)
         return NativeGrammar.parse(self.model, str(grammar))
 
     def _replay(self, grammar: NativeGrammar, text: str) -> EngineMatch:

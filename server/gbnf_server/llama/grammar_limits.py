@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gbnf import Grammar
+from gbnf.errors import AmbiguousGrammarError
 from gbnf_server.system.errors import GrammarRefused
 
 MOST_RULES = 20_000  # the engine detects left recursion recursively; a chain of 100,000 rules crashed it
@@ -15,9 +16,18 @@ def guard_grammar(grammar: object) -> Grammar:
     """
     if not isinstance(grammar, Grammar):
         raise GrammarRefused(f"it is a {type(grammar).__name__}. Use Grammar.parse(text) for GBNF text.")
+    check_size(grammar)
+    try:
+        grammar.check_stacks()
+    except AmbiguousGrammarError as error:
+        raise GrammarRefused(str(error)) from error
+    return grammar
+
+
+def check_size(grammar: Grammar) -> None:
+    """Raise GrammarRefused for a grammar with more rules than the engine takes."""
     if len(grammar.rules.productions) > MOST_RULES:
         raise GrammarRefused(
             f"it has more than {MOST_RULES} rules, and a chain of so many overflows the engine's stack. "
             "Join rules that are used once."
         )
-    return grammar

@@ -10,11 +10,13 @@ import json
 import math
 import sys
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
@@ -202,6 +204,38 @@ def test_digits_are_counted_unless_the_option_lifts_it() -> None:
             assert accepts(schema, f"{whole}." + "3" * 21, bounded_digits=False)
     assert not accepts(NUMBER, "1." + "3" * 21 + "e5")
     assert not accepts({"type": "number", "multipleOf": 0.5}, "1.5" + "0" * 20)
+
+
+@given(
+    digits=st.integers(1, 60),
+    decimals=st.integers(0, 3),
+    bounds=st.fixed_dictionaries(
+        {}, optional={"minimum": st.integers(-9, 0), "exclusiveMaximum": st.just(40)}
+    ),
+    kind=st.sampled_from(["number", "integer"]),
+)
+def test_multiples_that_floats_refuse_are_reported(
+    digits: int, decimals: int, bounds: dict[str, int], kind: str
+) -> None:
+    divisor = digits / 10**decimals
+    schema = {"type": kind, "multipleOf": divisor, **bounds}
+    grammar = compile_schema(schema)
+    validator = Draft202012Validator(schema)
+    exact = (number * Fraction(str(divisor)) for number in range(-5, 150))
+    refused = [
+        value
+        for value in (int(one) if one.denominator == 1 else float(one) for one in exact)
+        if grammar.match(json.dumps(value)).complete and not validator.is_valid(value)
+    ]
+    findings = [finding for finding in grammar.report if finding.kind == "disputed"]
+    if not findings:
+        assert not refused
+        return
+    (finding,) = findings
+    example = json.loads(finding.reason.rpartition("such as ")[2].partition(":")[0])
+    written = int(example) if example.is_integer() else example
+    assert grammar.match(json.dumps(written)).complete
+    assert not validator.is_valid(written)
 
 
 @pytest.mark.parametrize("schema", [INTEGER, {"multipleOf": 7, **INTEGER}, {"multipleOf": 997, **INTEGER}])

@@ -382,3 +382,11 @@ def test_layouts(whitespace: Any) -> None:
 def test_an_unknown_layout_is_an_error() -> None:
     with pytest.raises(ValueError, match="whitespace='wide' is none of default, compact, spaced, free"):
         compile_pool([tool("t")], whitespace="wide")  # type: ignore[arg-type]  # the point of the test
+
+
+def test_each_tool_is_compiled_once_where_names_are_the_same_in_camel_case() -> None:
+    tools = [Tool("a" + "_" * number + "b", "") for number in range(1, 41)]
+    compile_tool.cache_clear()
+    grammar = compile_pool(tools)
+    assert compile_tool.cache_info().misses == len(tools)
+    assert len({name for name in grammar.rules.productions if name.startswith("argsAB")}) == len(tools)

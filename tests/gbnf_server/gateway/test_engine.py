@@ -226,6 +226,12 @@ def test_a_grammar_of_the_client_is_enforced(backend: InProcess) -> None:
     [
         ({"output": GbnfText("root ::= (")}, "grammar", "invalid_grammar", "line 1"),
         ({"output": GbnfText('root ::= root "a"')}, "grammar", "invalid_grammar", "root"),
+        (
+            {"output": GbnfText('root ::= s "c" s\ns ::= "a" s "a" s | "b" s "b" s | "a" | "b"')},
+            "grammar",
+            "invalid_grammar",
+            "more than 1,024 derivations",
+        ),
         ({"output": GbnfText("root ::= missing")}, "grammar", "invalid_grammar", "missing"),
         ({"output": JsonSchema({"type": "strin"}, param="there")}, "there", "invalid_schema", "strin"),
         (

@@ -321,7 +321,7 @@ def test_a_deterministic_answer_depends_on_its_request_only(alone: InProcess, na
 
     def ask(name: str) -> tuple[str, Any]:
         grammar = pool_grammar((name,))
-        found = alone.generate(Request(conversation(name), grammar, max_tokens=12, logprobs=2))
+        found = alone.complete(Request(conversation(name), grammar, max_tokens=12, logprobs=2))
         assert found.cached_tokens == 0
         return found.text, found.logprobs
 
