@@ -9,7 +9,8 @@ from math import inf
 from typing import Any
 from unittest.mock import patch
 
-from gbnf_server.llama.token_values import TokenLogprob, token_logprob
+from gbnf_server.llama.logprobs import token_logprob
+from gbnf_server.llama.token_values import TokenLogprob
 
 _COUNT = 1000
 

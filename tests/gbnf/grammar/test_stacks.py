@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from gbnf_server.gateway.streams import union
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -16,6 +15,7 @@ from jsonschema import Draft202012Validator
 from gbnf import Grammar, Tool, compile_pool, compile_schema
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.stacks import MAX_STACKS, StackSearch, nesting_products, takes_many_stacks
+from gbnf.protocols.readers import union
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import GrammarRefused
 from support.engine_stacks import engine_stacks
