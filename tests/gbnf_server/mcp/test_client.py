@@ -84,6 +84,7 @@ def with_limit(tool: Tool, timeout_s: float) -> Tool:
     return replace(tool, run=replace(tool.run, timeout_s=timeout_s))
 
 
+@pytest.mark.slow
 def test_annotations_become_effects(session: Session) -> None:
     policies = {tool.name: (tool.run.effect, tool.run.confirm) for tool in session.mcp.tools}
     assert policies["echo"] == ("read", False)

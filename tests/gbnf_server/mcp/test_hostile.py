@@ -26,6 +26,7 @@ def ping(mcp: McpTools, root: Path, *, timeout_s: float = 30.0) -> dict[str, obj
     return run_executor(tool, {}, Context(Workspace(root), person=AbsentPerson(), settings={}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
