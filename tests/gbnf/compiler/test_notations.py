@@ -324,6 +324,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Qwen3-Coder", "MiniMax-M3"])
 @pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_schemas_give_a_grammar(name: str, schema: Any) -> None:

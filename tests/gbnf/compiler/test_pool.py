@@ -70,6 +70,7 @@ def test_one_tools_name_with_anothers_arguments_is_refused(pool: Any, seed: int)
             assert not accepts(grammar, mixed) or explained
 
 
+@pytest.mark.slow
 def test_no_pair_of_bundled_tools_can_be_mixed() -> None:
     grammar = compile_pool(BUNDLED)
     least = {one.name: derived_call(compile_pool([one]), 1)["arguments"] for one in BUNDLED}
@@ -92,6 +93,7 @@ NAMES = st.text(st.sampled_from('ab._"\\\n\x7fé日😀'), max_size=6) | st.text
 WHITESPACE = st.sampled_from(["default", "compact", "spaced", "free"])
 
 
+@pytest.mark.slow
 @given(st.lists(NAMES, unique=True, min_size=1, max_size=12), STEPS, WHITESPACE)
 def test_the_text_is_that_of_the_rules(names: Any, steps: Any, whitespace: Any) -> None:
     assume(not any(has_surrogate(name) for name in names))
@@ -119,6 +121,7 @@ def test_a_name_with_a_surrogate_is_an_error() -> None:
         compile_pool([tool("a"), tool("\ud800")])
 
 
+@pytest.mark.slow
 @given(
     st.lists(SCHEMAS, min_size=1, max_size=3),
     st.lists(st.sampled_from(["a_b", "aB", "a.b", "json", "a"]), unique=True, min_size=3, max_size=3),
