@@ -385,3 +385,16 @@ def test_layouts(whitespace: Any) -> None:
 def test_an_unknown_layout_is_an_error() -> None:
     with pytest.raises(ValueError, match="whitespace='wide' is none of default, compact, spaced, free"):
         compile_pool([tool("t")], whitespace="wide")  # type: ignore[arg-type]  # the point of the test
+
+
+def test_a_tool_that_cannot_be_called_is_left_out_unless_strict() -> None:
+    impossible = {"type": "object", "properties": {"a": False}, "required": ["a"]}
+    tools = [Tool("good", args={"type": "object"}), Tool("bad", args=impossible)]
+    grammar = compile_pool(tools)
+    assert [(finding.tool, finding.kind) for finding in grammar.report if finding.kind == "left_out"] == [
+        ("bad", "left_out")
+    ]
+    with pytest.raises(SchemaError, match="'bad'"):
+        compile_pool(tools, strict=True)
+    with pytest.raises(SchemaError, match="'bad'"):
+        compile_pool(tools[1:])
