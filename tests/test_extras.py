@@ -48,6 +48,7 @@ def gbnf(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run("from gbnf_server.cli import main\nmain()", *arguments)
 
 
+@pytest.mark.slow
 def test_the_central_names_need_few_modules() -> None:
     done = run("""
 before = set(sys.modules)
@@ -58,6 +59,7 @@ assert len(new) <= 100, (len(new), sorted(new))
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_gbnf_and_the_http_backends_need_no_extra() -> None:
     done = run("""
 import importlib, pkgutil, gbnf
@@ -68,6 +70,7 @@ import gbnf_server.backends
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_http_backends_need_no_llama_cpp() -> None:
     pytest.importorskip("httpx")
     done = run(
@@ -77,6 +80,7 @@ def test_the_http_backends_need_no_llama_cpp() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["--version"], ["--help"], ["run", "--help"], ["manifests"], ["doctor"]]
 )
@@ -85,6 +89,7 @@ def test_commands_of_the_core(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_grammars_are_compiled_checked_and_tested(tmp_path: Path) -> None:
     tool = str(manifests_path() / "get_now")
     grammar = gbnf("compile", tool)
@@ -100,6 +105,7 @@ def test_grammars_are_compiled_checked_and_tested(tmp_path: Path) -> None:
     assert "this toolkit's matcher" in tested.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
@@ -124,6 +130,7 @@ def test_a_program_gets_the_same_message() -> None:
     assert "gbnf.extras.MissingExtraError: httpx is not installed. Install it: " in done.stderr
 
 
+@pytest.mark.slow
 def test_a_function_without_pydantic_names_the_extra() -> None:
     done = run("from gbnf import load_tools\nload_tools(lambda x: x)", absent=[*ABSENT, "pydantic"])
     assert "pydantic is not installed." in done.stderr
@@ -135,6 +142,7 @@ def test_other_modules_that_are_missing_belong_to_no_extra() -> None:
     assert missing_extra(ImportError("a broken numpy", name="numpy")) is None
 
 
+@pytest.mark.slow
 def test_each_package_is_in_its_extra() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     assert len(project["dependencies"]) <= 11

@@ -12,6 +12,7 @@ from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.bundled import manifests_path
 
 
+@pytest.mark.slow
 def test_all_ways_of_decoding_generate_the_expected_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NativeModel, "is_small", False)  # it would not be drafted for
     grammar = compile_pool(load_manifests(manifests_path()))

@@ -98,6 +98,7 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
         assert "one.html can't be written: Is a directory" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", ["small.toml", "small.toml/below", "/proc/nothing", "taken"])
 def test_an_output_path_that_cannot_be_written_is_an_error(
     suite: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str
@@ -125,6 +126,7 @@ def test_a_run_that_cannot_be_logged_is_an_error(tmp_path: Path) -> None:
         assert ("s", "c", "union", 0) in {key for key, _ in log.records}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

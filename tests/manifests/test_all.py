@@ -41,6 +41,7 @@ def test_they_are_all_there_and_have_code() -> None:
         assert (tool.path.parent / "executor.py").is_file()
 
 
+@pytest.mark.slow
 def test_a_working_day(tmp_path: Path) -> None:
     """Each of them once, in one run, as a planner would call them; then all of it undone."""
     person = ScriptedPerson({"which": "1", "location": "Torino"})

@@ -92,6 +92,7 @@ def test_what_is_no_image(tmp_path: Path, data: bytes, said: str) -> None:
         module("describe_frame").run({"path": "frame.png"}, world(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     packed = io.BytesIO()
     Image.new("1", (20_000, 20_000)).save(packed, "PNG")
@@ -117,6 +118,7 @@ def test_it_stays_out_of_the_pool_until_it_is_asked_for(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_planner_that_sees_nothing_asks_the_front_end(tmp_path: Path) -> None:
     """Find the frame, describe it by reference, in the process that tools run in."""
     Image.new("RGB", (64, 48), "black").save(tmp_path / "frame.png")

@@ -140,6 +140,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_executor_that_takes_a_path_ends(hostile: Path, name: str) -> None:
     """A hang would be the suite's; whatever else than `ExecutorError` an executor raises fails here."""
@@ -190,6 +191,7 @@ def test_a_calendar_that_is_no_file(tmp_path: Path, kind: str) -> None:
         assert kind != "loop"
 
 
+@pytest.mark.slow
 def test_a_path_deeper_than_the_recursion_limit_breaks_no_later_search(deep_path: Path) -> None:
     """The whole way, in the process of its own that each has."""
     context = world(deep_path)

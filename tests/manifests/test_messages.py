@@ -397,6 +397,7 @@ def asked(kinds: list[str]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_a_form_with_every_kind_of_field(tmp_path: Path) -> None:
     person = ScriptedPerson({kind: given for kind, (given, _) in ANSWERS.items()})
     context = world(tmp_path, person=person)

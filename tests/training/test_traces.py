@@ -71,6 +71,7 @@ def test_a_step_refers_only_to_an_earlier_one(seed: int) -> None:
         assert step.arguments.get("from_step", 0) < number
 
 
+@pytest.mark.slow
 def test_every_intent_and_every_tool_occurs() -> None:
     source = random.Random(0)
     names = {step.name for _ in range(4000) for step in trace(source).steps}

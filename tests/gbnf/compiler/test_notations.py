@@ -41,6 +41,7 @@ def compiled(
     return link([CompiledRules.of(Rules(head)), tool.part], tool.findings, options.whitespace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notation", NOTATIONS)
 def test_tools_whose_names_are_the_same_in_camel_case_share_no_rules(notation: str) -> None:
     free = {"type": "object", "properties": {"a": {}, "b": {"anyOf": [{}, {"type": "integer"}]}}}
@@ -257,6 +258,7 @@ def test_a_derivation_reads_as_valid_arguments(name: str, schema: Any, options: 
         assert is_valid(schema, value), (text, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOTATIONS)
 @pytest.mark.parametrize(
     "schema", [{"type": "string"}, {"type": ["string", "null", "integer"]}, {}, {"enum": [*AWKWARD, 1, None]}]
@@ -322,6 +324,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Qwen3-Coder", "MiniMax-M3"])
 @pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_schemas_give_a_grammar(name: str, schema: Any) -> None:

@@ -274,3 +274,8 @@ def test_a_listed_multiple_is_accepted_as_python_and_javascript_write_it() -> No
         assert accepts(schema, javascript(value))
     assert not accepts(schema, "1.5e-7")
     assert not accepts(schema, "0.00000015")
+
+
+@pytest.mark.parametrize("text", ["1e+21", "1000000000000000000000"])
+def test_a_listed_integer_is_accepted_as_javascript_writes_it(text: str) -> None:
+    assert compile_schema({"enum": [10**21]}).match(text).complete

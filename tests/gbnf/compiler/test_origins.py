@@ -77,6 +77,7 @@ def test_parts_with_and_without_effect(schema: Any) -> None:
                 assert reduced.rules.productions.get(name) != whole.rules.productions[name]
 
 
+@pytest.mark.slow
 @given(SCHEMAS)
 def test_the_origins_are_those_of_rules_that_were_stored(schema: Any) -> None:
     """Stored expressions have nothing of what is computed on demand."""

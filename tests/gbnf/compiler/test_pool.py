@@ -70,6 +70,7 @@ def test_one_tools_name_with_anothers_arguments_is_refused(pool: Any, seed: int)
             assert not accepts(grammar, mixed) or explained
 
 
+@pytest.mark.slow
 def test_no_pair_of_bundled_tools_can_be_mixed() -> None:
     grammar = compile_pool(BUNDLED)
     least = {one.name: derived_call(compile_pool([one]), 1)["arguments"] for one in BUNDLED}
@@ -92,6 +93,7 @@ NAMES = st.text(st.sampled_from('ab._"\\\n\x7fé日😀'), max_size=6) | st.text
 WHITESPACE = st.sampled_from(["default", "compact", "spaced", "free"])
 
 
+@pytest.mark.slow
 @given(st.lists(NAMES, unique=True, min_size=1, max_size=12), STEPS, WHITESPACE)
 def test_the_text_is_that_of_the_rules(names: Any, steps: Any, whitespace: Any) -> None:
     assume(not any(has_surrogate(name) for name in names))
@@ -119,6 +121,7 @@ def test_a_name_with_a_surrogate_is_an_error() -> None:
         compile_pool([tool("a"), tool("\ud800")])
 
 
+@pytest.mark.slow
 @given(
     st.lists(SCHEMAS, min_size=1, max_size=3),
     st.lists(st.sampled_from(["a_b", "aB", "a.b", "json", "a"]), unique=True, min_size=3, max_size=3),
@@ -390,3 +393,16 @@ def test_each_tool_is_compiled_once_where_names_are_the_same_in_camel_case() -> 
     grammar = compile_pool(tools)
     assert compile_tool.cache_info().misses == len(tools)
     assert len({name for name in grammar.rules.productions if name.startswith("argsAB")}) == len(tools)
+
+
+def test_a_tool_that_cannot_be_called_is_left_out_unless_strict() -> None:
+    impossible = {"type": "object", "properties": {"a": False}, "required": ["a"]}
+    tools = [Tool("good", args={"type": "object"}), Tool("bad", args=impossible)]
+    grammar = compile_pool(tools)
+    assert [(finding.tool, finding.kind) for finding in grammar.report if finding.kind == "left_out"] == [
+        ("bad", "left_out")
+    ]
+    with pytest.raises(SchemaError, match="'bad'"):
+        compile_pool(tools, strict=True)
+    with pytest.raises(SchemaError, match="'bad'"):
+        compile_pool(tools[1:])

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from gbnf.compiler.multiples import MAX_DIVISOR
+from gbnf.compiler.repetitions import MAX_BOUND
 from gbnf.compiler.report import Report
+from gbnf.compiler.schema import compile_schema
 from gbnf.findings import Finding
 
 
@@ -35,3 +40,42 @@ def test_the_first_finding_of_a_pointer_and_keyword_is_kept() -> None:
         ("/x", "unenforced", "first"),
         ("/y", "free_form", "third"),
     ]
+
+
+MANY = {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 100, "maxItems": 300}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "string", "minLength": MAX_BOUND}, []),
+        ({"type": "string", "minLength": MAX_BOUND + 1}, [("/minLength", "unenforced")]),
+        ({"type": "string", "maxLength": MAX_BOUND + 1}, [("/maxLength", "unenforced")]),
+        ({"type": "integer", "multipleOf": MAX_DIVISOR}, []),
+        ({"type": "integer", "multipleOf": MAX_DIVISOR + 1}, [("/multipleOf", "unenforced")]),
+        (
+            {**MANY, "contains": {"const": 1}, "minContains": 50, "maxContains": 60},
+            [("/contains", "unenforced"), ("/maxContains", "unenforced"), ("/minContains", "unenforced")],
+        ),
+        (
+            {
+                "type": "array",
+                "prefixItems": [{"type": "string"}, {"type": "array", "items": False, "uniqueItems": True}],
+            },
+            [("/items", "free_form")],
+        ),
+        (
+            {
+                "type": "array",
+                "prefixItems": [{"type": "null"}, {"type": "object", "minProperties": 10**9}],
+                "items": False,
+            },
+            [("/prefixItems/1/minProperties", "unenforced")],
+        ),
+    ],
+)
+def test_what_is_not_enforced_is_reported_at_its_keyword(
+    schema: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    found = compile_schema(schema).report
+    assert [(finding.pointer, finding.kind) for finding in found] == expected

@@ -81,6 +81,7 @@ def test_a_complement_is_exact_or_reported_in_every_draft(
             assert not accepted or not grammar.exact, one
 
 
+@pytest.mark.slow
 @given(DOCUMENTS, st.integers(0, 2**32), st.sampled_from(["default", "compact", "spaced", "free"]))
 def test_a_derivation_parses_and_validates_where_the_grammar_is_exact(
     schema: Any, seed: int, whitespace: str

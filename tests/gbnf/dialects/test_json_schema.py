@@ -57,6 +57,7 @@ POOLS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(POOLS, st.sampled_from([(), (1,), (1, 3)]), st.data())
 def test_it_agrees_with_the_grammar_on_calls_and_near_misses(pool: Any, steps: Any, data: Any) -> None:
     grammar = compile_pool(pool, final_answer=True, steps=steps)

@@ -72,6 +72,7 @@ def both_read(ours: Grammar, texts: list[str]) -> None:
         assert again.match(text).complete == expected, (gbnf, text)
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(60))
 @given(grammars(), st.integers(0, 2**32), st.text(LETTERS, max_size=6))
 def test_any_grammar_means_the_same(rules: Rules, seed: int, text: str) -> None:

@@ -40,7 +40,9 @@ def below(depth: int, text: str) -> None:
         walk(text, rules)
 
 
-@pytest.mark.parametrize("size", [2, 60, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "size", [2, 12, *(pytest.param(size, marks=pytest.mark.slow) for size in (60, 2_000))]
+)
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_the_table(name: str, size: int) -> None:
     below(100, HOSTILE[name](size))

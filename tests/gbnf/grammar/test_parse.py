@@ -148,6 +148,7 @@ def test_deadly(gbnf: str, problem: str) -> None:
         parse_gbnf(gbnf)
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_rules_needs_no_recursion() -> None:
     rules = "".join(f"r{i} ::= r{i + 1}\n" for i in range(5_000))
     assert len(parse_gbnf(f'{rules}r5000 ::= "x"', root="r0").productions) == 5_001

@@ -14,6 +14,7 @@ from support.schemas import DOCUMENTS
 from support.values import JSON_VALUES, VALIDATORS, is_valid, values_near
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_it_agrees_with_jsonschema(data: st.DataObject) -> None:
     schema = data.draw(DOCUMENTS)

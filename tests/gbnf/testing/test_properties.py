@@ -127,6 +127,7 @@ def test_every_tool_is_called_and_every_argument_given(name: str) -> None:
         assert argument in call["arguments"]
 
 
+@pytest.mark.slow
 @given(st.data(), STEPS)
 def test_near_misses_are_invalid(data: st.DataObject, steps: Any) -> None:
     pool = (*BUNDLED, TRIP)

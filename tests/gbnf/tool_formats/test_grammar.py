@@ -114,6 +114,7 @@ def test_every_list_of_valid_calls_is_accepted(family: Family, made: Any) -> Non
         assert complete(family.form.grammar(TOOLS, tool_choice=name, parallel=True), text) == expected
 
 
+@pytest.mark.slow
 @given(families, SEEDS, st.booleans(), st.sampled_from(["auto", "required", "none", *NAMES]))
 def test_the_calls_of_a_derivation_are_valid(family: Family, seed: int, parallel: bool, choice: str) -> None:
     grammar = family.form.grammar(TOOLS, tool_choice=choice, parallel=parallel)
@@ -135,6 +136,7 @@ def test_the_calls_of_a_derivation_are_valid(family: Family, seed: int, parallel
     assert parallel or len(made) <= 1
 
 
+@pytest.mark.slow
 @given(families, SEEDS)
 def test_every_prefix_of_an_answer_is_live(family: Family, seed: int) -> None:
     grammar = family.form.grammar(TOOLS, parallel=True)
@@ -203,6 +205,7 @@ def framed(family: Family, text: str) -> str:
     return family.form.text.begin + text + family.form.text.end
 
 
+@pytest.mark.slow
 @given(families, near_texts | texts)
 def test_text_is_any_without_the_marker(family: Family, text: str) -> None:
     expected = bool(text.strip(" \t\r\n")) and not any(mark in text for mark in reserved(family))

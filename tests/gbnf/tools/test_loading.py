@@ -82,6 +82,7 @@ def test_unknown_keys_are_kept(extra: Any) -> None:
     assert repr(tool.extra) == repr(extra)
 
 
+@pytest.mark.slow
 @given(seed=st.randoms())
 def test_what_the_runtime_fills_in_is_nowhere_in_model_args(seed: Any) -> None:
     def schema(depth: Any) -> Any:
@@ -341,6 +342,7 @@ def test_step_references_say_what_they_fill() -> None:
     assert dict(unnamed.step_references) == {"from_step": None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [10, 200, 400, 1_000, 20_000])
 @pytest.mark.parametrize("keyword", ["not", "items", "const", "x"])
 def test_a_mapping_nested_deeply_is_read_or_refused(depth: int, keyword: str) -> None:

@@ -189,6 +189,7 @@ def test_no_message_adds_a_control_token(
     )
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from(VOCABULARIES), st.builds(TemplateRoles, st.booleans(), st.booleans()))
 def test_without_the_vocabulary_the_forms_of_names_are_enough(
     data: st.DataObject, vocabulary: str, roles: TemplateRoles

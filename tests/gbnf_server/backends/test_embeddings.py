@@ -60,6 +60,7 @@ def test_a_text_is_most_similar_to_itself(in_process: ModelEmbeddings) -> None:
     assert math.isfinite(float(same @ empty))
 
 
+@pytest.mark.slow
 def test_a_server_gives_the_same_scores(model: Path, in_process: ModelEmbeddings) -> None:
     require_llama_server()
     extra = ["--embeddings", "--pooling", "mean", "--ubatch-size", str(LENGTH)]

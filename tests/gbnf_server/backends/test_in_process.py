@@ -88,6 +88,7 @@ def test_the_text_is_in_the_language_or_a_truncated_prefix_of_it(
     assert completion.grammar_violation is None
 
 
+@pytest.mark.slow
 def test_no_character_is_written_in_bytes_that_are_no_utf_8(backend: InProcess) -> None:
     """The engine takes the overlong F0 86 97 A5 for "日" where the F0 of "😀" may come."""
     for seed in range(100):

@@ -145,6 +145,7 @@ def test_the_caret_counts_wide_characters_as_two(gbnf: Gbnf, tmp_path: Path) -> 
     assert lines[1:3] == ["  日本b", "      ^"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piped", [NOW, NOW + "\n", NOW + "\r\n"])
 def test_check_reads_the_text_from_a_pipe(gbnf: Gbnf, grammar_file: Path, piped: str) -> None:
     assert gbnf("check", grammar_file, stdin=piped).out == "accepted\n"

@@ -62,6 +62,7 @@ def content(message: Message) -> list[dict[str, Any]]:
     return [block.model_dump(exclude_none=True) for block in message.content]
 
 
+@pytest.mark.slow
 @given(answers(NAMES))
 def test_the_stream_and_the_body_say_the_same(answer: Answer) -> None:
     client = client_of(answer, answer)

@@ -107,6 +107,7 @@ def test_every_complete_call_is_of_an_allowed_tool_and_satisfies_its_schema(
     check_guarantees(request, answer(request, backend))
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(20))
 @given(request=requests)
 def test_so_it_is_in_the_formats_of_chat_templates(native: InProcess, request: ChatRequest) -> None:

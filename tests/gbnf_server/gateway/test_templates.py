@@ -9,7 +9,6 @@ import pytest
 from chat_templates import chat_templates
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.chat import ChatRequest, Sampling, ToolChoice
-from support.effort import one_in
 from support.gateway_answers import TOOLS, USER, answer, check_guarantees
 from support.models import make_model
 
@@ -23,8 +22,9 @@ CHOICES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not chat_templates(), reason="no sources of llama.cpp")
-@pytest.mark.parametrize("name", one_in(20, sorted(chat_templates().keys() - REFUSES_PLAIN_QUESTIONS)))
+@pytest.mark.parametrize("name", sorted(chat_templates().keys() - REFUSES_PLAIN_QUESTIONS))
 def test_every_call_is_valid(name: str, tmp_path: Path) -> None:
     path = make_model(tmp_path / "tiny.gguf", template=chat_templates()[name], context=8192)
     with InProcess(path, threads=1) as backend:

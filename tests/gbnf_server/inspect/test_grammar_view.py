@@ -126,6 +126,7 @@ def test_words_are_the_text_and_links_lead_somewhere(tool: Tool) -> None:
     assert page.bad == []
 
 
+@pytest.mark.slow
 @given(SCHEMAS)
 def test_a_rule_is_recursive_if_it_reaches_itself(schema: Any) -> None:
     try:

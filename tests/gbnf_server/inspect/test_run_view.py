@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.inspect.pages.run_view import view_run
 from gbnf_server.inspect.step_rendering import run_tab
@@ -30,6 +32,7 @@ def recorded(folder: Path, *texts: str, lost_after: int | None = None) -> Record
     return run
 
 
+@pytest.mark.slow
 def test_what_happened_is_in_its_step(tmp_path: Path) -> None:
     run = recorded(tmp_path, "no call", call("look"), call("fail"), ANSWER)
     view = view_run(run)
@@ -60,6 +63,7 @@ def test_what_happened_is_in_its_step(tmp_path: Path) -> None:
     assert html.count("data-decoding=") == 4
 
 
+@pytest.mark.slow
 def test_a_run_that_failed_shows_the_call_that_did(tmp_path: Path) -> None:
     view = view_run(recorded(tmp_path, call("look"), lost_after=1))
     assert view.outcome == "failed"
@@ -67,6 +71,7 @@ def test_a_run_that_failed_shows_the_call_that_did(tmp_path: Path) -> None:
     assert (last.kind, last.result) == ("failed", "nobody answers")
 
 
+@pytest.mark.slow
 def test_calls_of_a_log_belong_to_the_steps_with_their_texts(tmp_path: Path) -> None:
     run = recorded(tmp_path, "no call", call("look"), ANSWER)
     thought = RecordedCall(text="let me see")

@@ -12,6 +12,8 @@ from support.browser import AXE, Watched, browser, check_accessibility, served, 
 
 __all__ = ["browser", "watched"]
 
+pytestmark = pytest.mark.slow
+
 NATIVE_CALL = '{"name": "create_dirs", "arguments": {"paths": ["a"]}}'
 
 

@@ -183,6 +183,7 @@ def test_what_may_come_next_in_a_call(text: str, said: str) -> None:
     assert said in CHECKER.view(text).following
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "text", "said", "offered"),
     [

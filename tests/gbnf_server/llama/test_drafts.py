@@ -101,6 +101,7 @@ temperatures = st.sampled_from([0.0, 0.5, 1.0, 2.0])
 seeds = st.integers(0, 2**32)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["default", "spaced", "compact"]), temperatures, seeds, st.integers(1, 90), models)
 @settings(max_examples=scaled(80))
 def test_calls_are_the_same(
@@ -161,6 +162,7 @@ def test_copied_text_takes_fewer_steps(wanted: str) -> None:
     assert len(drafted.evaluated) < len(plain.evaluated)
 
 
+@pytest.mark.slow
 @given(temperatures, seeds, models)
 @settings(max_examples=scaled(20))
 def test_log_probabilities_are_the_same(temperature: float, seed: int, model: dict[str, Any]) -> None:

@@ -96,6 +96,7 @@ def token_lists(draw: st.DrawFn, name: str, raw: bytes) -> list[int]:
     return tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 @settings(max_examples=scaled(30))
 @given(st.data(), raw_bytes, texts)

@@ -62,6 +62,7 @@ def test_judges_as_a_regular_expression_does(any_engine: GrammarChecker, grammar
     law()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grammar", LANGUAGES)
 def test_position_is_the_first_character_that_does_not_fit(any_engine: GrammarChecker, grammar: str) -> None:
     @settings(max_examples=scaled(40))  # for each of several grammars and vocabularies
@@ -148,6 +149,7 @@ def test_refusals(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "grammar",
     [

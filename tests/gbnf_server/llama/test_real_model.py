@@ -157,6 +157,7 @@ def test_with_a_grammar_the_output_is_valid(model: InProcess, schema: dict[str, 
     assert engine().match(grammar, found.text).accepted
 
 
+@pytest.mark.slow
 @_FEW
 @given(SHALLOW)
 def test_a_jump_changes_nothing_in_json(model: InProcess, schema: dict[str, Any]) -> None:

@@ -125,6 +125,7 @@ def _truncated(order: list[int], logits: Logits, top_k: int, top_p: float, min_p
     return [token for token in order if np.exp(float(logits[token]) - float(logits[order[0]])) >= min_p]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("temperature", "truncation"),
     [(0.8, {}), (2.0, {}), (1.3, {"top_k": 4}), (1.0, {"top_p": 0.9}), (1.0, {"min_p": 0.05})],

@@ -165,6 +165,7 @@ def test_starting_without_a_server_says_how_to_get_one(tmp_path: Path) -> None:
         start(tmp_path / "m.gguf")
 
 
+@pytest.mark.slow
 def test_missing_tools_are_all_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(llama_server_build, "_path", lambda: str(tmp_path))  # pip may have brought a cmake
@@ -241,6 +242,7 @@ def test_a_server_that_cannot_run_is_not_installed(source: Callable[..., Path]) 
     assert find_llama_server() is None
 
 
+@pytest.mark.slow
 def test_a_source_with_another_hash_is_thrown_away(
     source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +254,7 @@ def test_a_source_with_another_hash_is_thrown_away(
     assert find_llama_server() is None
 
 
+@pytest.mark.slow
 def test_a_damaged_archive_is_thrown_away(source: Callable[..., Path]) -> None:
     path = source()
     path.write_bytes(path.read_bytes()[:100] + b"damaged")
@@ -260,6 +263,7 @@ def test_a_damaged_archive_is_thrown_away(source: Callable[..., Path]) -> None:
     assert not path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Python 3.14:DeprecationWarning")  # of the way without filters
 @pytest.mark.parametrize("has_filters", [True, False], ids=["filters", "no filters, as before 3.11.4"])
 def test_an_archive_cannot_write_outside_its_folder(
@@ -390,6 +394,7 @@ def test_a_second_install_waits_for_the_first(cache: Path, source: Callable[...,
     assert found == [find_llama_server()]
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("GBNF_CACHE", str(tmp_path / "file" / "cache"))

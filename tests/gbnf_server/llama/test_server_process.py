@@ -79,6 +79,7 @@ def test_a_server_that_does_not_come_up_says_why(model: Path) -> None:
 # Who may use it.
 
 
+@pytest.mark.slow
 def test_only_this_user_can_use_it(model: Path) -> None:
     with start(model, threads=1) as server:
         key = api_keys.key_file(server.url)
@@ -105,6 +106,7 @@ def test_no_web_page_may_read_it(model: Path) -> None:
             assert answer.headers.get("access-control-allow-origin", "") not in {"*", origin}
 
 
+@pytest.mark.slow
 def test_a_key_that_is_given_is_used(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMA_API_KEY", "from-the-environment")
     with start(model, threads=1) as server:
@@ -118,6 +120,7 @@ def test_a_key_that_is_given_is_used(model: Path, monkeypatch: pytest.MonkeyPatc
 # A build that dies.
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_of_repacked_weights_is_started_without(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +145,7 @@ def test_what_the_library_cannot_do_is_not_tried(
     assert "--no-repack" in only
 
 
+@pytest.mark.slow
 def test_a_server_that_always_dies_says_of_what(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def test_random_models_end_every_call_within_the_limit(backend: InProcess) -> No
         assert found.completion_tokens <= limit
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(60))
 @given(
     rules=grammars(),
@@ -132,6 +133,7 @@ def test_characters_of_several_tokens_end_too(sampling: InProcess) -> None:
 # What stays the same.
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(15))
 @given(st.integers(0, 1000), st.sampled_from([0.0, 1.0]), st.integers(0, 40))
 def test_the_text_is_the_same_until_the_limit_binds(

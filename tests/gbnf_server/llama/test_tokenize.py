@@ -31,6 +31,7 @@ def test_the_parts_are_the_text_and_only_long_runs_are_cut(runs: list[tuple[str,
         assert len(following) >= _RUN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_run_of_any_kind_is_tokenized(model: NativeModel, unit: str) -> None:
     """It ended the process."""

@@ -37,6 +37,8 @@ from support.mcp_servers import SDK_SERVER, hostile_server, http_server, named, 
 from support.processes import children, is_alive, wait_until
 from support.scripts import Script
 
+pytestmark = pytest.mark.slow  # servers are programs
+
 TRANSPORTS = ["stdio", "stdio --legacy", "http", "http --legacy", "sse --legacy"]
 
 
@@ -276,7 +278,6 @@ def test_a_planner_uses_the_tools_of_the_moment(session: Session, tmp_path: Path
     wait_until(lambda: all(tool.name != "later" for tool in planner.tools))
 
 
-@pytest.mark.slow
 def test_a_crash_fails_the_call_and_the_next_one_starts_the_server_again(there: Context) -> None:
     with mcp_tools(sdk_server()) as mcp:
         with pytest.raises(ExecutorError, match=r"'crash' failed: .*\(it ended with status 7\)") as caught:
@@ -285,7 +286,6 @@ def test_a_crash_fails_the_call_and_the_next_one_starts_the_server_again(there: 
         assert run_executor(named(mcp, "echo"), {"text": "again"}, there) == {"text": "again"}
 
 
-@pytest.mark.slow
 def test_a_server_over_http_that_dies_fails_its_calls(there: Context) -> None:
     with http_server("http") as url, mcp_tools(url) as mcp:
         with pytest.raises(ExecutorError, match="the connection with its MCP server broke"):
@@ -294,7 +294,6 @@ def test_a_server_over_http_that_dies_fails_its_calls(there: Context) -> None:
             run_executor(named(mcp, "echo"), {"text": "a"}, there)
 
 
-@pytest.mark.slow
 def test_a_thousand_tools_come_in_pages_and_names_that_clash_get_a_prefix() -> None:
     with mcp_tools(sdk_server("--tools", "1000"), sdk_server(), prefix="p") as mcp:
         names = [tool.name for tool in mcp.tools]
@@ -302,7 +301,6 @@ def test_a_thousand_tools_come_in_pages_and_names_that_clash_get_a_prefix() -> N
     assert {"p_extra_999", "p_toys_echo", "p_toys_echo_2"} <= set(names)
 
 
-@pytest.mark.slow
 def test_the_environment_is_the_default_one_and_the_named_one(
     there: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,7 +320,6 @@ def test_credentials_are_hidden(session: Session, there: Context) -> None:
         session.call("fail", {"text": "swordfish"}, there)
 
 
-@pytest.mark.slow
 def test_no_processes_or_threads_remain() -> None:
     before, threads = set(children(os.getpid())), set(threading.enumerate())
     with mcp_tools(hostile_server("stubborn"), hostile_server("usual")):
@@ -352,7 +349,6 @@ def test_an_address_without_a_server_is_named() -> None:
         pass
 
 
-@pytest.mark.slow
 def test_a_late_failure_of_a_session_does_not_close_the_next_one() -> None:
     async def play() -> None:
         (server,) = read_source(sdk_server())

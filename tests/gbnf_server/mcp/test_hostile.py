@@ -26,6 +26,7 @@ def ping(mcp: McpTools, root: Path, *, timeout_s: float = 30.0) -> dict[str, obj
     return run_executor(tool, {}, Context(Workspace(root), person=AbsentPerson(), settings={}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
@@ -42,6 +43,7 @@ def test_a_server_that_does_not_start_says_why(mode: str, message: str) -> None:
     assert hostile_server(mode) in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_silent_server_has_a_time_limit() -> None:
     begun = time.monotonic()
     with (
@@ -71,6 +73,7 @@ def test_a_call_fails_and_the_next_one_too(mode: str, message: str, tmp_path: Pa
                 ping(mcp, tmp_path, timeout_s=1.0 if mode == "deaf" else 60.0)
 
 
+@pytest.mark.slow
 def test_garbage_between_messages_is_logged_and_ignored(tmp_path: Path) -> None:
     log: list[str] = []
     with mcp_tools(hostile_server("garbage"), on_log=lambda _, line: log.append(line)) as mcp:
@@ -103,11 +106,13 @@ def test_a_server_that_ended_between_two_calls_is_started_again(tmp_path: Path) 
             time.sleep(0.2)
 
 
+@pytest.mark.slow
 def test_requests_of_a_server_are_answered(tmp_path: Path) -> None:
     with mcp_tools(hostile_server("asks")) as mcp:
         assert ping(mcp, tmp_path) == {"text": "cancel refused"}
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_on_without_input_may_tidy_up() -> None:
     log: list[str] = []
     with mcp_tools(hostile_server("tidy"), on_log=lambda _, line: log.append(line)):
@@ -165,6 +170,7 @@ def test_an_open_context_does_not_keep_the_program_alive() -> None:
     assert (done.returncode, done.stderr) == (5, b"")
 
 
+@pytest.mark.slow
 def test_a_timeout_names_the_tool(tmp_path: Path) -> None:
     with mcp_tools(hostile_server("deaf")) as mcp, pytest.raises(ExecutorTimeout, match="'ping'"):
         ping(mcp, tmp_path, timeout_s=0.5)

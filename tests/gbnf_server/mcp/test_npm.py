@@ -29,9 +29,12 @@ from support.scripts import Script
 INSTALLED = (
     Path(os.environ.get("GBNF_MCP_SERVERS") or cache_folder() / "mcp-servers") / "node_modules" / ".bin"
 )
-pytestmark = pytest.mark.skipif(
-    not (INSTALLED / "mcp-server-everything").exists(), reason=f"no servers of npm in {INSTALLED}"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (INSTALLED / "mcp-server-everything").exists(), reason=f"no servers of npm in {INSTALLED}"
+    ),
+]
 
 
 def server(name: str, *arguments: object) -> str:
@@ -128,7 +131,6 @@ def test_a_planner_calls_them(mcp: McpTools, files: Path, there: Context) -> Non
     assert run.steps[0].result == {"content": "buy milk\n"}
 
 
-@pytest.mark.slow
 def test_tools_that_appear_later_are_noticed(files: Path) -> None:
     """The server adds tools that depend on what the client can do once the session has begun."""
     with mcp_tools(server("everything")) as tools:

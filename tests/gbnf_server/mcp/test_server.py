@@ -31,6 +31,8 @@ from gbnf_server.system.errors import ExecutorError
 from support.mcp_servers import named, serving
 from support.processes import children, is_alive, wait_until
 
+pytestmark = pytest.mark.slow  # servers are programs
+
 GBNF = [sys.executable, "-m", "gbnf_server", "mcp"]
 ANSWERS: dict[str, Any] = {"approve": True, "colour": "blue", "day": "2026-01-02", "many": ["a", "b"]}
 Use = Callable[[Client], Awaitable[Any]]
@@ -231,7 +233,6 @@ def test_an_approval_without_a_question_is_ignored(served: Served) -> None:
     assert (served.workspace / "unasked").is_dir()
 
 
-@pytest.mark.slow
 def test_our_client_uses_our_server(served: Served, tmp_path: Path) -> None:
     with mcp_tools(served.source) as mcp:
         absent = Context(Workspace(tmp_path), person=AbsentPerson(), settings={})
@@ -245,7 +246,6 @@ def test_our_client_uses_our_server(served: Served, tmp_path: Path) -> None:
         assert run_executor(named(mcp, "delete_files"), {"paths": ["ours"]}, here) == {"entries": ["ours"]}
 
 
-@pytest.mark.slow
 def test_every_call_is_approved_with_yes(tmp_path: Path) -> None:
     with ExitStack() as stack:
         served = Served("stdio", tmp_path, ["--yes"], stack)
@@ -290,7 +290,6 @@ def test_loopback(host: str, loopback: bool) -> None:
     assert is_loopback(host) == loopback
 
 
-@pytest.mark.slow
 def test_an_interrupt_ends_the_server_and_its_running_call(tmp_path: Path) -> None:
     folder = tmp_path / "tools" / "slow"
     folder.mkdir(parents=True)

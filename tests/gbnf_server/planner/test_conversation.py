@@ -102,6 +102,7 @@ def test_the_pool_filter_reads_the_whole_conversation(tmp_path: Path) -> None:
     assert "undo_last_turn" not in offered()
 
 
+@pytest.mark.slow
 def test_a_run_without_an_answer_says_why(tmp_path: Path) -> None:
     planner = Planner(
         POOL, Recorder(NOW), PlannerOptions(max_steps=1, salvage=False), context=Context(Workspace(tmp_path))

@@ -42,6 +42,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         yield server
 
 
+@pytest.mark.slow
 @needs_model
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_request_is_planned_executed_and_answered(tmp_path: Path, backend: Backend, is_async: bool) -> None:

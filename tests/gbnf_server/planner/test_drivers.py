@@ -123,6 +123,7 @@ def test_events_come_as_they_happen_and_closing_stops(tmp_path: Path, backend: I
     assert list(events) == []
 
 
+@pytest.mark.slow
 def test_each_run_is_a_turn_of_its_own(tmp_path: Path, backend: InProcess) -> None:
     ping = make_tool(tmp_path / "tools", "ping", 'return {"turn": context.turn}')
     twice = planner([ping], backend, world(tmp_path / "work"), max_steps=1)
@@ -132,6 +133,7 @@ def test_each_run_is_a_turn_of_its_own(tmp_path: Path, backend: InProcess) -> No
     assert [run.steps[0].result for run in runs] == [{"turn": turn} for turn in turns]
 
 
+@pytest.mark.slow
 def test_a_hook_that_raises_makes_a_warning(tmp_path: Path, backend: InProcess, driver: Driver) -> None:
     ping = make_tool(tmp_path / "tools", "ping")
     seen: list[Event] = []
@@ -149,6 +151,7 @@ def test_a_hook_that_raises_makes_a_warning(tmp_path: Path, backend: InProcess, 
     assert isinstance(seen[-1], RunFinished)
 
 
+@pytest.mark.slow
 def test_a_tool_out_of_time_is_a_fault_that_the_plan_survives(
     tmp_path: Path, backend: InProcess, driver: Driver
 ) -> None:
@@ -180,6 +183,7 @@ def test_approval(
     assert (work.workspace.root / "ran").exists() == (fault is None)
 
 
+@pytest.mark.slow
 def test_the_environment_switches_the_grammar_off(
     tmp_path: Path, backend: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +223,7 @@ return {}
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_kills_the_tool_and_takes_its_change_back(tmp_path: Path, backend: InProcess) -> None:
     half = make_tool(tmp_path / "tools", "half", HALF_DONE, effect="write")
     root = tmp_path / "work"
@@ -276,6 +281,7 @@ async def _until(is_time: Callable[[], bool], task: asyncio.Task[Any]) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_ends_after_the_call_that_was_under_way(tmp_path: Path, backend: InProcess) -> None:
     body = """
     from gbnf_server.executors import Write
@@ -317,6 +323,7 @@ class Hesitant(ScriptedPerson):
         return super().answer(form)
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_does_not_wait_for_a_person(tmp_path: Path, backend: InProcess) -> None:
     body = """
     from gbnf_server.executors import Field, Form
@@ -386,6 +393,7 @@ def test_the_clock_starts_at_the_present_and_never_goes_back() -> None:
     assert moments[0].tzinfo is SATURDAY.tzinfo
 
 
+@pytest.mark.slow
 def test_a_run_starts_at_the_contexts_present(tmp_path: Path, backend: InProcess) -> None:
     ping = make_tool(tmp_path / "tools", "ping")
     run = planner([ping], backend, world(tmp_path / "work"), max_steps=1).run("ping")

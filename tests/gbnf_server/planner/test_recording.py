@@ -96,6 +96,7 @@ def recorded(
     return json.loads(path.read_text("utf-8")), run
 
 
+@pytest.mark.slow
 def test_the_file_of_a_run(tmp_path: Path) -> None:
     look = make_tool(tmp_path / "tools", "look", 'return {"seen": "è"}')
     value, run = recorded(tmp_path, [look], Script({"go": ["no call", call("look"), ANSWER]}))
@@ -113,6 +114,7 @@ def test_the_file_of_a_run(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if "run.json" in path.name] == ["run.json"]
 
 
+@pytest.mark.slow
 def test_the_file_of_a_run_whose_server_is_lost(tmp_path: Path) -> None:
     look = make_tool(tmp_path / "tools", "look")
     _, run = recorded(tmp_path, [look], Script({"go": [call("look")]}, lost_after=1))
@@ -136,6 +138,7 @@ def test_the_file_of_a_run_that_is_interrupted(tmp_path: Path) -> None:
     assert len(run.events) == 4
 
 
+@pytest.mark.slow
 def test_a_credential_is_never_in_the_file(tmp_path: Path) -> None:
     tool = make_tool(
         tmp_path / "tools",

@@ -39,6 +39,7 @@ def test_none_at_a_time_is_refused(tmp_path: Path) -> None:
         planner(Script({}), tmp_path).run_many(QUERIES, concurrency=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["", " \n\t", "half \ud83d"])
 def test_empty_and_non_text_requests_are_refused(tmp_path: Path, query: str) -> None:
     good = "what time is it?"
@@ -95,6 +96,7 @@ def test_a_model_in_process_answers_concurrent_runs_alike(tmp_path: Path) -> Non
     assert said(together) == said(one_by_one)
 
 
+@pytest.mark.slow
 def test_each_run_reads_the_current_tools(tmp_path: Path) -> None:
     script = Script({"now": (NOW, ANSWER), "then": (NOW, ANSWER)})
     pool = list(POOL)

@@ -136,6 +136,7 @@ def test_salvaged_answers_are_in_the_language_of_the_run(
     assert talked.of(CallModel)[-1].messages[0]["content"].startswith(asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", [lambda planner, query: planner.run(query),
                                     lambda planner, query: asyncio.run(planner.arun(query))],
                          ids=["sync", "async"])  # fmt: skip

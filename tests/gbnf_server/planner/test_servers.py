@@ -74,6 +74,7 @@ def test_a_real_server_reads_the_tools_once(tmp_path: Path, llama_server: LlamaS
         assert event.prompt_tokens > event.cached_tokens
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_mid_run_fails_it(tmp_path: Path, tiny_model: Path, driver: Driver) -> None:
     require_llama_server()
     with build.start(tiny_model, threads=1) as running:
@@ -89,6 +90,7 @@ def test_a_server_that_dies_mid_run_fails_it(tmp_path: Path, tiny_model: Path, d
     assert [step.name for step in run.steps] == ["ping"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("second", "said"),
     [
@@ -110,6 +112,7 @@ def test_a_server_that_fails_mid_run_fails_it(tmp_path: Path, driver: Driver, se
     assert [step.result for step in run.steps] == [{"said": "pong"}]
 
 
+@pytest.mark.slow
 def test_a_call_that_the_server_truncated_is_not_executed(tmp_path: Path, driver: Driver) -> None:
     with (
         scripted(completion=[completion(PING, "limit"), completion(PING), completion(ANSWER)]) as script,
@@ -121,6 +124,7 @@ def test_a_call_that_the_server_truncated_is_not_executed(tmp_path: Path, driver
     assert (run.outcome, run.answer) == ("answered", "done")
 
 
+@pytest.mark.slow
 def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path, driver: Driver) -> None:
     freely = '{"name": "ping",\n\n "arguments": {}}'
     with scripted(completion=[completion(freely)]) as script, LlamaServer(script.url) as server:
@@ -133,6 +137,7 @@ def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path, driver: 
     assert free.warnings == ()
 
 
+@pytest.mark.slow
 def test_with_grammar_it_is_sent_and_without_it_is_not(tmp_path: Path) -> None:
     with scripted(completion=[completion(PING)]) as script, LlamaServer(script.url) as server:
         planner(tmp_path / "constrained", server, max_steps=1).run("ping")

@@ -126,6 +126,7 @@ def test_text_from_results_is_streamed_and_calls_are_not(text: str, told: str) -
 # Whole runs.
 
 
+@pytest.mark.slow
 def test_each_piece_is_an_event_before_the_whole(tmp_path: Path, stream: Stream) -> None:
     ping = '{"name": "ping", "arguments": {}}'
     answer = ['{"name": "final_answer", "arguments": {"mess', 'age": "al', "l d", 'one"}}']
@@ -166,6 +167,7 @@ def test_the_pieces_are_the_text_of_the_call(tmp_path: Path, backend: InProcess,
     assert not any(isinstance(event, TextWritten) for event in quiet)
 
 
+@pytest.mark.slow
 def test_a_salvaged_answer_comes_in_pieces(tmp_path: Path, stream: Stream) -> None:
     turns: list[Any] = [
         lines('{"name": "ping", "arguments": {}}'),
@@ -188,6 +190,7 @@ def test_a_fault_of_the_server_is_the_runs(tmp_path: Path, stream: Stream) -> No
     assert (last.run.outcome, "dead end" in str(last.run.error)) == ("failed", True)
 
 
+@pytest.mark.slow
 def test_a_hook_that_raises_at_a_piece_warns(tmp_path: Path, backend: InProcess, stream: Stream) -> None:
     def broken(event: Event) -> None:
         if isinstance(event, TextWritten):
@@ -213,6 +216,7 @@ def test_a_time_out_in_the_middle_of_a_stream_is_the_backends_error(tmp_path: Pa
     assert (last.run.outcome, last.run.error) == ("failed", "the call was cancelled")
 
 
+@pytest.mark.slow
 def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None:
     body = '(context.workspace.root / "ran").touch()\nreturn {}'
     ping = make_tool(tmp_path / "tools", "ping", body)
@@ -236,6 +240,7 @@ def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None
     assert any(isinstance(event, ToolDone) for event in running.events("ping"))  # the model is free again
 
 
+@pytest.mark.slow
 def test_a_run_begins_outside_of_the_event_loop(tmp_path: Path, backend: InProcess) -> None:
     """MCP servers list their tools then, and a server may be asked for its context length."""
     threads: list[int] = []

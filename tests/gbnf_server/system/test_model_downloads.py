@@ -71,6 +71,7 @@ def download(url: str, home: Path, reference: str, **variables: str) -> tuple[st
     return done.stdout.strip(), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reference", "content"),
     [
@@ -90,6 +91,7 @@ def test_the_model_of_the_quantization(
     assert Path(path).is_relative_to(tmp_path)
 
 
+@pytest.mark.slow
 def test_all_parts_of_a_split_model_and_a_second_time_none(
     hub: tuple[str, list[str]], tmp_path: Path
 ) -> None:
@@ -108,6 +110,7 @@ def test_all_parts_of_a_split_model_and_a_second_time_none(
     assert download(url, tmp_path, "owner/split", HF_HUB_OFFLINE="1")[0] == path
 
 
+@pytest.mark.slow
 def test_at_a_terminal_there_is_a_progress_bar(hub: tuple[str, list[str]], tmp_path: Path) -> None:
     main, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -124,6 +127,7 @@ def test_at_a_terminal_there_is_a_progress_bar(hub: tuple[str, list[str]], tmp_p
     assert b"100%" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reference", "problem", "hint"),
     [
@@ -147,6 +151,7 @@ def test_what_cannot_be_downloaded(
     assert hint in said
 
 
+@pytest.mark.slow
 def test_a_file_with_another_hash_is_not_kept(hub: tuple[str, list[str]], tmp_path: Path) -> None:
     for _ in range(2):
         path, said = download(hub[0], tmp_path, "owner/damaged")
@@ -157,6 +162,7 @@ def test_a_file_with_another_hash_is_not_kept(hub: tuple[str, list[str]], tmp_pa
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offline", [{"HF_ENDPOINT": "nothing://127.0.0.1"}, {"HF_HUB_OFFLINE": "1"}])
 def test_without_a_connection(hub: tuple[str, list[str]], tmp_path: Path, offline: dict[str, str]) -> None:
     path, said = download(hub[0], tmp_path, "owner/one", **offline)

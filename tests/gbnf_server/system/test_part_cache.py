@@ -85,6 +85,7 @@ def occupied(folder: Path) -> int:
     return sum(-(-path.stat().st_size // 4096) * 4096 for path in folder.iterdir() if path.is_file())
 
 
+@pytest.mark.slow
 def test_another_process_compiles_nothing_again(tmp_path: Path) -> None:
     first_hash, compiled = finish(start(tmp_path / "new" / "folder"))
     second_hash, compiled_again = finish(start(tmp_path / "new" / "folder"))
@@ -93,6 +94,7 @@ def test_another_process_compiles_nothing_again(tmp_path: Path) -> None:
     assert (int(compiled), int(compiled_again)) == (len(load_manifests(MANIFESTS)), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_bytes", [2**20, 64 * 2**10], ids=["room for all", "room for a few"])
 def test_processes_share_the_folder(tmp_path: Path, max_bytes: int) -> None:
     processes = [start(tmp_path, max_bytes, rounds=8) for _ in range(5)]
@@ -204,6 +206,7 @@ def test_sources_that_changed_after_the_start_have_no_version(
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 def test_the_names_of_files_are_the_same_in_each_process(tmp_path: Path) -> None:
     program = COMPILE + "print(*sorted(path.name for path in Path(folder).iterdir()))"
     names = [finish(start(tmp_path / each, program=program))[2:] for each in "ab"]
@@ -246,6 +249,7 @@ def test_a_folder_that_does_not_work_is_no_error(
     assert not [path for path in tmp_path.iterdir() if path.name != "file"]
 
 
+@pytest.mark.slow
 def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n" + COMPILE
     found, _ = finish(start(tmp_path, program=limited))
@@ -306,6 +310,7 @@ def test_it_is_used_by_default_and_off_with_a_variable(
     assert len([*(tmp_path / "compiled").iterdir()]) == 1
 
 
+@pytest.mark.slow
 def test_the_command_line_uses_it_unless_told_otherwise(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "GBNF_COMPILE_CACHE"}
     environment |= {"GBNF_CACHE": str(tmp_path / "cache"), "GBNF_CONFIG": ""}

@@ -162,6 +162,7 @@ def test_descendants_in_sessions_of_their_own_are_found() -> None:
     assert memory_of_descendants(process.pid, 0) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["exits", "never_answers", "writes_words", "stops_its_supervisor", "dies_of_9"]
 )

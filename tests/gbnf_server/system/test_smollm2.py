@@ -18,6 +18,7 @@ from support.smollm2 import no_smollm2, requires_smollm2
 __all__ = ["no_smollm2"]
 
 
+@pytest.mark.slow
 @requires_smollm2
 def test_the_file_is_found_without_importing_the_package() -> None:
     program = (

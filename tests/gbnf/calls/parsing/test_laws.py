@@ -19,6 +19,7 @@ from support.pools import FRAGMENTS, POOL, call_lists, model_texts, shape_names,
 NAMES = {tool.name for tool in POOL}
 
 
+@pytest.mark.slow
 @given(valid_calls, shape_names)
 def test_a_rendered_call_is_read_back_with_nothing_repaired(call: Any, syntax: Any) -> None:
     assert validate_call(call.as_call(), POOL).ok

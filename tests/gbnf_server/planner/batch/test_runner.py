@@ -151,6 +151,7 @@ def finished(
     return folder, whole
 
 
+@pytest.mark.slow
 @settings(
     max_examples=scaled(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )  # each takes a batch of real tools
@@ -417,6 +418,7 @@ def test_a_tool_that_reads_may_be_asked_again_after_a_kill(tools: tuple[Tool, ..
     assert notes(tmp_path) == WORDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -451,6 +453,7 @@ def test_a_tool_that_fails_badly_fails_its_call_alone(tmp_path: Path, body: str,
     assert batch(Script({})).splitlines() == [line]
 
 
+@pytest.mark.slow
 def test_names_that_are_no_text_are_written_and_resumed(tmp_path: Path) -> None:
     """As a search finds them that lists files of any name."""
     names = make_tool(tmp_path, "names", "return {'entries': ['a\\udcff.txt', 'b']}")
