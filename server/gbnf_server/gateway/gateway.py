@@ -179,8 +179,8 @@ class Gateway:
 
     def start(self) -> None:
         """Prepare the event loop that serves."""
-        # each answer in process decodes in a thread; the rest is for what compiles and reads meanwhile
-        executor = ThreadPoolExecutor(self.queue.places + _OTHER_THREADS, "gbnf-gateway")
+        # for what compiles and reads beside the answers, which decode in threads of their own
+        executor = ThreadPoolExecutor(_OTHER_THREADS, "gbnf-gateway")
         asyncio.get_running_loop().set_default_executor(executor)
         self.upstreams.start_probing()
 
