@@ -55,6 +55,7 @@ def test_of_pools_with_and_without_reasoning(tools: Any, steps: Any) -> None:
     assert_camel_case(with_reasoning_grammar(pool))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 @settings(max_examples=scaled(10))
 @given(tools=TOOLS, wanted=st.sampled_from(["auto", "required", "none", "a tool"]), flag=st.booleans())

@@ -2,10 +2,14 @@
 
 import tomllib
 
+import pytest
+
 from gbnf_bench.suite_files import load_suite, read_suite
 from gbnf_server.system.bundled import suites_path
 from training import held_out, vocabulary
 from training.source import Source
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_suite_is_a_function_of_its_seed_and_reads_as_one() -> None:

@@ -406,3 +406,34 @@ def test_a_tool_that_cannot_be_called_is_left_out_unless_strict() -> None:
         compile_pool(tools, strict=True)
     with pytest.raises(SchemaError, match="'bad'"):
         compile_pool(tools[1:])
+
+
+@pytest.mark.parametrize("order", ["declared", "any"])
+@pytest.mark.parametrize(
+    ("groups", "bounds"),
+    [
+        ([["x", "y"]], {}),
+        ([["x", "y"]], {"maxProperties": 2}),
+        ([["x", "y"], ["a", "y"]], {"minProperties": 2}),
+        ([["a"], ["x", "y"], ["y", "z"]], {}),
+    ],
+)
+def test_one_of_each_group_is_required_beside_any_other_property(
+    order: Any, groups: list[list[str]], bounds: dict[str, int]
+) -> None:
+    args = {
+        "type": "object",
+        "properties": {name: {"const": 1} for name in "axyz"},
+        "requires_one_of": groups,
+        **bounds,
+    }
+    grammar = compile_pool([Tool("t", args=args)], property_order=order)
+    assert grammar.exact
+    for count in range(5):
+        for names in itertools.combinations("axyz", count):
+            valid = (
+                all(set(names) & set(group) for group in groups)
+                and bounds.get("minProperties", 0) <= count <= bounds.get("maxProperties", 4)
+            )  # fmt: skip
+            text = json.dumps({"name": "t", "arguments": dict.fromkeys(names, 1)})
+            assert grammar.match(text).complete == valid, names

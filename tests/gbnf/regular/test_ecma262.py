@@ -179,6 +179,7 @@ def test_unsupported_patterns_are_distinguished_from_invalid_ones(pattern: str) 
         search(pattern)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern",
     [

@@ -213,8 +213,9 @@ SERVED: dict[str, tuple[dict[str, list[Reply]], Callable[[str], Backend]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("images", [(), (Image(b"GIF89a", "image/gif"),)], ids=["words", "images"])
-@pytest.mark.parametrize("server", one_in(3, SERVED))
+@pytest.mark.parametrize("server", SERVED)
 def test_no_server_is_sent_a_control_token(server: str, images: Sequence[Image]) -> None:
     names = [name for vocabulary in VOCABULARIES for name in _control_tokens(vocabulary).values()]
     messages = _conversation(*(" ".join(names[at::7]) for at in range(7)))

@@ -42,7 +42,7 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.parametrize("hostile", one_in(12, HOSTILE), ids=[each.name for each in HOSTILE])
+@pytest.mark.parametrize("hostile", one_in(24, HOSTILE), ids=[each.name for each in HOSTILE])
 def test_a_hostile_tool_ends_in_an_error_without_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: Hostile
 ) -> None:

@@ -140,6 +140,7 @@ def both(model: PureModel, *arguments: Any) -> None:
     assert whole.startswith(one.text.rstrip("\ufffd"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 @settings(max_examples=scaled(8))
 @given(st.data(), raw_bytes, raw_bytes, st.sampled_from([0.0, 1.0]), st.floats(5, 30))
@@ -152,6 +153,7 @@ def test_any_bytes_are_the_same_with_and_without_drafts(
     both(model, None, temperature, 7, len(wanted) + 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 @settings(max_examples=scaled(8))
 @given(st.data(), SHALLOW, texts, st.sampled_from([0.0, 1.0, 3.0]), st.integers(1, 40))

@@ -55,6 +55,7 @@ def check(found: Completion) -> None:
             assert [each.refused_by for each in chosen] == [None] * len(chosen)
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(40))
 @given(grammars(), st.sampled_from([0.0, 2.0]), st.integers(0, 2**32), st.integers(1, 40))
 def test_a_trace_tells_what_happened(

@@ -39,7 +39,7 @@ def pairs(mode: str) -> list[tuple[str, Way, str]]:
     return [(wires[(number + turn) % len(wires)], way, "") for number, way in enumerate(WAYS)]
 
 
-@pytest.mark.parametrize("mode", one_in(16, MODES))
+@pytest.mark.parametrize("mode", one_in(32, MODES))
 def test_a_run_ends_whatever_the_answer_is(mode: str, tmp_path: Path) -> None:
     for case, ended in attacks(tmp_path, mode, pairs(mode)):
         assert ended.attacked, case
@@ -65,7 +65,7 @@ def other_pairs(mode: str) -> list[tuple[str, Way, str]]:
     return [(wire, ways[(number + turn) % 2], path) for number, (wire, path) in enumerate(OTHERS)]
 
 
-@pytest.mark.parametrize("mode", one_in(16, MODES))
+@pytest.mark.parametrize("mode", one_in(32, MODES))
 def test_a_run_ends_whatever_other_requests_return(mode: str, tmp_path: Path) -> None:
     for case, ended in attacks(tmp_path, mode, other_pairs(mode)):
         assert ended.attacked, case

@@ -117,6 +117,7 @@ def test_the_demonstration_model_calls_the_same_natively(demo: InProcess, query:
     assert native.prompt_tokens == json.prompt_tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", TEMPLATES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_random_model_makes_valid_calls_in_its_own_format(template: str, seed: int, tmp_path: Path) -> None:
