@@ -29,19 +29,14 @@ def more_logprobs() -> Iterator[None]:
         yield
 
 
-def gap(tokens: Sequence[TokenLogprob], other: str) -> float:
-    """Return the difference of the two logits at which an answer leaves another text, infinity if unknown.
+def gap(one: Sequence[TokenLogprob], other: Sequence[TokenLogprob]) -> float:
+    """Return by how much the first answer prefers its own token where the tokens part, infinity if unknown.
 
-    `tokens`: those of the answer, with the likeliest tokens in their place.
+    Texts may part later, where one was split otherwise.
     """
-    left = other.encode()
-    for each in tokens:
-        if left.startswith(each.token):
-            left = left[len(each.token) :]
-            continue
-        rivals = (logprob for piece, logprob in each.top if piece and left.startswith(piece))
-        # the likelier ones were refused by the token limit
-        return each.logprob - max((logprob for logprob in rivals if logprob <= each.logprob), default=-inf)
+    for left, right in zip(one, other, strict=False):
+        if left.token != right.token:
+            return left.logprob - dict(left.top).get(right.token, -inf)
     return inf
 
 

@@ -76,7 +76,7 @@ def report(alone: list[Completion], together: list[Completion]) -> None:
     noise = [change for one, other in pairs for change in changes(one.logprobs, other.logprobs)]
     most, usual = max(noise, default=0.0), float(np.median(noise)) if noise else 0.0
     print(f"noise at {len(noise)} tokens: the gap changes by {usual:.3f} (median), at most by {most:.3f}")
-    gaps = [gap(one.logprobs, other.text) for one, other in different]
+    gaps = [gap(one.logprobs, other.logprobs) for one, other in different]
     print("gaps where they differ:", ", ".join(f"{each:.3f}" for each in sorted(gaps)))
     print(f"near ties, no wider than the noise: {sum(each <= most for each in gaps)}")
 
