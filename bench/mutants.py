@@ -283,6 +283,7 @@ class Runner:
             sys.path[:0] = folders
             os.environ["PYTHONPATH"] = os.pathsep.join(folders)
             os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+            os.environ.pop("PYTEST_ADDOPTS", None)  # such as a coverage that these few tests do not reach
             pytest = importlib.import_module("pytest")
             options = ["-x", "-q", "--tb=no", "--no-header", "-p", "no:cacheprovider"]
             options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are loaded before it
