@@ -13,6 +13,7 @@ from gbnf_server.llama.logprobs import token_logprob
 from gbnf_server.llama.token_values import TokenLogprob
 
 _COUNT = 1000
+_ENDS = (b"<|im_end|>", b"<|endoftext|>", b"<reponame>")  # SmolLM2's tokens that end an answer
 
 
 @contextmanager
@@ -30,14 +31,18 @@ def more_logprobs() -> Iterator[None]:
 
 
 def gap(one: Sequence[TokenLogprob], other: Sequence[TokenLogprob]) -> float:
-    """Return by how much the first answer prefers its own token where the tokens part, infinity if unknown.
+    """Return the difference of the logits of the first two tokens that differ, infinity if it is unknown.
 
-    Texts may part later, where one was split otherwise.
+    It is that of the first answer, or of the longer one where the other has ended there. Texts may differ
+    later than tokens, where one was split otherwise.
     """
     for left, right in zip(one, other, strict=False):
         if left.token != right.token:
             return left.logprob - dict(left.top).get(right.token, -inf)
-    return inf
+    longer = max(one, other, key=len)[min(len(one), len(other)) :]
+    if not longer:
+        return inf
+    return abs(longer[0].logprob - max(dict(longer[0].top).get(end, -inf) for end in _ENDS))
 
 
 def changes(one: Sequence[TokenLogprob], other: Sequence[TokenLogprob]) -> Iterator[float]:
