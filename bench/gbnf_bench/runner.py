@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,7 +15,8 @@ from gbnf_bench.cases import Case, Suite
 from gbnf_bench.configurations import Configuration
 from gbnf_bench.run_log import Key, RunLog, RunRecord
 from gbnf_bench.snapshots import make_case_context, snapshot
-from gbnf_server.backends.base import Backend, BackendEvent, Completer, Request
+from gbnf_server.backends.answer import AnswerEvent, AnswerSource, Asked, answer
+from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.drivers import RunEnvironment, drive
 from gbnf_server.planner.events import Event, StepOffer, StepStarted
@@ -114,7 +116,9 @@ class Bench:
             )
             if not self.options.warm:
                 self._backend.clear_prompt_cache()
-            events = run_events(planning, self._backend, context.for_turn("bench"), self._execute)
+            events = run_events(
+                planning, partial(answer, self._backend), context.for_turn("bench"), self._execute
+            )
             return RunRecord(*job.key, options.seed, job.fingerprint, events, before, snapshot(context))
 
     def run_all(self, log: RunLog) -> Iterator[tuple[RunJob, RunRecord]]:
@@ -172,7 +176,7 @@ class Bench:
 
 def run_events(
     planning: Planning,
-    backend: Completer,
+    answers: AnswerSource,
     context: Context,
     execute: ToolRunner,
     *,
@@ -182,31 +186,22 @@ def run_events(
 
     Raises BackendUnreachable where the server went away.
     """
-    monitor = _BackendMonitor(backend)
-    environment = RunEnvironment(monitor, context, execute=execute)
+    lost: list[BackendUnreachable] = []  # the planner only ends the run
+
+    async def watched(asked: Asked) -> AsyncGenerator[AnswerEvent, None]:
+        try:
+            async with aclosing(answers(asked)) as answered:
+                async for event in answered:
+                    yield event
+        except BackendUnreachable as error:
+            lost.append(error)
+            raise
+
     events = []
-    for event in drive(planning, environment):
+    for event in drive(planning, RunEnvironment(watched, context, execute=execute)):
         events.append(event.to_json())
         if ends(event):
             break
-    if monitor.backend_error is not None:
-        raise monitor.backend_error
+    if lost:
+        raise lost[0]
     return tuple(events)
-
-
-class _BackendMonitor:
-    """A backend that records when its server becomes unreachable, because the planner only ends the run."""
-
-    def __init__(self, backend: Completer) -> None:
-        self._backend = backend
-        self.enforces_grammar = backend.enforces_grammar
-        self.backend_error: BackendUnreachable | None = None
-
-    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
-        try:
-            async with aclosing(self._backend.generate(request)) as events:
-                async for event in events:
-                    yield event
-        except BackendUnreachable as error:
-            self.backend_error = error
-            raise

@@ -11,9 +11,9 @@ import httpx
 from gbnf.prompts.messages import Message, PromptStyle
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import (
+    Backend,
     BackendEvent,
     Capabilities,
-    Completer,
     Completion,
     Dialect,
     ReasoningDelta,
@@ -21,6 +21,7 @@ from gbnf_server.backends.base import (
     TextDelta,
 )
 from gbnf_server.backends.request_backend import RequestBackend
+from gbnf_server.system.errors import RequestNotSupported
 from gbnf_server.system.event_loop import shared_loop
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ def prompt_tokens(backend: InProcess, messages: Sequence[Message], *, constraine
     return backend._encoded(backend._template.prompt(messages, constrained=constrained))
 
 
-async def acomplete(backend: Completer, request: Request) -> Completion:
+async def acomplete(backend: Backend, request: Request) -> Completion:
     """Return one answer in the present event loop."""
     return (await collect_answer(backend, Asked(request))).completion
 
 
-def streamed(backend: Completer, request: Request) -> tuple[Completion, list[str], list[str]]:
+def streamed(backend: Backend, request: Request) -> tuple[Completion, list[str], list[str]]:
     """Return a completion as the backend yields it, the pieces of its text, and those of its reasoning."""
 
     async def collect() -> list[BackendEvent]:
@@ -73,8 +74,8 @@ class FakeBackend(RequestBackend):
             yield TextDelta(completion.text)
         yield completion
 
-    def count_tokens(self, request: Request) -> int:
-        raise NotImplementedError
+    def count_tokens(self, _request: Request) -> int:
+        raise RequestNotSupported(self.name, "counting tokens", "Count them.")
 
     def clear_prompt_cache(self) -> None:
         pass

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -31,7 +32,8 @@ from gbnf_bench.configurations import Configuration
 from gbnf_bench.run_log import Key, RunLog, RunRecord
 from gbnf_bench.runner import RunOptions, run_events
 from gbnf_bench.snapshots import Snapshot
-from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request
+from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked, answer
+from gbnf_server.backends.base import Backend, Request
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner.events import ToolCalled
 from gbnf_server.planner.fingerprints import digest, options_identity, versions
@@ -86,7 +88,7 @@ class LeaderboardRun:
         options: RunOptions,
     ) -> None:
         self._backend, self._options, self._versions = backend, options, versions()
-        self._completer = _LastCompletion(backend)
+        self._answers = _LastAnswer(partial(answer, backend))
         self.questions = tuple(
             Question(entry, configuration, self._fingerprint(entry, configuration, model))
             for entries in leaderboard.entries.values()
@@ -129,7 +131,7 @@ class LeaderboardRun:
             names = {tool.name for tool in tools}
             return run_events(
                 planning,
-                self._completer,
+                self._answers,
                 context,
                 lambda *_: {"done": True},
                 ends=lambda event: (
@@ -164,25 +166,24 @@ class LeaderboardRun:
         )
 
 
-class _LastCompletion:
+class _LastAnswer:
     """Answers a request without a grammar as the one before it, if they are equal.
 
     Configurations that differ only in how a text is parsed need it once.
     """
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self.enforces_grammar = backend.enforces_grammar
-        self._last: tuple[Request, Completion] | None = None
+    def __init__(self, answers: AnswerSource) -> None:
+        self._answers = answers
+        self._last: tuple[Request, Answered] | None = None
 
-    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
-        if request.grammar is None and self._last is not None and self._last[0] == request:
+    async def __call__(self, asked: Asked) -> AsyncGenerator[AnswerEvent, None]:
+        if asked.request.grammar is None and self._last is not None and self._last[0] == asked.request:
             yield self._last[1]
             return
-        async with aclosing(self._backend.generate(request)) as events:
+        async with aclosing(self._answers(asked)) as events:
             async for event in events:
-                if isinstance(event, Completion) and request.grammar is None:
-                    self._last = request, event
+                if isinstance(event, Answered) and asked.request.grammar is None:
+                    self._last = asked.request, event
                 yield event
 
 

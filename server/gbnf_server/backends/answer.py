@@ -26,7 +26,7 @@ from gbnf.errors import AmbiguousGrammarError, GrammarError
 from gbnf.grammar.match import MatchState
 from gbnf.protocols.readers import AnswerNotAllowedError, AnswerReader, PlainText
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
-from gbnf_server.backends.base import Backend, BackendEvent, Completer, Completion, Request
+from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request
 from gbnf_server.system.errors import BackendError, GrammarRefused
 
 _REPLACEMENT = "\ufffd"
@@ -98,8 +98,11 @@ class Answered:
 
 AnswerEvent: TypeAlias = AnswerPiece | Answered
 
+AnswerSource: TypeAlias = Callable[[Asked], AsyncGenerator[AnswerEvent, None]]
+"""Answers what is asked: `partial(answer, backend)`, or that with something around it, such as a recorder."""
 
-async def answer(backend: Completer, asked: Asked) -> AsyncGenerator[AnswerEvent, None]:
+
+async def answer(backend: Backend, asked: Asked) -> AsyncGenerator[AnswerEvent, None]:
     """Yield the pieces of an answer, and last its end. Closing ends the generation.
 
     Raises the errors of the backend. A violated grammar is none: see `Completion.grammar_violation`.
@@ -145,11 +148,10 @@ async def answer(backend: Completer, asked: Asked) -> AsyncGenerator[AnswerEvent
         return
 
 
-async def _ended_here(backend: Completer, request: Request, reading: _Reading) -> Completion:
+async def _ended_here(backend: Backend, request: Request, reading: _Reading) -> Completion:
     """Return the completion of an answer that was ended here, with the tokens as far as they are known."""
-    count = getattr(backend, "count_tokens", None)
     try:
-        prompt_tokens = await asyncio.to_thread(count, request) if count else 0
+        prompt_tokens = await asyncio.to_thread(backend.count_tokens, request)
     except BackendError:
         prompt_tokens = 0
     return Completion(
@@ -359,12 +361,18 @@ class _Reading:
         return [TextDelta(rest)] if rest else []
 
 
-async def collect_answer(backend: Backend | Completer, asked: Asked) -> Answered:
+async def end_of(events: AsyncGenerator[AnswerEvent, None]) -> Answered:
     """Return the end of an answer."""
-    async with aclosing(answer(backend, asked)) as events:
-        *_, end = [event async for event in events]
-    assert isinstance(end, Answered)
-    return end
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Answered):
+                return event
+    raise AssertionError("an answer ends with `Answered`")
+
+
+async def collect_answer(backend: Backend, asked: Asked) -> Answered:
+    """Return the end of an answer of a backend."""
+    return await end_of(answer(backend, asked))
 
 
 def grammar_violation(grammar: Grammar, text: str, *, truncated: bool) -> str | None:

@@ -55,7 +55,6 @@ __all__ = [
     "BackendEvent",
     "BackendUnreachable",
     "Capabilities",
-    "Completer",
     "Completion",
     "ContextOverflow",
     "ConversationRefused",
@@ -208,8 +207,8 @@ BackendEvent: TypeAlias = TextDelta | ReasoningDelta | Completion
 """A piece of an answer, or all of it: the last event."""
 
 
-class Completer(Protocol):
-    """Answers requests: the part of a backend that a run needs."""
+class Backend(Protocol):
+    """A language model, in this process or behind a server. Its properties may send a request."""
 
     @property
     def enforces_grammar(self) -> bool:
@@ -223,10 +222,6 @@ class Completer(Protocol):
         or BackendError.
         """
         ...
-
-
-class Backend(Completer, Protocol):
-    """A language model, in this process or behind a server. Its properties may send a request."""
 
     def complete(self, request: Request) -> Completion:
         """Return the completion of one answer, blocking. Raises what `generate` does."""

@@ -43,7 +43,7 @@ class HttpBackend(RequestBackend):
     def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]: ...
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
-        """Yield the events of one answer; see `Completer`. Closing them closes the connection."""
+        """Yield the events of one answer; see `Backend`. Closing them closes the connection."""
         if request.trace:
             raise RequestNotSupported("a model server", "trace", "Run the model in this process.")
         async with self._http.session() as session, aclosing(self._events(request, session)) as events:

@@ -136,7 +136,7 @@ class InProcess(RequestBackend):
         self._free()
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
-        """Yield the events of one answer; see `Completer`."""
+        """Yield the events of one answer; see `Backend`."""
         stop = Cancellation()
         pieces = _Pieces()
         thread = Thread(

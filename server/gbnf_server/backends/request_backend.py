@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Self
 
 from gbnf_server.backends.answer import Asked, collect_answer
-from gbnf_server.backends.base import BackendEvent, Completion, Request
+from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request
 from gbnf_server.system.event_loop import shared_loop
 
 
@@ -16,14 +16,14 @@ class RequestBackend(ABC):
 
     @property
     def enforces_grammar(self) -> bool:
-        """See `Completer`."""
+        """See `Backend`."""
         return False
 
     @abstractmethod
     def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
-        """Yield the events of one answer; see `Completer`."""
+        """Yield the events of one answer; see `Backend`."""
 
-    def complete(self, request: Request) -> Completion:
+    def complete(self: Backend, request: Request) -> Completion:
         """Return one answer, verified, blocking; see `Backend`."""
         return shared_loop().run(collect_answer(self, Asked(request))).completion
 

@@ -270,8 +270,7 @@ def run_request(
         nullcontext() if output.record is None else RunRecorder(output.record) as recorder,
         source.open(style) as opened,
     ):
-        backend: Backend = opened if recorder is None else recorder.backend(opened)
-        query, images, pool = _with_images(request, backend, workspace, pool)
+        query, images, pool = _with_images(request, opened, workspace, pool)
         request_text(query)  # with the names of the images
         # other backends may stream in another way than they answer
         is_counted = console.is_terminal and source.backend_name is BackendName.IN_PROCESS
@@ -285,8 +284,9 @@ def run_request(
         ) as progress:
             person = person_at_terminal(workspace, console, approve_all=request.approve_all)
             context = Context(workspace, person=PausingPerson(person, progress))
-            hooks = () if recorder is None else (recorder.add,)
-            planner = Planner(pool, backend, replace(options, **changes), context=context, hooks=hooks)
+            planner = Planner(pool, opened, replace(options, **changes), context=context)
+            if recorder is not None:
+                recorder.record(planner)
             try:
                 return print_run(planner.events(query, images=images, text=streams), output, progress)
             except KeyboardInterrupt as error:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar, assert_never
 
 from gbnf.errors import GbnfError
-from gbnf_server.backends.answer import Answered, answer, collect_answer
+from gbnf_server.backends.answer import Answered, end_of
 from gbnf_server.executors import Context, Field, Form, Person
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.environment import Hook, RunEnvironment, asked_by
@@ -60,15 +60,13 @@ def drive(
                 continue
             try:
                 if text and isinstance(request, CallModel):
-                    events = shared_loop().iterate(answer(environment.backend, asked_by(request)))
+                    events = shared_loop().iterate(environment.answers(asked_by(request)))
                     with closing(events):
                         for event in events:
                             if isinstance(event, Answered):
                                 reply = event.completion
                             elif event.text:
-                                written = environment.written(request, event)
-                                hook_errors += environment.call_hooks(written)
-                                yield written
+                                yield environment.written(request, event, hook_errors)
                 else:
                     reply = _perform(request, environment)
             except GbnfError as fault:
@@ -109,14 +107,12 @@ async def astream(
                 continue
             try:
                 if text and isinstance(request, CallModel):
-                    async with aclosing(answer(environment.backend, asked_by(request))) as events:
+                    async with aclosing(environment.answers(asked_by(request))) as events:
                         async for event in events:
                             if isinstance(event, Answered):
                                 reply = event.completion
                             elif event.text:
-                                written = environment.written(request, event)
-                                hook_errors += environment.call_hooks(written)
-                                yield written
+                                yield environment.written(request, event, hook_errors)
                 else:
                     reply = await _aperform(request, environment)
             except GbnfError as fault:
@@ -128,7 +124,7 @@ async def astream(
 def _perform(effect: Effect, environment: RunEnvironment) -> Any:
     match effect:
         case CallModel():
-            return shared_loop().run(collect_answer(environment.backend, asked_by(effect))).completion
+            return shared_loop().run(end_of(environment.answers(asked_by(effect)))).completion
         case ExecuteTool():
             return _execute_blocking(effect, environment, environment.context)
         case AskPerson():
@@ -142,7 +138,7 @@ def _perform(effect: Effect, environment: RunEnvironment) -> Any:
 async def _aperform(effect: Effect, environment: RunEnvironment) -> Any:
     match effect:
         case CallModel():
-            return (await collect_answer(environment.backend, asked_by(effect))).completion
+            return (await end_of(environment.answers(asked_by(effect)))).completion
         case ExecuteTool():
             return await _execute(effect, environment)
         case AskPerson():

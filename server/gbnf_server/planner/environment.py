@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from gbnf.tool_formats import TextDelta
 from gbnf.tools import Tool
-from gbnf_server.backends.answer import AnswerPiece, Asked
-from gbnf_server.backends.base import Completer, Request
+from gbnf_server.backends.answer import AnswerPiece, AnswerSource, Asked
+from gbnf_server.backends.base import Request
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.events import Event, TextWritten
@@ -21,12 +21,13 @@ Hook: TypeAlias = Callable[[Event], object]
 
 @dataclass(frozen=True, slots=True)
 class RunEnvironment:
-    """Where effects are performed, and the hooks. `execute` runs a tool; it may be called in any thread.
+    """Where effects are performed, and the hooks.
 
-    `clock` is the run's clock, for `TextWritten`, the event that is not the loop's.
+    `answers` asks the model; `execute` runs a tool, and may be called in any thread. `clock` is the run's
+    clock, for `TextWritten`, the event that is not the loop's.
     """
 
-    backend: Completer
+    answers: AnswerSource
     context: Context
     hooks: Sequence[Hook] = ()
     execute: Callable[[Tool, Mapping[str, Any], Context], dict[str, Any]] = run_executor
@@ -43,10 +44,12 @@ class RunEnvironment:
                 hook_errors.append(f"the hook {name} raised {type(error).__name__}: {error}")
         return tuple(hook_errors)
 
-    def written(self, effect: CallModel, piece: AnswerPiece) -> TextWritten:
-        """Return the event of a piece of the model's text."""
+    def written(self, effect: CallModel, piece: AnswerPiece, hook_errors: list[str]) -> TextWritten:
+        """Return the event of a piece of the model's text, after its hooks, whose errors are added."""
         said = "".join(delta.text for delta in piece.deltas if isinstance(delta, TextDelta))
-        return TextWritten(self.clock(), effect.step, effect.purpose, piece.text, said)
+        event = TextWritten(self.clock(), effect.step, effect.purpose, piece.text, said)
+        hook_errors += self.call_hooks(event)
+        return event
 
 
 def asked_by(effect: CallModel) -> Asked:

@@ -10,10 +10,12 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Seque
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from gbnf.errors import PoolError
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import Tool
+from gbnf_server.backends.answer import AnswerSource, answer
 from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context
 from gbnf_server.planner.conversation import Exchange, earlier_messages
@@ -35,9 +37,9 @@ class Planner:
 
     Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `tools` may be a function,
     for tools that change (`gbnf_server.mcp`): each run has those that it returns when the run begins.
-    `hooks` see every event; an exception in a hook becomes a warning of the run. `clock` returns aware times
-    that never decrease; by default it starts from the context's present. A planner may serve several runs at
-    a time if its backend may.
+    `answers` asks the backend; a `RunRecorder` wraps it. `hooks` see every event; an exception in a hook
+    becomes a warning of the run. `clock` returns aware times that never decrease; by default it starts from
+    the context's present. A planner may serve several runs at a time if its backend may.
 
     With the environment variable GBNF_GRAMMAR=0, the call format is "json" without a grammar, unless another
     is chosen that has none. Compiled tools are kept in the cache folder for later processes, unless
@@ -62,6 +64,7 @@ class Planner:
         self._given_options = options
         _ = self.tools
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
+        self.answers: AnswerSource = partial(answer, backend)
         self._clock = clock
         constrained = os.environ.get(GRAMMAR_VARIABLE) != "0"
         if not constrained and options.call_format == "native":
@@ -181,7 +184,7 @@ class Planner:
             images=tuple(images),
             history=self._earlier_messages(history),
         )
-        return planning, RunEnvironment(self.backend, context, self.hooks, clock=clock)
+        return planning, RunEnvironment(self.answers, context, self.hooks, clock=clock)
 
     def _earlier_messages(self, history: Sequence[Exchange]) -> tuple[Message, ...]:
         # as many characters as the context has tokens: about a third of it

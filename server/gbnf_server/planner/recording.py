@@ -6,14 +6,18 @@ is "interrupted" if the run has not finished.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from gbnf_server.backends.base import Backend, Completion, Request
-from gbnf_server.backends.recording import RecordingBackend
+from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked
+from gbnf_server.backends.base import Completion
 from gbnf_server.planner.events import (
     Event,
     ModelCalled,
@@ -26,6 +30,9 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.recorded_calls import RecordedCall
 from gbnf_server.system.errors import SetupError
+
+if TYPE_CHECKING:
+    from gbnf_server.planner.planner import Planner
 
 INTERRUPTED = "interrupted"
 """The outcome in the file of a run that has not finished."""
@@ -53,9 +60,11 @@ class RunRecorder:
                 f"{path} cannot be written: {error.strerror or error}. Use another file."
             ) from None
 
-    def backend(self, backend: Backend) -> RecordingBackend:
-        """Return a backend whose calls are recorded."""
-        return RecordingBackend(backend, self._on_call)
+    def record(self, planner: Planner) -> None:
+        """Record the run of a planner, and its model's calls: with a trace where the backend has one."""
+        traces = planner.backend.capabilities.traces
+        planner.answers = partial(self._answer, planner.answers, traces)
+        planner.hooks = (*planner.hooks, self.add)
 
     def add(self, event: Event) -> None:
         """Record an event; the pieces of streamed texts are left out, since the whole texts are recorded."""
@@ -96,8 +105,27 @@ class RunRecorder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _on_call(self, request: Request, answer: Completion | BaseException) -> None:
-        self._decodings.append(RecordedCall.of(request, answer, self._step))
+    async def _answer(
+        self,
+        answers: AnswerSource,
+        traces: bool,
+        asked: Asked,
+    ) -> AsyncGenerator[AnswerEvent, None]:
+        traced = replace(asked, request=replace(asked.request, trace=traces))
+        outcome: Completion | BaseException = asyncio.CancelledError()
+        try:
+            async with aclosing(answers(traced)) as events:
+                async for event in events:
+                    if isinstance(event, Answered):
+                        outcome = event.completion
+                    yield event
+        except GeneratorExit:  # after the end, or instead of it
+            raise
+        except BaseException as error:
+            outcome = error
+            raise
+        finally:
+            self._decodings.append(RecordedCall.of(asked.request, outcome, self._step))
 
     def _unfinished(self) -> dict[str, Any]:
         started = next((event for event in self._events if isinstance(event, RunStarted)), None)

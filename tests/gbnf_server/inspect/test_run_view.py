@@ -27,7 +27,9 @@ def recorded(folder: Path, *texts: str, lost_after: int | None = None) -> Record
     with RunRecorder(folder / "run.json") as recorder:
         context = Context(Workspace(folder / "work"))
         options = PlannerOptions(salvage=False)
-        Planner(tools, recorder.backend(script), options, context=context, hooks=[recorder.add]).run("go")
+        planner = Planner(tools, script, options, context=context)
+        recorder.record(planner)
+        planner.run("go")
     [run] = read_runs(folder / "run.json")
     return run
 

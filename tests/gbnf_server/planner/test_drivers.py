@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from gbnf.errors import PoolError
 from gbnf.tools import Tool
+from gbnf_server.backends.answer import answer
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.executors import AbsentPerson, Context, ExecutorError, Form, ScriptedPerson
 from gbnf_server.executors.journal import Journal
@@ -364,7 +366,7 @@ def _asking(*effects: Any) -> Generator[Any, Any, Any]:
 @pytest.mark.parametrize("is_async", [False, True])
 def test_questions_reach_the_person(tmp_path: Path, backend: InProcess, is_async: bool) -> None:
     person = ScriptedPerson({"answer": "blue"}, approvals=lambda call: call["name"] == "good")
-    around = RunEnvironment(backend, world(tmp_path, person=person))
+    around = RunEnvironment(partial(answer, backend), world(tmp_path, person=person))
     effects = (
         AskPerson("Which?", ("red", "blue")),
         AskPerson("Say it.", ()),

@@ -82,13 +82,8 @@ def recorded(
     context = Context(Workspace(folder / "work"), **({} if person is None else {"person": person}))
     path = folder / "run.json"
     with RunRecorder(path) as recorder:
-        planner = Planner(
-            tools,
-            recorder.backend(script),
-            PlannerOptions(salvage=False),
-            context=context,
-            hooks=[recorder.add],
-        )
+        planner = Planner(tools, script, PlannerOptions(salvage=False), context=context)
+        recorder.record(planner)
         for number, _ in enumerate(planner.events("go")):
             if on_event is not None:
                 on_event(number)
@@ -162,3 +157,11 @@ def test_a_file_that_cannot_be_written_is_found_before_the_run(tmp_path: Path) -
         with pytest.raises(SetupError, match="cannot be written"):
             RunRecorder(path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_answer_that_is_ended_since_it_leaves_the_grammar_is_recorded_once(tmp_path: Path) -> None:
+    script = Script({"go": ("Sure!", ANSWER)})
+    script.enforces_grammar = False
+    _, run = recorded(tmp_path, [make_tool(tmp_path, "look")], script)
+    assert [decoding.text for decoding in run.decodings] == ["Sure!", ANSWER]
+    assert [bool(decoding.error) for decoding in run.decodings] == [False, False]

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from gbnf.tools import Tool
-from gbnf_server.backends.base import BackendEvent, Completer, Completion, Request, TextDelta
+from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked
+from gbnf_server.backends.base import Completion
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
 from gbnf_server.system.errors import (
     BackendError,
@@ -53,9 +55,41 @@ class Replay:
         self.backend_error: BackendError | None = None
         self._typed: dict[str, str] = {}  # questions to the person, by handle, of all logged calls
 
-    def backend(self, backend: Completer) -> Completer:
-        """Wrap a backend: replay its completions, then record them."""
-        return _ReplayedBackend(backend, self)
+    def answers(self, answers: AnswerSource) -> AnswerSource:
+        """Wrap what asks the model: replay the completions, then record them.
+
+        Overflows too, after which a run continues; other errors are not, and a resumed run tries again.
+        """
+        return partial(self._answer, answers)
+
+    async def _answer(self, answers: AnswerSource, asked: Asked) -> AsyncGenerator[AnswerEvent, None]:
+        played = self._completion()
+        if played is not None:
+            yield Answered(played)
+            return
+        try:
+            async with aclosing(answers(asked)) as events:
+                async for event in events:
+                    if isinstance(event, Answered):
+                        self.record("model", completion=asdict(event.completion))
+                    yield event
+        except ContextOverflow as error:
+            self.record("model", overflow={"needed": error.needed, "available": error.available})
+            raise
+        except (BackendUnreachable, ServerResponseError) as error:
+            if isinstance(error, BackendUnreachable) or error.is_retryable:
+                self.backend_error = error
+            raise
+
+    def _completion(self) -> Completion | None:
+        if self.backend_error is not None:
+            raise self.backend_error  # later replies would be logged in its place
+        entry = self.next("model")
+        if entry is None:
+            return None
+        if "overflow" in entry:
+            raise ContextOverflow(**entry["overflow"])
+        return Completion(**{**entry["completion"], "logprobs": (), "trace": ()})
 
     def person(self, person: Person) -> Person:
         """Wrap a person: replay approvals, then record them."""
@@ -136,50 +170,6 @@ class Replay:
     def record(self, kind: str, *, durable: bool = False, **content: Any) -> None:
         """Log a reply."""
         self._keep({"kind": kind, **content}, durable=durable)
-
-
-class _ReplayedBackend:
-    """A backend whose completions are logged, and its overflows, after which a run continues.
-
-    Other errors are not: a resumed run tries again.
-    """
-
-    def __init__(self, backend: Completer, replay: Replay) -> None:
-        self._backend, self._replay = backend, replay
-        self.enforces_grammar = backend.enforces_grammar
-
-    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
-        played = self._played()
-        if played is not None:
-            if played.text:
-                yield TextDelta(played.text)
-            yield played
-            return
-        try:
-            async with aclosing(self._backend.generate(request)) as events:
-                async for event in events:
-                    if isinstance(event, Completion):
-                        self._replay.record("model", completion=asdict(event))
-                    yield event
-        except (BackendUnreachable, ServerResponseError, ContextOverflow) as error:
-            self._note(error)
-            raise
-
-    def _note(self, error: BackendUnreachable | ServerResponseError | ContextOverflow) -> None:
-        if isinstance(error, ContextOverflow):
-            self._replay.record("model", overflow={"needed": error.needed, "available": error.available})
-        elif isinstance(error, BackendUnreachable) or error.is_retryable:
-            self._replay.backend_error = error
-
-    def _played(self) -> Completion | None:
-        if self._replay.backend_error is not None:
-            raise self._replay.backend_error  # later replies would be logged in its place
-        entry = self._replay.next("model")
-        if entry is None:
-            return None
-        if "overflow" in entry:
-            raise ContextOverflow(**entry["overflow"])
-        return Completion(**{**entry["completion"], "logprobs": (), "trace": ()})
 
 
 class _ReplayedPerson:

@@ -146,7 +146,7 @@ class Batch:
             self._keep(request, {"kind": "started", "turn": turn, "request": digest(asdict(request))})
         replay = Replay(entries[1:], lambda entry, durable: self._keep(request, entry, durable=durable))
         environment = RunEnvironment(
-            replay.backend(self._planner.backend),
+            replay.answers(self._planner.answers),
             replace(context, person=replay.person(context.person)),
             self._planner.hooks,
             replay.execute,

@@ -213,6 +213,19 @@ def test_a_server_that_refuses_all_requests_stops_the_batch_which_can_resume(
     assert script.asked == sum(map(len, texts.values())) - answers
 
 
+def test_a_run_on_a_server_that_ignored_the_grammar_resumes(looks: tuple[Tool, ...], tmp_path: Path) -> None:
+    texts = {one.query: ("Sure!", call("look"), ANSWER) for one in REQUESTS}
+    for answers in (4, None):
+        script = Script(texts, lost_after=answers)
+        script.enforces_grammar = False  # so that the first text is ended where it leaves the grammar
+        if answers is None:
+            assert {one.outcome for one in run(looks, tmp_path, script)} == {"answered"}
+            assert script.asked == sum(map(len, texts.values())) - 4
+        else:
+            with pytest.raises(BackendUnreachable):
+                run(looks, tmp_path, script)
+
+
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_what_a_server_refuses_of_a_request_is_its_result(
     looks: tuple[Tool, ...], tmp_path: Path, status: int
