@@ -7,7 +7,7 @@ References to undefined rules derive nothing here; callers reject them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, references
@@ -71,6 +71,46 @@ def find_left_recursion(rules: Rules) -> tuple[str, ...] | None:
                 path[name] = None
                 pending.append(_left_references(rules.productions[name], empty))
     return None
+
+
+def in_cycles(successors: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield the rules that reach themselves."""
+    for component in strong_components(successors):
+        if len(component) > 1 or component[0] in successors[component[0]]:
+            yield from component
+
+
+def strong_components(successors: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    """Yield the strongly connected components of rules, each after those that it leads to (Tarjan 1972).
+
+    References to rules that are not among them are left out.
+    """
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    done: set[str] = set()
+    for root in successors:
+        path = [(root, iter(successors[root]))] if root not in index else []
+        while path:
+            name, following = path[-1]
+            if name not in index:
+                index[name] = low[name] = len(index)
+                stack.append(name)
+            other = next((other for other in following if other in successors and other not in done), None)
+            if other is not None and other in index:
+                low[name] = min(low[name], index[other])
+            elif other is not None:
+                path.append((other, iter(successors[other])))
+            else:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[name])
+                if low[name] == index[name]:
+                    component = [stack.pop()]
+                    while component[-1] != name:
+                        component.append(stack.pop())
+                    done.update(component)
+                    yield component
 
 
 def cheapest_costs(rules: Rules) -> dict[str, int]:

@@ -10,12 +10,13 @@ bounds it from below: it counts the stacks of the matcher, which are the engine'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
 from gbnf.errors import AmbiguousGrammarError
+from gbnf.grammar.analysis import in_cycles, strong_components
 from gbnf.grammar.ir import Alt, Expr, Repeat, Rules, Seq
 from gbnf.grammar.match import Frame, Frames, Matcher, MatchState, Stack, stack_count
 from gbnf.grammar.network import CallNode, CharsNode, ChoiceNode, Node, RepeatNode, TextNode
@@ -46,12 +47,7 @@ def is_bounded(rules: Rules) -> bool:
     Alternatives beside each other, as of a long enumeration, are a stack each, and don't multiply.
     """
     limit = MAX_STACKS + sum(map(_terminals, rules.productions.values()))
-    recursive = [
-        name
-        for component in strong_components(rules.references)
-        for name in component
-        if len(component) > 1 or name in rules.references[name]
-    ]
+    recursive = list(in_cycles(rules.references))
     starts = [rules.root, *recursive[:_MOST_STARTS]]
     return not _exceed(rules, recursive or [rules.root], starts, limit)
 
@@ -209,35 +205,3 @@ def nesting_products(references: Mapping[str, Sequence[str]], unions: Mapping[st
         below = max((products.get(used, 1) for name in component for used in references[name]), default=1)
         products.update(dict.fromkeys(component, inf if is_recursive and inside > 1 else inside * below))
     return {name: products[name] for name in unions if products.get(name, 1) > _MAX_PRODUCT}
-
-
-def strong_components(successors: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Yield the strongly connected components of a graph, each after those that it leads to (Tarjan 1972)."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    done: set[str] = set()
-    for root in successors:
-        if root in index:
-            continue
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        path = [(root, iter(successors[root]))]
-        while path:
-            item, following = path[-1]
-            one = next((one for one in following if one not in done and one in successors), None)
-            if one is None:
-                path.pop()
-                if path:
-                    low[path[-1][0]] = min(low[path[-1][0]], low[item])
-                if low[item] == index[item]:
-                    component = stack[stack.index(item) :]
-                    del stack[-len(component) :]
-                    done.update(component)
-                    yield component
-            elif one in index:
-                low[item] = min(low[item], index[one])
-            else:
-                index[one] = low[one] = len(index)
-                stack.append(one)
-                path.append((one, iter(successors[one])))

@@ -14,6 +14,7 @@ from gbnf.compiler.pool import left_out_finding
 from gbnf.compiler.primitives import RESERVED
 from gbnf.errors import GrammarError, PoolError
 from gbnf.findings import Finding
+from gbnf.grammar.analysis import in_cycles
 from gbnf.grammar.emit import emit_rule
 from gbnf.grammar.ir import Expr
 from gbnf.tools import Tool
@@ -113,7 +114,7 @@ def _view(
         if name == "root" or (name not in RESERVED and others.get(name) != rule)
     ]
     effects = Counter(pointer for name in own for pointer in origins.of_rules[name])
-    recursive = _recursive(grammar.rules.references)
+    recursive = frozenset(in_cycles(grammar.rules.references))
     rules = [
         RuleView(
             rule,
@@ -199,44 +200,3 @@ def _main_rules(rules: Iterable[RuleView], lines: Iterable[SchemaLine]) -> dict[
 
 def _is_in(pointer: str, other: str) -> bool:
     return f"{pointer}/".startswith(f"{other}/")
-
-
-def _recursive(references: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    """Return the rules that reach themselves: those in a cycle (Tarjan's strongly connected components)."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    on_stack: set[str] = set()
-    found: set[str] = set()
-    for start in references:
-        if start in index:
-            continue
-        work = [(start, iter(references[start]))]
-        index[start] = low[start] = len(index)
-        stack.append(start)
-        on_stack.add(start)
-        while work:
-            name, below = work[-1]
-            for other in below:
-                if other not in references:
-                    continue
-                if other not in index:
-                    index[other] = low[other] = len(index)
-                    stack.append(other)
-                    on_stack.add(other)
-                    work.append((other, iter(references[other])))
-                    break
-                if other in on_stack:
-                    low[name] = min(low[name], index[other])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
-                if low[name] == index[name]:
-                    component: list[str] = []
-                    while not component or component[-1] != name:
-                        component.append(stack.pop())
-                        on_stack.discard(component[-1])
-                    if len(component) > 1 or name in references[name]:
-                        found.update(component)
-    return frozenset(found)
