@@ -33,7 +33,7 @@ class Contender(Protocol):
         ...
 
     def load(self, compiled: Any) -> Judge:
-        """Return a judge of instances. Raises GrammarRefused if the engine refuses the grammar."""
+        """Return a judge of instances. Raises GrammarRefusedError if the engine refuses the grammar."""
         ...
 
     def report(self, compiled: Any) -> tuple[bool, Sequence[Finding]] | None:
@@ -51,7 +51,7 @@ def open_model(path: Path) -> NativeModel:
 def gbnf_judge(model: NativeModel, text: str) -> Judge:
     """Return a judge that tests each token with llama.cpp's engine, and the end token after the last.
 
-    Raises GrammarRefused.
+    Raises GrammarRefusedError.
     """
     grammar = NativeGrammar.parse(model, text)
     end = min(model.end_tokens)

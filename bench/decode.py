@@ -154,7 +154,13 @@ def ours(path: Path, grammar: Grammar | None, context: int, **options: Any) -> t
         begun = time.perf_counter()
         found = backend.complete(Request(job.messages, grammar=grammar, max_tokens=_MOST_TOKENS))
         seconds = time.perf_counter() - begun
-        return Completion(seconds, found.text, found.completion_tokens, found.forced_tokens, found.grammar_s)
+        return Completion(
+            seconds,
+            found.text,
+            found.usage.completion_tokens,
+            found.usage.forced_tokens,
+            found.timings.grammar_s,
+        )
 
     return backend, write
 

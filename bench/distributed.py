@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -142,9 +143,10 @@ def planner_table(opened: Mapping[str, Opened], levels: Sequence[int], queries: 
             with tempfile.TemporaryDirectory() as folder, backend_for(level) as backend:
                 context = Context(Workspace(Path(folder)))
                 planner = Planner(bundled_tools(), backend, context=context)
-                planner.run_many(queries[:2], concurrency=1)  # warm
+                planner.run(queries[0])  # warm
                 started = time.perf_counter()
-                runs = planner.run_many(queries, concurrency=level)
+                with ThreadPoolExecutor(level) as threads:
+                    runs = list(threads.map(planner.run, queries))
                 seconds = time.perf_counter() - started
             rate = len(runs) / seconds
             reference = reference or rate

@@ -155,7 +155,12 @@ def measure(backend: InProcess, grammar: Grammar, job: Job, rounds: int) -> Iter
                 if number and (row not in best or seconds < best[row][0]):
                     best[row] = seconds, found, choices.steps, choices.evaluated
     for row, (seconds, found, steps, evaluated) in best.items():
-        counts = found.completion_tokens, found.forced_tokens, found.drafted_tokens, found.accepted_tokens
+        counts = (
+            found.usage.completion_tokens,
+            found.usage.forced_tokens,
+            found.usage.drafted_tokens,
+            found.usage.accepted_tokens,
+        )
         yield Result(row, job.name, seconds, steps, evaluated, *counts, found.text == job.text)
 
 

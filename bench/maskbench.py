@@ -26,7 +26,7 @@ from contenders import CONTENDERS, Contender, Gbnf, open_model
 from corpus import Case, DataMissingError, load_cases, vocabulary_path
 from explanations import unexplained
 from gbnf_server.llama.native import NativeModel
-from gbnf_server.system.errors import GrammarRefused
+from gbnf_server.system.errors import GrammarRefusedError
 from isolation import Crashed, Finished, Outcome, TimedOut, isolated
 
 #: What can become of a case. The first is the good one; a case that is wrong both ways rejects valid.
@@ -75,7 +75,7 @@ def judge(case: Case, contender: Contender) -> Result:
     start = time.perf_counter()
     try:
         accepts = contender.load(compiled)
-    except GrammarRefused as error:
+    except GrammarRefusedError as error:
         result.outcome, result.detail = "engine refused", str(error)[:500]
         return result
     wrong = [instance for instance in case.instances if accepts(instance.text) != instance.valid]

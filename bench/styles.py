@@ -46,7 +46,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.system.bundled import manifests_path
-from gbnf_server.system.errors import ContextOverflow
+from gbnf_server.system.errors import ContextOverflowError
 
 Format = Literal["grammar", "text"]
 FORMATS: tuple[Format, ...] = ("grammar", "text")
@@ -78,7 +78,7 @@ class Cell:
 
 def verdict(completion: Completion, case: Case, tools: Sequence[Tool], call_format: Format) -> str:
     """Return the name of the failure; "" for the right call."""
-    if completion.finish == "length":
+    if completion.finish_reason == "length":
         return "truncated"
     step = parse_tool_calls(completion.text, tools)
     if isinstance(step, FinalAnswer):
@@ -126,11 +126,11 @@ def run_trial(cell: Cell, case: Case, backend: Backend, tools: Sequence[Tool], s
                 seed=seed,
             )
         )
-    except ContextOverflow:
+    except ContextOverflowError:
         cell.failures["overflow"] += 1
         return
     cell.seconds.append(time.perf_counter() - begun)
-    cell.prompt_tokens.append(completion.prompt_tokens)
+    cell.prompt_tokens.append(completion.usage.prompt_tokens)
     failure = verdict(completion, case, tools, cell.call_format)
     if failure:
         cell.failures[failure] += 1

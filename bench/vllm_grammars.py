@@ -31,7 +31,7 @@ from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Message
 from gbnf_server import OpenAICompatible
 from gbnf_server.backends.base import Request
-from gbnf_server.system.errors import BackendError, GrammarRefused
+from gbnf_server.system.errors import BackendError, GrammarRefusedError
 
 TIMEOUT = 120.0
 MESSAGES: list[Message] = [{"role": "user", "content": "Write some text."}]
@@ -73,13 +73,13 @@ def verdict_of(backend: OpenAICompatible, grammar: Grammar, *, seed: int, max_to
         answer = backend.complete(
             Request(MESSAGES, grammar=grammar, temperature=2.0, seed=seed, max_tokens=max_tokens)
         )
-    except GrammarRefused as error:
+    except GrammarRefusedError as error:
         return result("refused", str(error))
     except BackendError as error:
         return result("error", f"{type(error).__name__}: {error}")
     if answer.grammar_violation:
         return result("loosened", f"{answer.grammar_violation}: {answer.text[:80]!r}")
-    return result("complete" if answer.finish == "stop" else "truncated")
+    return result("complete" if answer.finish_reason == "stop" else "truncated")
 
 
 def raw_verdict(url: str, model: str, text: str, grammar: Grammar, seeds: int) -> str:

@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from gbnf.compiler.pool import compile_pool as compile_pool
     from gbnf.compiler.schema import compile_schema as compile_schema
     from gbnf.errors import AmbiguousGrammarError as AmbiguousGrammarError
+    from gbnf.errors import BrokenManifestsError as BrokenManifestsError
     from gbnf.errors import GbnfError as GbnfError
     from gbnf.errors import GrammarError as GrammarError
     from gbnf.errors import GrammarSyntaxError as GrammarSyntaxError
     from gbnf.errors import InvalidArgumentError as InvalidArgumentError
     from gbnf.errors import ManifestError as ManifestError
-    from gbnf.errors import ManifestErrors as ManifestErrors
     from gbnf.errors import PoolError as PoolError
     from gbnf.errors import SchemaError as SchemaError
+    from gbnf.errors import ToolFormatError as ToolFormatError
     from gbnf.findings import Finding as Finding
     from gbnf.grammar.match import Match as Match
     from gbnf.tools import ASK_USER as ASK_USER
@@ -56,7 +57,8 @@ _NAMES = {
     "gbnf.compiler.schema": ("compile_schema",),
     "gbnf.errors": (
         "AmbiguousGrammarError", "GbnfError", "GrammarError", "GrammarSyntaxError", "InvalidArgumentError",
-        "ManifestError", "ManifestErrors", "PoolError", "SchemaError",
+        "ManifestError", "BrokenManifestsError", "PoolError", "SchemaError",
+        "ToolFormatError",
     ),
     "gbnf.grammar.match": ("Match",),
     "gbnf.tools": ("ASK_USER", "FINAL_ANSWER", "FIND_TOOLS", "Tool", "load_manifests", "load_tools"),

@@ -2,7 +2,8 @@
 
 Expensive code counts its work with `spend`, in units of about a microsecond. The count belongs to the
 innermost `limit_effort` block of the context; outside of one nothing is counted. When the limit is reached,
-`spend` raises `EffortSpent`; the caller that catches it substitutes a larger set of values, and reports it.
+`spend` raises `EffortSpentError`; the caller that catches it substitutes a larger set of values, and reports
+it.
 
 Invariants: work is counted, never timed, so the same input takes the same count in every process, whatever
 is cached, and gives the same grammar.
@@ -27,7 +28,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class TooManyStates(GbnfError):  # noqa: N818  # it is a count that went wrong, and the name says which
+class TooManyStatesError(GbnfError):
     """The automaton would have more states than its budget allows, or take more steps to build."""
 
     def __init__(self, limit: int, counted: str = "states") -> None:
@@ -35,7 +36,7 @@ class TooManyStates(GbnfError):  # noqa: N818  # it is a count that went wrong, 
         super().__init__(f"the automaton takes more than {limit} {counted}")
 
 
-class EffortSpent(TooManyStates):
+class EffortSpentError(TooManyStatesError):
     """The work that a schema may take is used up. Callers that can do without an automaton may catch it."""
 
     def __init__(self, limit: int) -> None:
@@ -60,12 +61,12 @@ _current: ContextVar[_Effort | None] = ContextVar("effort", default=None)
 
 
 def spend(work: int) -> None:
-    """Count `work`. Raises EffortSpent above the limit."""
+    """Count `work`. Raises EffortSpentError above the limit."""
     effort = _current.get()
     if effort is not None:
         effort.used += work
         if effort.limit is not None and effort.used > effort.limit:
-            raise EffortSpent(effort.limit)
+            raise EffortSpentError(effort.limit)
 
 
 def is_spent() -> bool:
@@ -110,14 +111,14 @@ def limit_effort_share(part: int) -> Iterator[None]:
 def limit_nesting(most: int) -> Iterator[None]:
     """Limit the depth of recursion to `most`; twice that where patterns may backtrack.
 
-    While compiling, part of Python's stack is in use already. Raises EffortSpent beyond the limit.
+    While compiling, part of Python's stack is in use already. Raises EffortSpentError beyond the limit.
     """
     effort = _current.get()
     if effort is None:
         yield
         return
     if effort.depth >= (2 * most if effort.may_backtrack else most):
-        raise EffortSpent(most)
+        raise EffortSpentError(most)
     effort.depth += 1
     try:
         yield

@@ -2,7 +2,7 @@
 
     GbnfError
     ├── ManifestError              one manifest: file, key, value, problem, hint
-    ├── ManifestErrors             all broken manifests of one load
+    ├── BrokenManifestsError       all broken manifests of one load
     ├── SchemaError                a JSON Schema that is malformed, or that no value satisfies
     ├── PoolError                  a pool that is empty, or in which two tools share a name
     ├── GrammarError               rules that are no grammar (also a ValueError)
@@ -10,7 +10,7 @@
     │   └── AmbiguousGrammarError  a grammar with too many derivations of one text
     ├── ToolFormatError            a chat template without a tool-call format that can be derived: reason
     ├── InvalidArgumentError       an argument that is out of range or unknown (also a ValueError)
-    └── TooManyStates, PatternError (gbnf.regular.errors): a regular language that is not enforced
+    └── TooManyStatesError, PatternError (gbnf.regular.errors): a regular language that is not enforced
 
 Errors that one module raises for another one, such as `gbnf.contracts.fields.FieldError`, and those of the
 server (`gbnf_server.system.errors`) derive from `GbnfError` too: one ``except`` catches all. Errors have
@@ -42,7 +42,7 @@ class ManifestError(GbnfError):
         super().__init__(f"{location}: {problem}{shown}. {hint}")
 
 
-class ManifestErrors(GbnfError):  # noqa: N818  # several errors, so the plural says it
+class BrokenManifestsError(GbnfError):
     """All broken manifests of one load. `errors` has them in the order of the files."""
 
     def __init__(self, errors: tuple[ManifestError, ...]) -> None:

@@ -16,7 +16,7 @@ from gbnf.dialects import xgrammar_text
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.emit import emit
 from gbnf_server.llama.native import NativeGrammar
-from gbnf_server.system.errors import GrammarRefused
+from gbnf_server.system.errors import GrammarRefusedError
 from isolation import Confined, Finished
 from support.grammars import LETTERS, grammars, quick
 from support.oracle import engine
@@ -52,7 +52,7 @@ def check_gbnf(case: Mapping[str, Any]) -> str:
             return "refused"  # what the engine would loosen, hang on or crash at: it is not asked
         try:
             NativeGrammar.parse(engine().model, said)
-        except GrammarRefused:
+        except GrammarRefusedError:
             return "refused by both"
         raise AssertionError(f"the engine takes what is refused: {error}") from None
     NativeGrammar.parse(engine().model, said)

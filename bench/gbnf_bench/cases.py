@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
-from gbnf_bench.errors import Fault, KeyPath
+from gbnf_bench.errors import KeyPath, SuiteFieldError
 from gbnf_bench.expectations import (
     ADDRESSES,
     MOMENT,
@@ -172,7 +172,7 @@ class Suite:
 def read_case(table: Mapping[str, Any]) -> Case:
     """Return the case that a table of the suite format describes; its keys and types must have been checked.
 
-    Raises Fault, located inside the table.
+    Raises SuiteFieldError, located inside the table.
     """
     abstain = bool(table.get("abstain", False))
     plans = _plans(table)
@@ -210,7 +210,9 @@ def read_case(table: Mapping[str, Any]) -> Case:
 
 def _plans(table: Mapping[str, Any]) -> tuple[Plan, ...]:
     if "calls" in table and "plans" in table:
-        raise Fault(("plans",), None, "calls and plans are both given", "Move the calls into plans.")
+        raise SuiteFieldError(
+            ("plans",), None, "calls and plans are both given", "Move the calls into plans."
+        )
     if "calls" in table:
         return (_plan(table["calls"], ("calls",)),)
     return tuple(_plan(each, ("plans", index)) for index, each in enumerate(table.get("plans", ())))
@@ -226,7 +228,7 @@ def _expected_call(call: Mapping[str, Any], at: KeyPath) -> ExpectedCall:
         for key in ("arguments", "optional_arguments")
     )
     for name in required.keys() & optional.keys():
-        raise Fault(
+        raise SuiteFieldError(
             (*at, "optional_arguments", name), None, "the argument is in arguments too",
             "Remove one of them.",
         )  # fmt: skip
@@ -241,9 +243,11 @@ def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...], *, checks_calls: b
     else:
         least, most = map(int, given)
     if least > most:
-        raise Fault(("steps",), given, "the minimum exceeds the maximum", "Write [minimum, maximum].")
+        raise SuiteFieldError(
+            ("steps",), given, "the minimum exceeds the maximum", "Write [minimum, maximum]."
+        )
     if checks_calls and least < needed:  # if the state or the answer is compared, there may be a shorter plan
-        raise Fault(
+        raise SuiteFieldError(
             ("steps",), given, f"the calls and the answer take {needed} steps",
             "Correct the number, or omit it.",
         )  # fmt: skip
@@ -257,7 +261,7 @@ def _needed_steps(plans: tuple[Plan, ...]) -> int:
 
 def _check_ending(max_steps: int, needed: int) -> None:
     if max_steps < needed:
-        raise Fault(
+        raise SuiteFieldError(
             ("max_steps",), max_steps, f"the calls and the answer take {needed} steps",
             "Allow as many, or expect fewer calls.",
         )  # fmt: skip
@@ -269,19 +273,19 @@ def _script(table: Mapping[str, Any]) -> PersonScript:
 
 def _check_intent(table: Mapping[str, Any], plans: tuple[Plan, ...], *, abstain: bool) -> None:
     if abstain and plans:
-        raise Fault(
+        raise SuiteFieldError(
             ("abstain",), True, "a case that abstains has expected calls",
             "Remove calls and plans, or abstain.",
         )  # fmt: skip
     if not (abstain or plans or "after" in table or "answer" in table):
-        raise Fault(
+        raise SuiteFieldError(
             (), None, "nothing is expected",
             "Give calls, after, answer, or abstain = true.",
         )  # fmt: skip
     if not (abstain or plans or "first" in table):
-        raise Fault((), None, "no tool is expected to come first", "Give calls, plans or first.")
+        raise SuiteFieldError((), None, "no tool is expected to come first", "Give calls, plans or first.")
     if not (abstain or plans or "steps" in table):
-        raise Fault((), None, "the number of steps is missing", "Give calls, plans or steps.")
+        raise SuiteFieldError((), None, "the number of steps is missing", "Give calls, plans or steps.")
 
 
 def _complexity(plans: tuple[Plan, ...]) -> Complexity:
@@ -304,7 +308,7 @@ def _before(table: Mapping[str, Any]) -> InitialState:
     for index, event in enumerate(table.get("events", ())):
         start, end = (_moment(event[key], ("before", "events", index, key)) for key in ("start", "end"))
         if isinstance(start, datetime) != isinstance(end, datetime) or not start < end:
-            raise Fault(
+            raise SuiteFieldError(
                 ("before", "events", index), dict(event), "the event does not end after it starts",
                 "Give two times, or two dates, in order.",
             )  # fmt: skip
@@ -368,10 +372,12 @@ def _now(table: Mapping[str, Any]) -> datetime:
     try:
         zone = ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise Fault(("timezone",), name, "not an IANA time zone", "Write one like Europe/Rome.") from None
+        raise SuiteFieldError(
+            ("timezone",), name, "not an IANA time zone", "Write one like Europe/Rome."
+        ) from None
     moment = _moment(table.get("now", NOW), ("now",))
     if not isinstance(moment, datetime):
-        raise Fault(("now",), table["now"], "the time of day is missing", f"Write it like {NOW}.")
+        raise SuiteFieldError(("now",), table["now"], "the time of day is missing", f"Write it like {NOW}.")
     return moment.replace(tzinfo=zone)
 
 
@@ -380,7 +386,7 @@ def _moment(text: str, at: KeyPath) -> datetime | date:
     try:
         moment = datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
     except ValueError:
-        raise Fault(at, text, "not a time", f"Write it like {NOW}, or {NOW[:10]}.") from None
+        raise SuiteFieldError(at, text, "not a time", f"Write it like {NOW}, or {NOW[:10]}.") from None
     if isinstance(moment, datetime) and moment.tzinfo is not None:
-        raise Fault(at, text, "a local time has no offset", f"Write it like {NOW}.")
+        raise SuiteFieldError(at, text, "a local time has no offset", f"Write it like {NOW}.")
     return moment

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
 from gbnf_bench.cases import Suite
-from gbnf_bench.errors import Fault, InvalidSuite
+from gbnf_bench.errors import InvalidSuiteError, SuiteFieldError
 from gbnf_bench.expectations import contained
 from gbnf_bench.suite_files import load_suite, read_suite
 
@@ -48,7 +48,7 @@ def suite(
 
     `tools` are the available tools; by default those that the file is loaded for, else the bundled ones.
 
-    Raises InvalidSuite with all faults.
+    Raises InvalidSuiteError with all faults.
     """
     content = {
         "name": name,
@@ -87,7 +87,7 @@ def contains(*texts: str) -> Table:
 
 
 def load_suites(names: Sequence[str], tools: Sequence[Tool]) -> tuple[Suite, ...]:
-    """Return the bundled suites of these names, or those in these files. Raises InvalidSuite."""
+    """Return the bundled suites of these names, or those in these files. Raises InvalidSuiteError."""
     return tuple(
         found
         for name in names
@@ -96,32 +96,34 @@ def load_suites(names: Sequence[str], tools: Sequence[Tool]) -> tuple[Suite, ...
 
 
 def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite, ...]:
-    """Execute a Python file, and return the suites that it defines, in order. Raises InvalidSuite.
+    """Execute a Python file, and return the suites that it defines, in order. Raises InvalidSuiteError.
 
     `tools` are those that cases choose from; by default the bundled ones.
     """
     if not path.is_file():
-        raise InvalidSuite(str(path), [Fault((), None, "there is no such file", "Correct the path.")])
+        raise InvalidSuiteError(
+            str(path), [SuiteFieldError((), None, "there is no such file", "Correct the path.")]
+        )
     offered, loaded = _OFFERED.set(tools), _LOADED.set(path)
     try:
         defined = runpy.run_path(str(path))
-    except InvalidSuite:
+    except InvalidSuiteError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a person's file does wrong
-        raise InvalidSuite(str(path), [_failure(path, error)]) from None
+        raise InvalidSuiteError(str(path), [_failure(path, error)]) from None
     finally:
         _OFFERED.reset(offered)
         _LOADED.reset(loaded)
     found = {id(value): value for value in defined.values() if isinstance(value, Suite)}
     if not found:
-        fault = Fault(
+        fault = SuiteFieldError(
             (), None, "it defines no suite at its top level", 'Write SUITE = suite("name", case(…)).'
         )
-        raise InvalidSuite(str(path), [fault])
+        raise InvalidSuiteError(str(path), [fault])
     return tuple(found.values())
 
 
-def _failure(path: Path, error: BaseException) -> Fault:
+def _failure(path: Path, error: BaseException) -> SuiteFieldError:
     """Return the error in a Python file, with its line."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
@@ -129,4 +131,4 @@ def _failure(path: Path, error: BaseException) -> Fault:
     if isinstance(error, SyntaxError) and error.filename == str(path):
         lines.append(error.lineno)
     where = f"line {lines[-1]}: " if lines else ""
-    return Fault((), None, f"{where}{type(error).__name__}: {error}", "Correct the file.")
+    return SuiteFieldError((), None, f"{where}{type(error).__name__}: {error}", "Correct the file.")

@@ -12,16 +12,16 @@ KeyPath = tuple[str | int, ...]
 """Keys and indices from the root of a file to a value."""
 
 
-class Fault(ValueError):  # noqa: N818 - a part of InvalidSuite, which is the error
+class SuiteFieldError(ValueError):  # a part of InvalidSuiteError, which is the error
     """One fault. Fields: `at`, `value` (None if there is none), `problem`, `hint`."""
 
     def __init__(self, at: KeyPath, value: Any, problem: str, hint: str) -> None:
         self.at, self.value, self.problem, self.hint = at, value, problem, hint
         super().__init__(problem)
 
-    def prefixed(self, *at: str | int) -> Fault:
+    def prefixed(self, *at: str | int) -> SuiteFieldError:
         """Return the same fault with a prefix to its location."""
-        return Fault((*at, *self.at), self.value, self.problem, self.hint)
+        return SuiteFieldError((*at, *self.at), self.value, self.problem, self.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class SuiteError:
         return f"{self.path}: {self.key or 'the file'}: {self.problem}{shown}. {self.hint}".rstrip()
 
 
-class InvalidSuite(InputError):  # noqa: N818 - several errors, so the plural says it
+class InvalidSuiteError(InputError):
     """All faults of one suite, in the file's order. Field: `errors`."""
 
-    def __init__(self, path: str, faults: Sequence[Fault]) -> None:
+    def __init__(self, path: str, faults: Sequence[SuiteFieldError]) -> None:
         self.errors = tuple(
             SuiteError(path, dotted(fault.at), fault.value, fault.problem, fault.hint) for fault in faults
         )

@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 from jsonschema import Draft202012Validator
 
 from gbnf import SchemaError, compile_schema
-from gbnf.effort import TooManyStates
+from gbnf.effort import TooManyStatesError
 from gbnf.regular.ecma262 import PatternError, search
 from gbnf.schema.applicators import walk
 from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import KEYWORDS, REFERENCES
 from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.schema.validators import extend_validator
-from gbnf_bench.errors import Fault, KeyPath
+from gbnf_bench.errors import KeyPath, SuiteFieldError
 
 Expectation: TypeAlias = Mapping[str, Any]
 """A JSON Schema without references."""
@@ -45,7 +45,7 @@ _HINT = "Write a JSON Schema, or {const = …} for a constant table."
 def read_expectation(value: Any, at: KeyPath, base: Expectation | None = None) -> Expectation:
     """Return the schema of an expectation in a suite.
 
-    `base` is the schema of all values that it is compared with. Raises Fault if it is not a JSON
+    `base` is the schema of all values that it is compared with. Raises SuiteFieldError if it is not a JSON
     Schema, has unknown keywords, or accepts no value of `base`.
     """
     if not isinstance(value, Mapping):
@@ -55,7 +55,7 @@ def read_expectation(value: Any, at: KeyPath, base: Expectation | None = None) -
         expectation = value
     if base is not None and not is_satisfiable(base, expectation):
         wanted = _EXPECTED["pattern" if "pattern" in base else base["type"]]
-        raise Fault(at, value, f"the value is {wanted}, and no such value is accepted", _HINT)
+        raise SuiteFieldError(at, value, f"the value is {wanted}, and no such value is accepted", _HINT)
     return expectation
 
 
@@ -82,7 +82,7 @@ def _example(expectation: Any) -> Any:
         case {"const": value} | {"enum": [value, *_]}:
             return value
         case {"pattern": pattern}:
-            with suppress(PatternError, TooManyStates):
+            with suppress(PatternError, TooManyStatesError):
                 return search(pattern).shortest()
         case {"allOf": [*parts]}:
             return " ".join(str(_example(part)) for part in parts)
@@ -107,13 +107,13 @@ _Validator = extend_validator(Draft202012Validator)
 
 
 def _check_schema(schema: Mapping[str, Any], at: KeyPath) -> None:
-    """Raise Fault for an unknown keyword or an invalid value of a keyword."""
+    """Raise SuiteFieldError for an unknown keyword or an invalid value of a keyword."""
     for path, part in walk(schema):
         for keyword in part if isinstance(part, Mapping) else ():
             if keyword not in _ALLOWED:
                 close = get_close_matches(keyword, _ALLOWED, n=1)
                 meant = f"Did you mean {close[0]}? " if close else ""
-                raise Fault(
+                raise SuiteFieldError(
                     (*at, *path, keyword), part[keyword], "an unknown keyword of JSON Schema", meant + _HINT
                 )
     try:
@@ -121,4 +121,4 @@ def _check_schema(schema: Mapping[str, Any], at: KeyPath) -> None:
     except SchemaError as error:
         parts = (part.replace("~1", "/").replace("~0", "~") for part in error.pointer.split("/")[1:])
         inside = tuple(int(part) if part.isdecimal() else part for part in parts)
-        raise Fault((*at, *inside), None, error.problem, error.hint) from None
+        raise SuiteFieldError((*at, *inside), None, error.problem, error.hint) from None

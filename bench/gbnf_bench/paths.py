@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
-from gbnf_bench.errors import Fault, KeyPath
+from gbnf_bench.errors import KeyPath, SuiteFieldError
 
 _Value = TypeVar("_Value")
 
 
 def inside(path: str, at: KeyPath) -> str:
-    """`./trips/` -> `trips`. Raises Fault if the path is not inside the workspace."""
+    """`./trips/` -> `trips`. Raises SuiteFieldError if the path is not inside the workspace."""
     parts = [part for part in path.split("/") if part not in {"", "."}]
     if path.startswith("/") or ".." in parts or not parts:
-        raise Fault(
+        raise SuiteFieldError(
             at, path, "not a path inside the workspace",
             "Write it relative to the workspace, like notes/a.txt.",
         )  # fmt: skip
@@ -27,34 +27,34 @@ def all_inside(paths: Sequence[str], at: KeyPath) -> tuple[str, ...]:
 
 
 def keyed_inside(table: Mapping[str, _Value], at: KeyPath) -> dict[str, _Value]:
-    """Return a table with normalized paths as keys. Raises Fault for a path that occurs twice."""
+    """Return a table with normalized paths as keys. Raises SuiteFieldError for a path that occurs twice."""
     found: dict[str, _Value] = {}
     for path, value in table.items():
         plain = inside(path, (*at, path))
         if plain in found:
-            raise Fault((*at, path), None, f"{plain} is named twice", "Remove one of them.")
+            raise SuiteFieldError((*at, path), None, f"{plain} is named twice", "Remove one of them.")
         found[plain] = value
     return found
 
 
 def check_before(files: Collection[str], folders: Sequence[str], at: KeyPath) -> None:
-    """Raise Fault if a path is both a file and a folder."""
+    """Raise SuiteFieldError if a path is both a file and a folder."""
     for path in files:
         for other in (*files, *folders):
             if other.startswith(f"{path}/") or path in folders:
-                raise Fault(
+                raise SuiteFieldError(
                     (*at, "files", path), None, f"this is a file, and {other} needs a folder there",
                     "Change one of the paths.",
                 )  # fmt: skip
 
 
 def check_after(files: Collection[str], folders: Sequence[str], gone: Sequence[str], at: KeyPath) -> None:
-    """Raise Fault if a path is expected both to exist and to be gone."""
+    """Raise SuiteFieldError if a path is expected both to exist and to be gone."""
     there = [path for path in files if "*" not in path]
     for index, path in enumerate(gone):
         for other in (*there, *folders):
             if f"{other}/".startswith(f"{path}/"):
-                raise Fault(
+                raise SuiteFieldError(
                     (*at, "gone", index), path, f"{other} is expected to exist, so this cannot be gone",
                     "Remove one of them.",
                 )  # fmt: skip

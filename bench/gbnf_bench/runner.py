@@ -27,7 +27,7 @@ from gbnf_server.planner.planner import steady_clock
 from gbnf_server.planner.recorded_calls import grammar_text
 from gbnf_server.planner.run_files import read_events
 from gbnf_server.planner.tool_offer import grammar_of_step
-from gbnf_server.system.errors import BackendUnreachable
+from gbnf_server.system.errors import BackendUnreachableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Bench:
     """The jobs of suites, configurations, tools and a model.
 
     `model` identifies the model (a file's hash). `execute` executes a tool, by default its executor. `run`
-    raises BackendUnreachable if the server is unreachable; such a run is not logged.
+    raises BackendUnreachableError if the server is unreachable; such a run is not logged.
     """
 
     def __init__(
@@ -184,16 +184,16 @@ def run_events(
 ) -> tuple[dict[str, Any], ...]:
     """Run to the end, or to the first event that `ends` it, and return the events as JSON.
 
-    Raises BackendUnreachable where the server went away.
+    Raises BackendUnreachableError where the server went away.
     """
-    lost: list[BackendUnreachable] = []  # the planner only ends the run
+    lost: list[BackendUnreachableError] = []  # the planner only ends the run
 
     async def watched(asked: Asked) -> AsyncGenerator[AnswerEvent, None]:
         try:
             async with aclosing(answers(asked)) as answered:
                 async for event in answered:
                     yield event
-        except BackendUnreachable as error:
+        except BackendUnreachableError as error:
             lost.append(error)
             raise
 

@@ -25,7 +25,7 @@ from gbnf.calls.validation import validate_call
 from gbnf.errors import ManifestError
 from gbnf.tools import BUILT_IN_TOOLS, Tool, load_manifests
 from gbnf_bench.cases import Case, ExpectedCall, Suite, read_case
-from gbnf_bench.errors import Fault, InvalidSuite, KeyPath
+from gbnf_bench.errors import InvalidSuiteError, KeyPath, SuiteFieldError
 from gbnf_bench.expectations import step_number
 from gbnf_bench.satisfiability import check_call, check_gone
 from gbnf_server.planner.fingerprints import digest
@@ -40,7 +40,7 @@ def bundled_suites() -> tuple[str, ...]:
 def load_suite(source: str | Path, tools: Sequence[Tool] | None = None) -> Suite:
     """Return the suite in a TOML file, or the bundled one of that name.
 
-    `tools` are those available to the cases; by default the bundled ones. Raises InvalidSuite.
+    `tools` are those available to the cases; by default the bundled ones. Raises InvalidSuiteError.
     """
     path = _find(source)
     try:
@@ -57,15 +57,15 @@ def load_suite(source: str | Path, tools: Sequence[Tool] | None = None) -> Suite
 def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | None = None) -> Suite:
     """Return the suite of a file's parsed content.
 
-    `origin`: its name in errors. Raises InvalidSuite.
+    `origin`: its name in errors. Raises InvalidSuiteError.
     """
     try:
         content = _plain(content)
-    except Fault as fault:
-        raise InvalidSuite(origin, [fault]) from None
+    except SuiteFieldError as fault:
+        raise InvalidSuiteError(origin, [fault]) from None
     malformed = list(_malformed(content))
     if any(len(fault.at) < 2 or fault.at[0] != "cases" for fault in malformed):
-        raise InvalidSuite(
+        raise InvalidSuiteError(
             origin, _in_order(malformed)
         )  # only the faults outside the cases, which affect every case
     broken = {fault.at[1] for fault in malformed}
@@ -82,7 +82,7 @@ def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | 
         faults += [fault.prefixed("cases", index) for fault in found]
     faults += _same_ids(tables)
     if faults:
-        raise InvalidSuite(origin, _in_order(faults))
+        raise InvalidSuiteError(origin, _in_order(faults))
     return Suite(
         content.get("name", _legal_name(Path(origin).stem)),
         content.get("description", ""),
@@ -91,7 +91,7 @@ def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | 
     )
 
 
-def _in_order(faults: Sequence[Fault]) -> list[Fault]:
+def _in_order(faults: Sequence[SuiteFieldError]) -> list[SuiteFieldError]:
     """Sort faults as in the file, as far as paths determine it: cases by number."""
     return sorted(faults, key=lambda fault: [str(part).zfill(9) for part in fault.at])
 
@@ -111,12 +111,12 @@ def _choice() -> str:
     return f"Name a TOML file, or one of the bundled suites: {', '.join(bundled_suites())}."
 
 
-def _whole(path: Path, problem: str, hint: str) -> InvalidSuite:
-    return InvalidSuite(str(path), [Fault((), None, problem, hint)])
+def _whole(path: Path, problem: str, hint: str) -> InvalidSuiteError:
+    return InvalidSuiteError(str(path), [SuiteFieldError((), None, problem, hint)])
 
 
 def _plain(value: Any, at: KeyPath = ()) -> Any:
-    """Return a value with JSON types: dates and times become text. Raises Fault for other types."""
+    """Return a value with JSON types: dates and times become text. Raises SuiteFieldError for other types."""
     match value:
         case Mapping():
             return {key: _plain(member, (*at, key)) for key, member in value.items()}
@@ -131,9 +131,11 @@ def _plain(value: Any, at: KeyPath = ()) -> Any:
         case date():
             return value.isoformat()
         case re.Pattern():
-            raise Fault(at, value.pattern, "a compiled regular expression", "Give its text, with (?i) in it.")
+            raise SuiteFieldError(
+                at, value.pattern, "a compiled regular expression", "Give its text, with (?i) in it."
+            )
         case _:
-            raise Fault(
+            raise SuiteFieldError(
                 at, value, f"this is a {type(value).__name__}", "Write a text, a number, a list or a table."
             )
 
@@ -144,7 +146,7 @@ def _validator() -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
-def _malformed(content: Mapping[str, Any]) -> Iterator[Fault]:
+def _malformed(content: Mapping[str, Any]) -> Iterator[SuiteFieldError]:
     for error in _validator().iter_errors(content):
         at: KeyPath = tuple(error.absolute_path)
         parent: Any = error.schema if isinstance(error.schema, Mapping) else {}
@@ -153,16 +155,18 @@ def _malformed(content: Mapping[str, Any]) -> Iterator[Fault]:
             case "additionalProperties":
                 known = parent.get("properties", {})
                 for key in error.instance.keys() - known.keys():
-                    yield Fault((*at, key), error.instance[key], "unknown key", _nearest(key, known))
+                    yield SuiteFieldError(
+                        (*at, key), error.instance[key], "unknown key", _nearest(key, known)
+                    )
             case "required":
                 missing = [key for key in error.validator_value if key not in error.instance]
-                yield Fault(at, None, f"{', '.join(missing)} is missing", hint)
+                yield SuiteFieldError(at, None, f"{', '.join(missing)} is missing", hint)
             case "not":
-                yield Fault(at, None, "id and query cannot have defaults", "Remove them.")
+                yield SuiteFieldError(at, None, "id and query cannot have defaults", "Remove them.")
             case "anyOf":
-                yield Fault(at, error.instance, f"this does not fit{_deepest(error)}", hint)
+                yield SuiteFieldError(at, error.instance, f"this does not fit{_deepest(error)}", hint)
             case _:
-                yield Fault(
+                yield SuiteFieldError(
                     at, error.instance, error.message.removeprefix(repr(error.instance)).strip(), hint
                 )
 
@@ -180,30 +184,36 @@ def _nearest(key: str, known: Mapping[str, Any]) -> str:
     return (f"Did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(known)}."
 
 
-def _decoys(content: Mapping[str, Any], tools: Sequence[Tool]) -> tuple[tuple[Tool, ...], list[Fault]]:
+def _decoys(
+    content: Mapping[str, Any], tools: Sequence[Tool]
+) -> tuple[tuple[Tool, ...], list[SuiteFieldError]]:
     taken = {tool.name for tool in tools}
     decoys, faults = [], []
     for index, manifest in enumerate(content.get("decoys", ())):
         try:
             tool = Tool.from_mapping(manifest)
         except ManifestError as error:
-            faults.append(Fault(("decoys", index, error.key), error.value, error.problem, error.hint))
+            faults.append(
+                SuiteFieldError(("decoys", index, error.key), error.value, error.problem, error.hint)
+            )
             continue
         if tool.name in taken:
             faults.append(
-                Fault(("decoys", index, "name"), tool.name, "another tool has this name", "Choose another.")
+                SuiteFieldError(
+                    ("decoys", index, "name"), tool.name, "another tool has this name", "Choose another."
+                )
             )
         taken.add(tool.name)
         decoys.append(tool)
     return tuple(decoys), faults
 
 
-def _same_ids(cases: Mapping[int, Mapping[str, Any]]) -> Iterator[Fault]:
+def _same_ids(cases: Mapping[int, Mapping[str, Any]]) -> Iterator[SuiteFieldError]:
     seen: dict[str, int] = {}
     for index, table in cases.items():
         name = _identifier(table)
         if name in seen:
-            yield Fault(
+            yield SuiteFieldError(
                 ("cases", index, "id"),
                 name,
                 f"case {seen[name] + 1} has the same id",
@@ -233,7 +243,7 @@ class _CaseReader:
         self._defaults = content.get("defaults", {})
         self._tools, self._decoys = tools, decoys
 
-    def case(self, table: Mapping[str, Any]) -> tuple[Case | None, list[Fault]]:
+    def case(self, table: Mapping[str, Any]) -> tuple[Case | None, list[SuiteFieldError]]:
         """Return a case with the suite's defaults, None if one of its values is invalid; and the faults."""
         merged = {**self._defaults, **table, "id": _identifier(table)}
         if {"calls", "plans"} & table.keys():
@@ -245,9 +255,9 @@ class _CaseReader:
         try:
             case = read_case(merged)
             check_gone(merged, case.before)
-        except Fault as fault:
+        except SuiteFieldError as fault:
             return None, [fault]
-        faults: list[Fault] = []
+        faults: list[SuiteFieldError] = []
         for index, earlier in enumerate(case.before.calls):
             faults += _earlier_faults(earlier, self._tools, ("before", "calls", index))
         unknown = [
@@ -257,7 +267,7 @@ class _CaseReader:
         # if tools of the pool are missing, the names in its calls would be reported too
         return case, [*faults, *unknown] if unknown else [*faults, *self._of_pool(case, merged)]
 
-    def _of_pool(self, case: Case, table: Mapping[str, Any]) -> Iterator[Fault]:
+    def _of_pool(self, case: Case, table: Mapping[str, Any]) -> Iterator[SuiteFieldError]:
         pool = {
             tool.name: tool for tool in case.tools(tuple(self._tools.values()), tuple(self._decoys.values()))
         }
@@ -270,27 +280,33 @@ class _CaseReader:
             yield from _unknown(("first",), sorted(case.first), [*pool, *built_in], "tool of the pool")
 
 
-def _unknown(at: KeyPath, names: Sequence[str], known: Collection[str], what: str) -> Iterator[Fault]:
+def _unknown(
+    at: KeyPath, names: Sequence[str], known: Collection[str], what: str
+) -> Iterator[SuiteFieldError]:
     for name in names:
         if name not in known:
             hint = f"There are {', '.join(sorted(known))}." if known else "There are none."
-            yield Fault(at, name, f"there is no {what} of this name", hint)
+            yield SuiteFieldError(at, name, f"there is no {what} of this name", hint)
 
 
-def _earlier_faults(call: Mapping[str, Any], tools: Mapping[str, Tool], at: KeyPath) -> Iterator[Fault]:
+def _earlier_faults(
+    call: Mapping[str, Any], tools: Mapping[str, Tool], at: KeyPath
+) -> Iterator[SuiteFieldError]:
     if call["name"] not in tools:
         yield from _unknown((*at, "name"), (call["name"],), tools, "tool")
         return
     arguments = call.get("arguments", {})
     verdict = validate_call({"name": call["name"], "arguments": arguments}, [tools[call["name"]]])
     if not verdict.ok:
-        yield Fault(
+        yield SuiteFieldError(
             (*at, "arguments"), arguments, "; ".join(verdict.errors),
             "Write the arguments as the tool takes them.",
         )  # fmt: skip
 
 
-def _call_faults(call: ExpectedCall, index: int, at: KeyPath, pool: Mapping[str, Tool]) -> Iterator[Fault]:
+def _call_faults(
+    call: ExpectedCall, index: int, at: KeyPath, pool: Mapping[str, Tool]
+) -> Iterator[SuiteFieldError]:
     if call.name not in pool:
         yield from _unknown((*at, "name"), (call.name,), pool, "tool of the pool")
         return
@@ -300,16 +316,16 @@ def _call_faults(call: ExpectedCall, index: int, at: KeyPath, pool: Mapping[str,
         for name, expectation in getattr(call, key).items():
             number = step_number(expectation) if name in tool.step_references else None
             if name not in known:
-                yield Fault(
+                yield SuiteFieldError(
                     (*at, key, name), None, f"{call.name} has no argument of this name", _nearest(name, known)
                 )
             elif number is not None and not 1 <= number <= index:
-                yield Fault(
+                yield SuiteFieldError(
                     (*at, key, name), number, "no earlier call of the plan has this number",
                     "Count the expected calls from 1, or write {} for any step.",
                 )  # fmt: skip
     if call.known.keys() <= known.keys():
         try:
             check_call(call, tool, at)
-        except Fault as fault:
+        except SuiteFieldError as fault:
             yield fault

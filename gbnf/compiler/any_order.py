@@ -21,7 +21,7 @@ from gbnf.compiler.declared_order import trie
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
-from gbnf.effort import TooManyStates
+from gbnf.effort import TooManyStatesError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, literal, seq
 
 #: The most pairs of an object, over all states, with which properties are told apart or bounded in number.
@@ -106,7 +106,7 @@ def any_order_expr(members: ObjectMembers, layout: Layout, scope: Scope, budget:
         limit = MAX_COUNTING_STATES if members.groups or any(is_bound for _, is_bound in bounds) else None
         try:
             expr = _Automaton((members,), exact, rest_most, limit, layout, scope).expression()
-        except TooManyStates:
+        except TooManyStatesError:
             if any(is_bound for _, is_bound in bounds):
                 loosened += [(keyword, _TOO_MANY) for keyword, is_bound in bounds if is_bound]
                 members = members._replace(least=0, most=None)
@@ -150,7 +150,7 @@ def joint_expr(
     automaton = _Automaton(shapes, exact, None, most, layout, scope)
     try:
         expr = automaton.expression()
-    except TooManyStates:
+    except TooManyStatesError:
         return None
     budget.joint_states_left -= automaton.states
     return ObjectExpr(expr, (("properties", DUPLICATES),) if exact < names else ())
@@ -305,7 +305,7 @@ class _Automaton:
         return known
 
     def expression(self) -> Expr:
-        """Return the objects, and add the productions that they need. Raises TooManyStates."""
+        """Return the objects, and add the productions that they need. Raises TooManyStatesError."""
         start = _OrderState(0, 0, 0, 0, 0, (1 << len(self._needed)) - 1)
         if self._most is not None and self._most < 0:
             return EMPTY_LANGUAGE
@@ -334,7 +334,7 @@ class _Automaton:
             for _, follower in self._steps(pending.pop()):
                 if follower not in found:
                     if len(found) == self._max_states:
-                        raise TooManyStates(self._max_states)
+                        raise TooManyStatesError(self._max_states)
                     found[follower] = None
                     pending.append(follower)
         return sorted(found, key=lambda state: (state.given.bit_count(), state))

@@ -14,7 +14,7 @@ from typing import Literal as OneOf
 
 from gbnf.compiler.literals import json_string, key_except
 from gbnf.compiler.rules import Scope
-from gbnf.effort import TooManyStates
+from gbnf.effort import TooManyStatesError
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     EPSILON,
@@ -77,7 +77,7 @@ def without(keys: Dfa, names: Collection[str]) -> Dfa:
     words = [name for name in names if keys.accepts(name)]
     try:
         return keys - Dfa.of_words(words) if words else keys
-    except TooManyStates:
+    except TooManyStatesError:
         return keys
 
 

@@ -42,7 +42,7 @@ from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.scalars import LEFT_OPEN, VALUE_WORK, Scalars, report_keyword
 from gbnf.compiler.values import JoinPairs, json_type, shape_type, value_expr, values_by_type
-from gbnf.effort import EffortSpent, is_spent, spend
+from gbnf.effort import EffortSpentError, is_spent, spend
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.expand import Expander
@@ -220,7 +220,7 @@ class Lowering:
         return self._known
 
     def shapes(self, subschemas: Conjunction) -> tuple[Shape, ...]:
-        """Return the shapes of a conjunction that was compiled. Raises SchemaError and EffortSpent."""
+        """Return the shapes of a conjunction that was compiled. Raises SchemaError and EffortSpentError."""
         return self._expander.expand(subschemas).shapes
 
     def target(self, subschemas: Conjunction) -> Conjunction:
@@ -269,13 +269,13 @@ class Lowering:
         if self.merges:
             try:
                 alternatives += self._merged(shapes, scope, pointer, depth, place)
-            except EffortSpent:
+            except EffortSpentError:
                 self.report.unenforced(pointer, "type", LEFT_OPEN)
                 for kind in dict.fromkeys(type(shape) for shape in shapes if type(shape) in _STRUCTURED):
                     alternatives.append(self._anything.values(_STRUCTURED[kind], place))
             shapes = tuple(shape for shape in shapes if type(shape) not in _STRUCTURED)
         elif self._order_budget.any_order and len(objects) >= _MANY_SHAPES:
-            with suppress(EffortSpent):  # it is reported for each shape below
+            with suppress(EffortSpentError):  # it is reported for each shape below
                 joint = self._joint(objects, scope, pointer, depth, place)
                 if joint is not None:
                     alternatives.append(joint)
@@ -285,7 +285,7 @@ class Lowering:
             inner = scope.inside(f"Option {number}") if structured > 1 and len(shapes) > 1 else scope
             try:
                 alternatives.append(self._shape(shape, inner, pointer, depth, place))
-            except EffortSpent:
+            except EffortSpentError:
                 self.report.unenforced(pointer, "type", LEFT_OPEN)
                 alternatives.append(self._anything.values(shape_type(shape), place))
         if not alternatives:
@@ -330,7 +330,7 @@ class Lowering:
         """Return any of the values; small objects in them in any order, if that is wanted."""
         try:
             spend(sum(VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
-        except EffortSpent:
+        except EffortSpentError:
             self.report.unenforced(pointer, "enum", LEFT_OPEN)
             kinds = {json_type(value) for value in values}
             return alt(*(self._anything.values(kind, place) for kind in JSON_TYPES if kind in kinds))

@@ -23,7 +23,7 @@ from gbnf.compiler.declared_order import CHUNK, DeclaredOrder
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
-from gbnf.effort import TooManyStates
+from gbnf.effort import TooManyStatesError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Seq, literal, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.value_sets import Object
@@ -69,7 +69,7 @@ def object_expr(
     else:
         try:
             expr = _ObjectAutomaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
-        except TooManyStates:
+        except TooManyStatesError:
             loosened.append(("requires_one_of", "it makes too many states"))
             shape = replace(shape, one_of_groups=())
             expr = _ObjectAutomaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
@@ -268,7 +268,7 @@ class _ObjectAutomaton:
                 uses[follower] += 1
                 if follower not in states:
                     if len(states) == MAX_GROUP_STATES and self._groups:
-                        raise TooManyStates(MAX_GROUP_STATES)
+                        raise TooManyStatesError(MAX_GROUP_STATES)
                     states.add(follower)
                     pending.append(follower)
         into: dict[_ObjectState, list[_Pair]] = {}

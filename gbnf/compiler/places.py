@@ -39,7 +39,7 @@ from gbnf.compiler.raw_texts import (
     trimmed_texts,
 )
 from gbnf.compiler.rules import Scope
-from gbnf.effort import TooManyStates
+from gbnf.effort import TooManyStatesError
 from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Literal, Ref, alt, literal, seq
 from gbnf.regular.automaton import Dfa
@@ -170,7 +170,7 @@ class ElementLayout(Layout):
         try:
             others = (readable if keys is None else keys & readable) - Dfa.of_words(names)
             return seq(literal(self.before_key), delimited_expr(others, self.key_end, scope))
-        except TooManyStates:
+        except TooManyStatesError:
             return EMPTY_LANGUAGE
 
     def can_write_all(self, keys: Dfa | None) -> bool:

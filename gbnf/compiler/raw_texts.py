@@ -23,7 +23,7 @@ MAX_STATES = 4000
 def delimited_expr(language: Dfa, delimiter: str, scope: Scope) -> Expr:
     """Return the words of a language, each with the delimiter after it, where it occurs nowhere earlier.
 
-    Deterministic: a text is read from left to right without a guess. Raises TooManyStates.
+    Deterministic: a text is read from left to right without a guess. Raises TooManyStatesError.
     """
     return words_expr(_delimited(language, delimiter), scope)
 

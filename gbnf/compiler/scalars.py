@@ -18,7 +18,7 @@ from gbnf.compiler.places import ElementForm, FormsPlace, Place
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import Scope
 from gbnf.compiler.strings import StringExpr, quoted_string, raw_string
-from gbnf.effort import EffortSpent, TooManyStates, spend
+from gbnf.effort import EffortSpentError, TooManyStatesError, spend
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Seq, alt, literal
 from gbnf.schema.keywords import HAS_ITEM
 from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, String, ValueSet
@@ -63,7 +63,7 @@ class Scalars:
             if shape.divisors:
                 try:
                     expr, reason = multiples_expr(shape, self._digits, scope)
-                except TooManyStates:
+                except TooManyStatesError:
                     reason = "its automaton is too large"
             if expr is None:
                 expr = range_expr(shape, self._digits)
@@ -107,7 +107,7 @@ class Scalars:
             assert isinstance(shape, String)
             try:
                 built = self.raw_shape(shape, form, kinds, scope, place)
-            except EffortSpent:
+            except EffortSpentError:
                 self.report.unenforced(pointer, "type", LEFT_OPEN)
                 built = self.raw_shape(String(), form, kinds, scope, place)
             for keyword, reason in built.loosened:

@@ -9,7 +9,7 @@ from gbnf.compiler.places import ElementForm, FormsPlace, Place
 from gbnf.compiler.raw_texts import MAX_STATES, delimited_expr, plain_texts, readable_texts
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND, bounded_repetition
 from gbnf.compiler.rules import Scope
-from gbnf.effort import EffortSpent, TooManyStates
+from gbnf.effort import EffortSpentError, TooManyStatesError
 from gbnf.grammar.ir import Expr, alt, literal, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.strings import string_language
@@ -50,7 +50,7 @@ def _regular(shape: String, language: Dfa, place: Place, scope: Scope) -> String
     loosened: tuple[tuple[str, str], ...] = ()
     try:
         language = string_language(shape)
-    except TooManyStates:
+    except TooManyStatesError:
         loosened = _without_bounds(shape, "with the pattern beside it, it makes too large an automaton")
     return StringExpr(place.string_expr(language, scope), loosened)
 
@@ -68,17 +68,17 @@ def raw_string(
     excludes = _shortest(whole - (language & readable_texts(form.after)), shape) is not None
     try:
         bounded = _bounded(shape, language)
-    except EffortSpent:
+    except EffortSpentError:
         raise
-    except TooManyStates:
+    except TooManyStatesError:
         bounded = None
     if bounded is not None:
         for delimiter in _delimiters(form.after, len(bounded.table.rows)):
             try:
                 expr = delimited_expr(bounded, delimiter, scope)
-            except EffortSpent:
+            except EffortSpentError:
                 raise
-            except TooManyStates:
+            except TooManyStatesError:
                 continue
             after = seq(expr, literal(form.after[len(delimiter) :]))
             unwritten = whole & place.mistaken(form, kinds)

@@ -3,8 +3,8 @@
 A word is a string of characters (code points without surrogates).
 
 Invariants: a `Dfa` is minimal and numbered canonically, so two of them are equal, and have the same hash,
-exactly if they accept the same words. Every operation that may multiply states raises `TooManyStates` above
-a limit.
+exactly if they accept the same words. Every operation that may multiply states raises `TooManyStatesError`
+above a limit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gbnf.effort import TooManyStates, effort_cache
+from gbnf.effort import TooManyStatesError, effort_cache
 from gbnf.errors import InvalidArgumentError
 from gbnf.regular.alphabet import ONE_CLASS, minterms
 from gbnf.regular.charset import CharSet
@@ -43,7 +43,7 @@ class Dfa:
             return _EMPTY
         last = minimum if maximum is None else maximum
         if last >= limit:
-            raise TooManyStates(limit)
+            raise TooManyStatesError(limit)
         rows = [(state + 1,) for state in range(last)]
         rows.append((last,) if maximum is None else (DEAD,))
         return Dfa(minimize(ONE_CLASS, rows, range(minimum, last + 1)))

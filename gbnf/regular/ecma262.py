@@ -26,7 +26,7 @@ from gbnf.regular.subset_construction import determinise
 
 @effort_cache(maxsize=4096)
 def search(pattern: str) -> Dfa:
-    """Return the texts in which the pattern is found. Raises PatternError and TooManyStates."""
+    """Return the texts in which the pattern is found. Raises PatternError and TooManyStatesError."""
     return _language(parse_pattern(pattern), pattern)
 
 

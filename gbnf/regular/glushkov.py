@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from gbnf.effort import TooManyStates, spend
+from gbnf.effort import TooManyStatesError, spend
 from gbnf.regular.charset import CharSet
 from gbnf.regular.pattern_syntax import (
     ANY_TEXT,
@@ -89,7 +89,7 @@ def position_automaton(
 ) -> PositionAutomaton:
     """Return the automaton of the expression, optionally with any text before and any text after it.
 
-    `before` is what precedes the whole. Raises TooManyStates.
+    `before` is what precedes the whole. Raises TooManyStatesError.
     """
     builder = _Builder(boundaries=has_word_boundary(node))
     whole = builder.visit(node)
@@ -130,7 +130,7 @@ class _Builder:
     def spend(self, work: int) -> None:
         self.work += work
         if self.work > MAX_WORK:
-            raise TooManyStates(MAX_WORK, "steps to build")
+            raise TooManyStatesError(MAX_WORK, "steps to build")
 
     def visit(self, node: Node) -> _PositionSets:
         match node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gbnf.effort import TooManyStates
+from gbnf.effort import TooManyStatesError
 from gbnf.errors import InvalidArgumentError
 from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.charset import CharSet
@@ -43,7 +43,7 @@ def product(
 def words_table(words: Iterable[str]) -> TransitionTable:
     """Return exactly these words, from a trie whose equal branches are merged from the leaves up.
 
-    Raises ValueError for a word with a lone surrogate, TooManyStates.
+    Raises ValueError for a word with a lone surrogate, TooManyStatesError.
     """
     trie: dict[str, dict] = {}  # type: ignore[type-arg]  # it holds itself
     for word in words:
@@ -65,7 +65,7 @@ def words_table(words: Iterable[str]) -> TransitionTable:
         edges = frozenset((char, nodes[id(child)] if char else DEAD) for char, child in node.items())
         nodes[id(node)] = numbers.setdefault(edges, len(numbers))
         if len(numbers) > MAX_STATES:
-            raise TooManyStates(MAX_STATES)
+            raise TooManyStatesError(MAX_STATES)
     chars.pop("", None)
     if has_surrogate("".join(chars)):
         raise InvalidArgumentError("a word contains half of a surrogate pair, which is not a character")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from gbnf.effort import TooManyStates, spend
+from gbnf.effort import TooManyStatesError, spend
 from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.glushkov import END, MAX_WORK, START, UNCONDITIONAL, Condition, PositionAutomaton, bits
@@ -33,7 +33,7 @@ def determinise(positions: PositionAutomaton, bodies: Mapping[Condition, Dfa]) -
     """Return the language of a position automaton. `bodies` has one for each of its conditions.
 
     A lookahead's body is the language of the texts that may follow its position, a lookbehind's of those that
-    may precede it; that of a negative lookaround is already complemented. Raises TooManyStates.
+    may precede it; that of a negative lookaround is already complemented. Raises TooManyStatesError.
     """
     alphabet, holders = minterms(list(positions.sets))
     masks = [
@@ -44,7 +44,7 @@ def determinise(positions: PositionAutomaton, bodies: Mapping[Condition, Dfa]) -
         plain = _Subsets(positions, masks)
         table = explore(alphabet, plain.start, plain.successors, plain.accepts, _MAX_SUBSETS)
         if len(table.rows) > MAX_STATES:
-            raise TooManyStates(MAX_STATES)
+            raise TooManyStatesError(MAX_STATES)
         return Dfa(table)
     columns: list[tuple[int, ...]] = [(mask,) for mask in masks]
     for body in bodies.values():
@@ -77,7 +77,7 @@ class _Subsets:
         self._work += moved.bit_count()
         spend(1 + moved.bit_count() // 4)
         if self._work > MAX_WORK:
-            raise TooManyStates(MAX_WORK, "steps to build")
+            raise TooManyStatesError(MAX_WORK, "steps to build")
         following = 0
         for number in bits(moved):
             following |= self._follow[number]
@@ -176,7 +176,7 @@ class _ConditionalSubsets:
         self._work += _STEP_WORK
         spend(1)
         if self._work > MAX_WORK:
-            raise TooManyStates(MAX_WORK, "steps to build")
+            raise TooManyStatesError(MAX_WORK, "steps to build")
 
 
 def _strongest(reached: dict[_PendingLookaheads, int]) -> _Threads:

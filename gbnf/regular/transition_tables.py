@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import NamedTuple, TypeVar
 
-from gbnf.effort import TooManyStates, spend
+from gbnf.effort import TooManyStatesError, spend
 from gbnf.regular.alphabet import ONE_CLASS, Alphabet
 
 #: The most states of an automaton while it is built, unless a caller says otherwise.
@@ -44,7 +44,7 @@ def explore(
 ) -> TransitionTable:
     """Return the minimal automaton of the states that can be reached.
 
-    `successors` gives a state for each class of the alphabet; a falsy one is dead. Raises TooManyStates.
+    `successors` gives a state for each class of the alphabet; a falsy one is dead. Raises TooManyStatesError.
     """
     numbers: dict[State, int] = {start: 0}
     states = [start]
@@ -61,7 +61,7 @@ def explore(
             if number is None:
                 number = numbers[following] = len(states)
                 if number >= limit:
-                    raise TooManyStates(limit)
+                    raise TooManyStatesError(limit)
                 states.append(following)
             row.append(number)
         rows.append(row)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gbnf.effort import TooManyStates, spend
+from gbnf.effort import TooManyStatesError, spend
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     Array,
@@ -99,7 +99,7 @@ def _share_no_string(left: String, right: String) -> bool:
         return False
     try:
         return (left.language & right.language).is_empty
-    except TooManyStates:
+    except TooManyStatesError:
         return False
 
 

@@ -19,7 +19,7 @@ import jsonschema
 from referencing import Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
-from gbnf.effort import EffortSpent, is_spent
+from gbnf.effort import EffortSpentError, is_spent
 from gbnf.errors import GbnfError, SchemaError, is_rust_panic
 from gbnf.schema.closing import close_objects
 from gbnf.schema.drafts import DIALECT, DRAFTS
@@ -256,7 +256,7 @@ class Document:
             return next(iter(errors), None) is None
         except exceptions.Unresolvable as error:
             raise SchemaError(subschema.pointer, f"a reference in it leads nowhere: {error}") from None
-        except EffortSpent:
+        except EffortSpentError:
             if is_spent():
                 raise
             raise UndecidedError("it takes too many references") from None

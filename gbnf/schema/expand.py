@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gbnf.effort import EffortSpent, limit_effort_share, spend
+from gbnf.effort import EffortSpentError, limit_effort_share, spend
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.case_splitting import cases
 from gbnf.schema.disjointness import disjoint_shapes
@@ -91,7 +91,7 @@ class Expander:
         try:
             with limit_effort_share(_SHARE):
                 return self._expand(subschemas)
-        except EffortSpent:
+        except EffortSpentError:
             return self._known.setdefault(subschemas, self._loosened(subschemas))
 
     def _expand(self, subschemas: Conjunction) -> ValueSet:
@@ -112,7 +112,7 @@ class Expander:
             for facet in flat.facets:
                 for keyword in sorted(CHOICES & facet.raw.keys()) if isinstance(facet.raw, Mapping) else ():
                     self._report(f"{facet.pointer}/{keyword}", keyword, _TOO_MUCH)
-        except EffortSpent:
+        except EffortSpentError:
             reason = f"{_TOO_MUCH}, so nearly any JSON value is allowed"
             self._report(self.pointer(subschemas[0]), "type", reason)
             return _rough(subschemas, self._document)

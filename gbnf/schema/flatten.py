@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.effort import EffortSpent, spend
+from gbnf.effort import EffortSpentError, spend
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.keywords import (
     CHOICES,
@@ -158,7 +158,7 @@ class Flattener:
                 known = self._complement(subschema)
             except NoComplementError as error:
                 known = error.keyword
-            except EffortSpent:
+            except EffortSpentError:
                 del self._complements[subschema]
                 raise
             finally:

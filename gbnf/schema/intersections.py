@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from gbnf.effort import TooManyStates, spend
+from gbnf.effort import TooManyStatesError, spend
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError
 from gbnf.schema.document import Subschema
@@ -296,7 +296,7 @@ def _apply_pattern_properties(
                     more.append(KeyClass(one.keys - keys, one.value))
                     more.append(KeyClass(both, conjunction(one.value, value)))
             _check_size(more)
-        except (PatternError, TooManyStates) as error:
+        except (PatternError, TooManyStatesError) as error:
             for other in facet.raw["patternProperties"]:
                 reason = str(error) if other == pattern else "a pattern beside it is not enforced"
                 report(f"{facet.pointer}/patternProperties/{other}", "patternProperties", reason)
@@ -313,9 +313,9 @@ def _apply_pattern_properties(
 
 
 def _check_size(classes: Sequence[KeyClass]) -> None:
-    """Raise TooManyStates if the classes of keys take too many, in total."""
+    """Raise TooManyStatesError if the classes of keys take too many, in total."""
     if sum(len(one.keys.table.rows) for one in classes if one.keys is not None) > MAX_KEY_STATES:
-        raise TooManyStates(MAX_KEY_STATES)
+        raise TooManyStatesError(MAX_KEY_STATES)
 
 
 def _apply_property_names(
@@ -333,7 +333,7 @@ def _apply_property_names(
         others = tuple(
             KeyClass(allowed if other.keys is None else other.keys & allowed, other.value) for other in others
         )
-    except TooManyStates as error:
+    except TooManyStatesError as error:
         report(f"{facet.pointer}/propertyNames", "propertyNames", str(error))
         return properties, others
     kept = {
@@ -364,7 +364,7 @@ def _close_unevaluated(
             one if _meets(one, evaluated) else KeyClass(one.keys, conjunction(one.value, value))
             for one in shape.others
         )
-    except (PatternError, TooManyStates):
+    except (PatternError, TooManyStatesError):
         report(pointer, "unevaluatedProperties", "a pattern beside it is not enforced")
         return shape
     properties = dict(shape.properties)
@@ -396,7 +396,7 @@ def _meets(one: KeyClass, evaluated: Dfa | None) -> bool:
     if evaluated is None:
         return False
     if one.keys is None:  # the patterns' classes took too many states
-        raise TooManyStates(MAX_KEY_STATES)
+        raise TooManyStatesError(MAX_KEY_STATES)
     return not (one.keys & evaluated).is_empty
 
 
@@ -408,7 +408,7 @@ def _intersect_objects(left: Object, right: Object, facet: Subschema, report: Re
     }
     try:
         others = tuple(_intersect_key_classes(left.others, right.others))
-    except TooManyStates as error:
+    except TooManyStatesError as error:
         report(f"{facet.pointer}/patternProperties", "patternProperties", str(error))
         others = (KeyClass(None, UNCONSTRAINED),)
     return Object(

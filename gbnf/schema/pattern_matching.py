@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gbnf.effort import EffortSpent, TooManyStates, may_backtrack, spend
+from gbnf.effort import EffortSpentError, TooManyStatesError, may_backtrack, spend
 from gbnf.regular.errors import PatternError
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def _automaton_matches(pattern: str, text: str) -> bool | None:
     spend(1 + len(text) // 4)
     try:
         return search(pattern).accepts(text)
-    except EffortSpent:
+    except EffortSpentError:
         raise
-    except (PatternError, TooManyStates):
+    except (PatternError, TooManyStatesError):
         return None
 
 

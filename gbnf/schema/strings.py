@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gbnf.effort import TooManyStates, effort_cache
+from gbnf.effort import TooManyStatesError, effort_cache
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError
 from gbnf.schema.document import Subschema
@@ -36,7 +36,7 @@ def string_shape(facets: Sequence[Subschema], report: ReportCallback) -> String 
     for pointer, keyword, part in _languages(facets, report):
         try:
             language = part if language is None else language & part
-        except TooManyStates as error:
+        except TooManyStatesError as error:
             report(pointer, keyword, str(error))
     if language is not None:
         if language.is_empty:
@@ -52,7 +52,7 @@ def string_shape(facets: Sequence[Subschema], report: ReportCallback) -> String 
 
 @effort_cache(maxsize=512)
 def string_language(shape: String) -> Dfa:
-    """Return the strings of a shape as one automaton. Raises TooManyStates."""
+    """Return the strings of a shape as one automaton. Raises TooManyStatesError."""
     language = Dfa.all_words() if shape.language is None else shape.language
     if not shape.min_length and shape.max_length is None:
         return language
@@ -72,7 +72,7 @@ def merge_strings(shapes: Sequence[String]) -> list[String]:
                     if shape.language is None or other.language is None
                     else shape.language | other.language
                 )
-            except TooManyStates:
+            except TooManyStatesError:
                 continue
             facets = (*other.facets, *shape.facets)
             found[index] = String(both, shape.min_length, shape.max_length, facets)
@@ -100,7 +100,7 @@ def _languages(facets: Sequence[Subschema], report: ReportCallback) -> Iterator[
             pointer = f"{facet.pointer}/{name}"
             try:
                 language = _language(keyword, raw[keyword], pointer, report)
-            except (PatternError, TooManyStates) as error:
+            except (PatternError, TooManyStatesError) as error:
                 report(pointer, name, str(error))
             else:
                 if language is not None:

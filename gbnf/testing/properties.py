@@ -207,7 +207,7 @@ def _reordered(draw: st.DrawFn, value: Any) -> Any:
     return dict(draw(st.permutations(list(value.items()))))
 
 
-class _Broken(GbnfError):  # noqa: N818  # carries a result through Hypothesis
+class _BrokenError(GbnfError):  # carries a result through Hypothesis
     def __init__(self, counterexample: Counterexample) -> None:
         self.counterexample = counterexample
         super().__init__()
@@ -243,11 +243,11 @@ def _smallest(
             progress()
         found = check(example)
         if found is not None:
-            raise _Broken(found)
+            raise _BrokenError(found)
 
     try:
         law()
-    except _Broken as broken:
+    except _BrokenError as broken:
         return broken.counterexample
     except Unsatisfiable:
         if needed:

@@ -93,7 +93,7 @@ def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> Compi
 
     The content "given" refers to `calls_rule(0)`, which is the text with its end there.
 
-    Raises GrammarError for a format in which text and calls cannot be told apart, TooManyStates.
+    Raises GrammarError for a format in which text and calls cannot be told apart, TooManyStatesError.
     """
     table = RuleTable(RESERVED - {"root"} | {calls_rule(number) for number in range(len(_PLACEHOLDERS))})
     root = table.reserve("root")

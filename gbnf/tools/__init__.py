@@ -1,6 +1,6 @@
 """Tools as values, read from manifests: TOML files, or mappings of the same form.
 
-    load_manifests(paths)  ->  tuple[Tool, ...], or raises ManifestErrors
+    load_manifests(paths)  ->  tuple[Tool, ...], or raises BrokenManifestsError
     load_tools(source)     ->  the same, from any description of tools
 
 A tool is what a model calls; its executor is the code that carries out the call (`gbnf_server.executors`).

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from gbnf.errors import ManifestError, ManifestErrors
+from gbnf.errors import BrokenManifestsError, ManifestError
 from gbnf.tools.tool import Tool
 
 FILE_NAME = "manifest.toml"
@@ -21,7 +21,7 @@ Source: TypeAlias = str | os.PathLike[str]
 def load_manifests(paths: Source | Iterable[Source]) -> tuple[Tool, ...]:
     """Return the tools of manifest files, and of each `manifest.toml` below a folder, in the order of names.
 
-    A file that several paths lead to is loaded once. Raises ManifestErrors with every broken file.
+    A file that several paths lead to is loaded once. Raises BrokenManifestsError with every broken file.
     """
     sources = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     errors: list[ManifestError] = []
@@ -42,7 +42,7 @@ def load_manifests(paths: Source | Iterable[Source]) -> tuple[Tool, ...]:
             problem = f"another manifest has the same name: {first.path}"
             errors.append(ManifestError(file, "name", tool.name, problem, "Rename one of the two."))
     if errors:
-        raise ManifestErrors(tuple(errors))
+        raise BrokenManifestsError(tuple(errors))
     return tuple(tools[name] for name in sorted(tools))
 
 

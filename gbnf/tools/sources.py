@@ -1,6 +1,6 @@
 """Tools from wherever they are described: manifests, APIs, MCP servers, JSON Schemas, functions and models.
 
-load_tools(source)  ->  tuple[Tool, ...], or raises ManifestErrors with all problems
+load_tools(source)  ->  tuple[Tool, ...], or raises BrokenManifestsError with all problems
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gbnf.errors import GbnfError, ManifestError, ManifestErrors
+from gbnf.errors import BrokenManifestsError, GbnfError, ManifestError
 from gbnf.schema.keywords import TYPES
 from gbnf.schema.models import is_model
 from gbnf.strict_json import InvalidJsonError, parse_json
@@ -52,8 +52,8 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
     `prefix` is put before each name, and characters that APIs do not accept in names become "_". Of a schema,
     what is malformed is removed, and is among the tool's findings; if `strict`, mistakes are errors.
 
-    Raises ManifestErrors with every tool that cannot be loaded, every invalid name and every name that two
-    different tools have.
+    Raises BrokenManifestsError with every tool that cannot be loaded, every invalid name and every name that
+    two different tools have.
     """
     reader = _SourceReader(prefix)
     reader.read(source, _NO_FILE, "")
@@ -66,7 +66,7 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
             if finding.is_mistake
         ]
     if reader.errors:
-        raise ManifestErrors(tuple(reader.errors))
+        raise BrokenManifestsError(tuple(reader.errors))
     return tuple(tool for tool, _ in reader.tools)
 
 
@@ -93,7 +93,7 @@ class _SourceReader:
         """Read a source that is at `key` of the file `path`."""
         try:
             self._read(source, path, key)
-        except ManifestErrors as errors:
+        except BrokenManifestsError as errors:
             self.errors += errors.errors
         except ManifestError as error:
             where = f"{key}.{error.key}" if key and error.key else key or error.key

@@ -31,8 +31,8 @@ def test_a_scripted_model_writes_its_call_with_and_without_a_grammar(tmp_path: P
         backend, _ = ours(path, constrained, 512, **options)
         with backend:
             found = backend.complete(Request(MESSAGES, grammar=constrained, max_tokens=200))
-        assert (found.text, found.finish) == (text, "stop")
-        assert found.forced_tokens == 0 or (constrained and not options)
+        assert (found.text, found.finish_reason) == (text, "stop")
+        assert found.usage.forced_tokens == 0 or (constrained and not options)
 
 
 def _result(contender: str, seconds: float, *, is_same: bool = True, grammar_s: float = 0.0) -> Result:

@@ -10,7 +10,7 @@ import pytest
 
 from corpus import Case, Instance, load_cases
 from gbnf.findings import Finding
-from gbnf_server.system.errors import GrammarRefused
+from gbnf_server.system.errors import GrammarRefusedError
 from isolation import Crashed, Finished, TimedOut
 from maskbench import CLASSES, _result, judge, summarise
 
@@ -26,7 +26,7 @@ class Lister:
 
     def load(self, compiled: Any) -> Callable[[str], bool]:
         if not compiled:
-            raise GrammarRefused("it is empty")
+            raise GrammarRefusedError("it is empty")
         return lambda text: json.loads(text) in compiled
 
     def report(self, compiled: Any) -> tuple[bool, list[Finding]]:

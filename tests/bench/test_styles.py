@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gbnf.tools import FINAL_ANSWER, load_manifests
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Usage
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.system.bundled import manifests_path
@@ -29,14 +29,12 @@ CASES = {case.id: case for case in cases_of("representative", POOL)}
     ],
 )
 def test_what_counts(text: str, failure: str) -> None:
-    completion = Completion(text, "stop", 1, 1, 0, 0.0, 0.0)
+    completion = Completion(text, "stop", Usage(1, 1))
     assert verdict(completion, CASES["create-folder"], (*POOL, FINAL_ANSWER), "text") == failure
 
 
 def test_a_grammar_leaves_nothing_to_repair() -> None:
-    wrapped = Completion(
-        '{"name": "create_dirs", "arguments": {"paths": "tmp/x"}}', "stop", 1, 1, 0, 0.0, 0.0
-    )
+    wrapped = Completion('{"name": "create_dirs", "arguments": {"paths": "tmp/x"}}', "stop", Usage(1, 1))
     assert verdict(wrapped, CASES["create-folder"], POOL, "grammar") == "invalid"
 
 

@@ -23,7 +23,7 @@ from gbnf_bench.configurations import STRATEGIES, Configuration, named
 from gbnf_bench.errors import ResultsFileError
 from gbnf_bench.run_log import RunLog
 from gbnf_bench.runner import RunOptions
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Timings, Usage
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.cli import main
 from support.backends import FakeBackend
@@ -359,7 +359,9 @@ class Told(FakeBackend):
     def respond(self, messages: Sequence[Any], **_limits: Any) -> Completion:
         self.requests[messages[1]["content"]] += 1
         said = sum(message["role"] == "assistant" for message in messages)
-        return Completion(self.texts[min(said, len(self.texts) - 1)], "stop", 9, 9, 0, 0.01, 0.01)
+        return Completion(
+            self.texts[min(said, len(self.texts) - 1)], "stop", Usage(9, 9), Timings(0.01, 0.01)
+        )
 
 
 def _text(name: str, **arguments: Any) -> str:

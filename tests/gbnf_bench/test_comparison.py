@@ -17,7 +17,7 @@ from gbnf_bench.errors import ResultsFileError
 from gbnf_bench.metadata import about
 from gbnf_bench.results import Results
 from gbnf_bench.runner import Bench, RunOptions
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Usage
 from support.backends import FakeBackend
 
 ANSWERS = st.dictionaries(
@@ -109,7 +109,7 @@ def _bench(folder: Path, label: str, *cases: Mapping[str, Any]) -> Path:
 class Answering(FakeBackend):
     def respond(self, *_given: Any, **_limits: Any) -> Completion:
         text = json.dumps({"name": "final_answer", "arguments": {"message": "no"}})
-        return Completion(text, "stop", 1, 1, 0, 0.0, 0.0)
+        return Completion(text, "stop", Usage(1, 1))
 
 
 def test_unpaired_cases_and_configurations_are_listed(tmp_path: Path) -> None:

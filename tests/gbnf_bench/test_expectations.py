@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_bench.errors import Fault
+from gbnf_bench.errors import SuiteFieldError
 from gbnf_bench.expectations import (
     MOMENT,
     TEXT,
@@ -83,7 +83,7 @@ def test_what_is_accepted(written: Any, value: Any, accepted: bool) -> None:
 def test_a_malformed_schema_is_refused_at_its_location(
     written: Any, at: tuple[str | int, ...], said: str
 ) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(SuiteFieldError) as caught:
         read_expectation(written, ("answer",))
     assert caught.value.at == ("answer", *at)
     assert said in f"{caught.value.problem} {caught.value.hint}"

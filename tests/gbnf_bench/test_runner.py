@@ -28,7 +28,7 @@ from gbnf_bench.run_log import RunLog, RunRecord
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_bench.scoring import score
 from gbnf_bench.tables import case_table, compare_tables, quality_table
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Timings, Usage
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama.demo_model import model_path
@@ -38,7 +38,7 @@ from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.model_identity import describe_server_model, identity
 from gbnf_server.planner.recorded_calls import grammar_text
 from gbnf_server.planner.run_files import read_events, read_step_grammars, write_step_grammars
-from gbnf_server.system.errors import BackendUnreachable
+from gbnf_server.system.errors import BackendUnreachableError
 from support.backends import FakeBackend
 from support.effort import scaled
 from support.executors import bundled_tools
@@ -61,10 +61,12 @@ class Told(FakeBackend):
 
     def respond(self, messages: Sequence[Any], **_limits: Any) -> Completion:
         if self.asked == self.lost_after:
-            raise BackendUnreachable("the server is gone")
+            raise BackendUnreachableError("the server is gone")
         self.asked += 1
         said = sum(message["role"] == "assistant" for message in messages)
-        return Completion(self.texts[min(said, len(self.texts) - 1)], "stop", 100, 10, 50, 0.01, 0.02)
+        return Completion(
+            self.texts[min(said, len(self.texts) - 1)], "stop", Usage(100, 10, 50), Timings(0.01, 0.02)
+        )
 
 
 def _json(name: str, **arguments: Any) -> str:
@@ -286,7 +288,7 @@ def test_each_case_has_its_numbers(tmp_path: Path) -> None:
 def test_what_was_done_is_never_done_again(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     backend_error = Told(FOLDER, DONE, lost_after=3)  # in the middle of the second case
-    with RunLog(path) as log, pytest.raises(BackendUnreachable):
+    with RunLog(path) as log, pytest.raises(BackendUnreachableError):
         list(_bench(backend_error, runs=2).run_all(log))
     again: Any = Told(FOLDER, DONE)
     with RunLog(path) as log:
@@ -519,5 +521,5 @@ def test_a_server_identifies_its_model(llama_server: LlamaServerProcess, tmp_pat
 
 
 def test_an_unreachable_server_stops_the_bench(tmp_path: Path) -> None:
-    with LlamaServer("http://127.0.0.1:1") as backend, pytest.raises(BackendUnreachable):
+    with LlamaServer("http://127.0.0.1:1") as backend, pytest.raises(BackendUnreachableError):
         describe_server_model(backend)

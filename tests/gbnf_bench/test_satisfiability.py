@@ -16,7 +16,7 @@ from gbnf_bench.expectations import Expectation, step_number
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_bench.scoring import RunScore, score
 from gbnf_bench.suite_files import bundled_suites, load_suite
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Usage
 from support.backends import FakeBackend
 from support.executors import bundled_tools
 
@@ -39,7 +39,7 @@ class Player(FakeBackend):
             heard = [json.loads(message["content"]) for message in messages if message["role"] == "tool"]
             answer = " ".join(_said(heard)) or "no tool fits"
             call = {"name": "final_answer", "arguments": {"message": answer}}
-        return Completion(json.dumps(call), "stop", 1, 1, 0, 0.0, 0.0)
+        return Completion(json.dumps(call), "stop", Usage(1, 1))
 
 
 def _said(value: Any) -> Iterator[str]:

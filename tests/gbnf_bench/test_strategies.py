@@ -19,7 +19,7 @@ from gbnf_bench.metadata import about
 from gbnf_bench.results import Results
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_bench.strategies import best_strategy, strategy_table
-from gbnf_server.backends.base import Capabilities, Completion, Dialect
+from gbnf_server.backends.base import Capabilities, Completion, Dialect, Timings, Usage
 from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
@@ -63,7 +63,7 @@ class Speaks(FakeBackend):
                 text = json.dumps({"name": "final_answer", "arguments": {"message": "?"}})
         if grammar is not None and "thought" in str(grammar):
             text = '{"thought": "so", ' + text.removeprefix("{")
-        return Completion(text, "stop", 10, 5, 0, 0.01, 0.01)
+        return Completion(text, "stop", Usage(10, 5), Timings(0.01, 0.01))
 
 
 def climbed(shape: str, names: Sequence[str] = ()) -> Results:

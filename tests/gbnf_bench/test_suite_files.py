@@ -14,7 +14,7 @@ import pytest
 from gbnf.tools import Tool
 from gbnf_bench.cases import COMPLEXITIES, read_case
 from gbnf_bench.dsl import call, case, contains, load_python, load_suites, suite
-from gbnf_bench.errors import InvalidSuite
+from gbnf_bench.errors import InvalidSuiteError
 from gbnf_bench.metrics import METRICS
 from gbnf_bench.suite_files import bundled_suites, load_suite, read_suite
 from gbnf_server.system.bundled import suites_path
@@ -213,7 +213,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("content", "key", "said"), FAULTS, ids=[f"{key}-{said}" for _, key, said in FAULTS])
 def test_a_fault_names_its_location_and_a_hint(content: dict[str, Any], key: str, said: str) -> None:
-    with pytest.raises(InvalidSuite) as caught:
+    with pytest.raises(InvalidSuiteError) as caught:
         read_suite(content, "x.toml")
     [error] = caught.value.errors
     text = str(error)
@@ -274,7 +274,7 @@ def test_ids_of_queries_in_other_scripts_differ() -> None:
 
 def test_every_fault_is_reported_at_once() -> None:
     content = {"cases": [{"query": "q"}, {"query": "r", "calls": [{"name": "reed"}]}]}
-    with pytest.raises(InvalidSuite, match="2 faults"):
+    with pytest.raises(InvalidSuiteError, match="2 faults"):
         read_suite(content, "x.toml")
     wrong = {"name": "read_files", "arguments": {"path": 1, "size": 2}}
     content = {
@@ -287,7 +287,7 @@ def test_every_fault_is_reported_at_once() -> None:
             {"query": "t", "calls": [READ], "before": {"calls": [{"name": "reed"}, {"name": "read_files"}]}},
         ],
     }
-    with pytest.raises(InvalidSuite) as caught:
+    with pytest.raises(InvalidSuiteError) as caught:
         read_suite(content, "x.toml")
     assert [error.key for error in caught.value.errors] == [
         "cases[1].query", "cases[1].steps",
@@ -308,7 +308,7 @@ def test_an_unreadable_file_says_what_to_do(tmp_path: Path, text: bytes | None, 
     path = tmp_path / "x.toml"
     if text is not None:
         path.write_bytes(text)
-    with pytest.raises(InvalidSuite, match=said):
+    with pytest.raises(InvalidSuiteError, match=said):
         load_suite(path)
 
 
@@ -373,7 +373,7 @@ def test_a_python_file_gives_its_suites(tmp_path: Path) -> None:
     [found] = load_python(path)
     assert (found.name, len(found.cases)) == ("mine", 1)
     path.write_text("")
-    with pytest.raises(InvalidSuite, match="defines no suite"):
+    with pytest.raises(InvalidSuiteError, match="defines no suite"):
         load_python(path)
 
 
@@ -388,7 +388,7 @@ def test_a_python_file_gives_its_suites(tmp_path: Path) -> None:
 def test_a_python_file_that_fails_says_where(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
-    with pytest.raises(InvalidSuite, match=rf"mine\.py: the file: {said}"):
+    with pytest.raises(InvalidSuiteError, match=rf"mine\.py: the file: {said}"):
         load_python(path)
 
 
@@ -409,7 +409,7 @@ def test_a_fault_in_python_names_file_suite_and_location(tmp_path: Path, keys: s
         "import re\nfrom gbnf_bench.dsl import call, case, suite\n"
         f"S = suite('mine', case('what time is it', calls=[call('get_now')], {keys}))\n"
     )
-    with pytest.raises(InvalidSuite, match=rf"mine\.py, suite 'mine': {said}"):
+    with pytest.raises(InvalidSuiteError, match=rf"mine\.py, suite 'mine': {said}"):
         load_python(path)
 
 
@@ -422,7 +422,7 @@ def test_a_python_file_is_read_with_the_given_tools_and_each_suite_once(tmp_path
     args = {"type": "object", "properties": {"host": {"type": "string"}}}
     ping = Tool.from_mapping({"name": "ping", "description": "Ping a host.", "args": args})
     assert [one.name for one in load_suites([str(path)], [ping])] == ["mine"]
-    with pytest.raises(InvalidSuite, match="no tool of the pool"):
+    with pytest.raises(InvalidSuiteError, match="no tool of the pool"):
         load_python(path)
 
 

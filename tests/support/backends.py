@@ -21,7 +21,7 @@ from gbnf_server.backends.base import (
     TextDelta,
 )
 from gbnf_server.backends.request_backend import RequestBackend
-from gbnf_server.system.errors import RequestNotSupported
+from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.system.event_loop import shared_loop
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class FakeBackend(RequestBackend):
         yield completion
 
     def count_tokens(self, _request: Request) -> int:
-        raise RequestNotSupported(self.name, "counting tokens", "Count them.")
+        raise RequestNotSupportedError(self.name, "counting tokens", "Count them.")
 
     def clear_prompt_cache(self) -> None:
         pass

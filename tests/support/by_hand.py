@@ -13,7 +13,7 @@ from gbnf import load_manifests
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Timings, Usage
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import plan
@@ -52,7 +52,7 @@ def ticking() -> Callable[[], datetime]:
 def completion(
     text: str, *, finish: str = "stop", violation: str | None = None, tokens: int = 7
 ) -> Completion:
-    return Completion(text, finish, 100, tokens, 90, 0.01, 0.02, violation)  # type: ignore[arg-type]  # finish is one of two words
+    return Completion(text, finish, Usage(100, tokens, 90), Timings(0.01, 0.02), violation)  # type: ignore[arg-type]  # finish is one of two words
 
 
 @dataclass

@@ -359,7 +359,7 @@ def planned(planner: Planner, query: str, way: Way) -> Run:
     """Return the run of a query."""
 
     async def streamed() -> Run:
-        events = [event async for event in planner.stream(query)]
+        events = [event async for event in planner.astream(query)]
         assert isinstance(events[-1], RunFinished)
         return events[-1].run
 
@@ -367,7 +367,7 @@ def planned(planner: Planner, query: str, way: Way) -> Run:
         case "run":
             return planner.run(query)
         case "events":
-            *_, last = planner.events(query, text=True)
+            *_, last = planner.stream(query, text=True)
             assert isinstance(last, RunFinished)
             return last.run
         case "arun":

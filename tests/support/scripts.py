@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Completion
-from gbnf_server.system.errors import BackendError, BackendUnreachable
+from gbnf_server.backends.base import Completion, Usage
+from gbnf_server.system.errors import BackendError, BackendUnreachableError
 from support.backends import FakeBackend
 
 
@@ -29,7 +29,7 @@ class Script(FakeBackend):
         lost_after: int | None = None,
         fault: BackendError | None = None,
     ) -> None:
-        self._fault = fault or BackendUnreachable("nobody answers")
+        self._fault = fault or BackendUnreachableError("nobody answers")
         self._texts, self.lost_after = texts, lost_after
         self.asked = self.together = self.most_together = 0
 
@@ -39,7 +39,7 @@ class Script(FakeBackend):
         self.asked += 1
         query = next(message["content"] for message in messages if message["role"] == "user")
         made = sum(message["role"] == "assistant" for message in messages)
-        return Completion(self._texts[query][made], "stop", 10, 5, 0, 0.0, 0.0)
+        return Completion(self._texts[query][made], "stop", Usage(10, 5))
 
     async def arespond(self, messages: Sequence[Message], **limits: Any) -> Completion:
         self.together += 1

@@ -23,7 +23,7 @@ from gbnf_bench.bfcl.ast_checker import right_calls
 from gbnf_bench.bfcl.files import LeaderboardEntry
 from gbnf_bench.bfcl.functions import tools_of
 from gbnf_server.llama.grammar_checker import GrammarChecker
-from gbnf_server.system.errors import GrammarRefused
+from gbnf_server.system.errors import GrammarRefusedError
 
 CALLS_PER_ENTRY = 40
 """Maximum correct calls of one entry that are checked: long lists of acceptable values are repetitive."""
@@ -71,7 +71,7 @@ def _judge(
         grammar = compile_pool(tuple(tools.values()), final_answer=not tools)  # some entries have no function
         result.seconds.append(time.perf_counter() - begun)
         engine.check(grammar)
-    except (GbnfError, GrammarRefused) as error:
+    except (GbnfError, GrammarRefusedError) as error:
         result.faults.append((entry.id, f"no grammar: {error}"))
         return
     result.counts["compiled"] += 1

@@ -76,7 +76,7 @@ class GradedAnswer:
 
 
 class LeaderboardRun:
-    """The leaderboard's questions for one model. Raises BackendUnreachable if the server goes away."""
+    """The leaderboard's questions for one model. Raises BackendUnreachableError if the server goes away."""
 
     def __init__(
         self,

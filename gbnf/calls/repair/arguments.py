@@ -35,7 +35,7 @@ class ArgumentRepairer:
     def repaired(self, value: Any) -> Any:
         """Return `value`, changed to what the root schema allows as far as possible.
 
-        Raises RecursionError and EffortSpent for infinitely recursive schemas.
+        Raises RecursionError and EffortSpentError for infinitely recursive schemas.
         """
         return self._repaired(value, self._root, (), Location((self._root,), self._root))
 

@@ -13,7 +13,7 @@ from gbnf.calls.repair.arguments import ArgumentRepairer, UnknownKeys
 from gbnf.calls.repair.coercions import Coercion
 from gbnf.calls.validation import ValidationResult, validate_call
 from gbnf.calls.validation.messages import short_repr
-from gbnf.effort import MAX_VALIDATION_EFFORT, EffortSpent, limit_effort
+from gbnf.effort import MAX_VALIDATION_EFFORT, EffortSpentError, limit_effort
 from gbnf.strict_json import InvalidJsonError
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
@@ -76,7 +76,7 @@ def repair_call(
         try:
             with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
                 arguments = repairer.repaired(arguments)
-        except (RecursionError, EffortSpent):
+        except (RecursionError, EffortSpentError):
             return RepairedCall(given, (), validation)
         coercions += repairer.coercions
     if not coercions:

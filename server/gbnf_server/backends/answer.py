@@ -26,8 +26,8 @@ from gbnf.errors import AmbiguousGrammarError, GrammarError
 from gbnf.grammar.match import MatchState
 from gbnf.protocols.readers import AnswerNotAllowedError, AnswerReader, PlainText
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
-from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request
-from gbnf_server.system.errors import BackendError, GrammarRefused
+from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request, Usage
+from gbnf_server.system.errors import BackendError, GrammarRefusedError
 
 _REPLACEMENT = "\ufffd"
 """What servers send for the first half of a character that was truncated."""
@@ -157,11 +157,7 @@ async def _ended_here(backend: Backend, request: Request, reading: _Reading) -> 
     return Completion(
         reading.text,
         "stop",
-        prompt_tokens,
-        reading.piece_count,
-        0,
-        0.0,
-        0.0,
+        Usage(prompt_tokens, reading.piece_count),
         reasoning=reading.reasoning,
         stop_string=reading.stop_string,
     )
@@ -193,7 +189,7 @@ class _Reading:
             try:
                 self._grammar, self._state = grammar, grammar.matcher.start()
             except GrammarError as error:
-                raise GrammarRefused(str(error)) from None
+                raise GrammarRefusedError(str(error)) from None
 
     @property
     def text(self) -> str:
@@ -252,8 +248,8 @@ class _Reading:
         rest = completion.text[len(said) :] if is_continued else ""
         if rest:
             deltas += self.feed(TextDelta(rest)).deltas
-        truncated = completion.finish == "length" or completion.stop_string is not None
-        if completion.finish != "length":
+        truncated = completion.finish_reason == "length" or completion.stop_string is not None
+        if completion.finish_reason != "length":
             deltas += self._read(self._held)
         self.completion = completion
         self._judge(completion, truncated=truncated)
@@ -273,7 +269,7 @@ class _Reading:
         A server whose template opens the reasoning may take the whole answer for it.
         """
         grammar, reasoning = self.asked.request.grammar, completion.reasoning.strip()
-        if grammar is None or completion.finish != "stop" or completion.text.strip() or not reasoning:
+        if grammar is None or completion.finish_reason != "stop" or completion.text.strip() or not reasoning:
             return completion
         if isinstance(grammar, Grammar):
             wrong = grammar_violation(grammar, reasoning, truncated=bool(self.asked.request.stop))
@@ -292,7 +288,7 @@ class _Reading:
             may_go_on = truncated or bool(self.asked.request.stop)
             if self._state is not None and not may_go_on and not self._state.can_end:
                 self.violation = grammar_violation(grammar, self.text, truncated=False) or "it ends too early"
-        elif grammar is not None and completion.finish == "stop":
+        elif grammar is not None and completion.finish_reason == "stop":
             self.violation = schema_violation(grammar, completion.text)
 
     def _without_begun_call(self, left: list[Delta]) -> list[Delta]:

@@ -7,9 +7,9 @@ Invariants of every backend:
 - The pieces of text are whole characters, and add up to the completion's `text`; those of reasoning to its
   `reasoning`, or none come if the backend has it only at the end. A backend that can separate the two only at
   the end yields nothing before it.
-- A text that was truncated (by the token limit or the end of the context) has `finish="length"`. A backend
-  that chooses the tokens itself ends a constrained text within the limit instead (`shortened_at`). Text that
-  repeats without an end is truncated, or shortened, too.
+- A text that was truncated (by the token limit or the end of the context) has `finish_reason="length"`. A
+  backend that chooses the tokens itself ends a constrained text within the limit instead (`shortened_at`).
+  Text that repeats without an end is truncated, or shortened, too.
 - A server may have ignored the grammar: `gbnf_server.backends.answer` verifies the text of every backend.
 - No message's text is tokenized to a control token: only messages from `adapt_messages` are sent.
 - All errors are those of `gbnf_server.system.errors`; the backend stays usable afterwards.
@@ -17,7 +17,7 @@ Invariants of every backend:
 - One backend may be called from several threads and event loops.
 - If a request `is_native`, the text is the whole answer, reasoning and the texts of control tokens included:
   the model's tool-call format says what is what.
-- A field of a request that the backend does not support is a RequestNotSupported error, never ignored.
+- A field of a request that the backend does not support is a RequestNotSupportedError error, never ignored.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.llama.grammar_limits import MOST_RULES
 from gbnf_server.llama.token_values import TokenLogprob, TracedToken
 from gbnf_server.system.errors import (
-    AnswerTimeout,
+    AnswerTimeoutError,
     BackendError,
-    BackendUnreachable,
-    ContextOverflow,
-    ConversationRefused,
-    GrammarRefused,
-    RequestNotSupported,
+    BackendUnreachableError,
+    ContextOverflowError,
+    ConversationRefusedError,
+    GrammarRefusedError,
+    RequestNotSupportedError,
     ServerResponseError,
 )
 
@@ -49,24 +49,26 @@ __all__ = [
     "MAX_LOGPROBS",
     "MOST_RULES",
     "AnswerFormat",
-    "AnswerTimeout",
+    "AnswerTimeoutError",
     "Backend",
     "BackendError",
     "BackendEvent",
-    "BackendUnreachable",
+    "BackendUnreachableError",
     "Capabilities",
     "Completion",
-    "ContextOverflow",
-    "ConversationRefused",
+    "ContextOverflowError",
+    "ConversationRefusedError",
     "Dialect",
-    "GrammarRefused",
+    "GrammarRefusedError",
     "ReasoningDelta",
     "Request",
-    "RequestNotSupported",
+    "RequestNotSupportedError",
     "ServerResponseError",
     "TextDelta",
+    "Timings",
     "TokenLogprob",
     "TracedToken",
+    "Usage",
 ]
 
 Dialect = Literal["gbnf", "json_schema", "none"]
@@ -162,38 +164,57 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
-    """One answer of a model. Times are in seconds.
+class Usage:
+    """The tokens of one answer, as far as the backend counts them.
 
-    `finish`: "length" for a truncated text, whose calls must not be executed. `cached_tokens`: how many of
-    the `prompt_tokens` were in the KV cache. `grammar_violation`: None if the text fits the grammar (a
-    truncated text: is a prefix of its language), or without a grammar. `reasoning`: the model's reasoning
-    before the text, if the backend can separate the two. `grammar_s`: the time for parsing the grammar and
-    computing token masks, None if unknown or without a grammar. `forced_tokens`: how many of the
+    `cached_tokens`: how many of the `prompt_tokens` were in the KV cache. `forced_tokens`: how many of the
     `completion_tokens` the grammar forced, without a step of their own. `drafted_tokens`: how many guessed
     tokens the model evaluated along with another step; `accepted_tokens`: how many of them it chose.
-    `reclaimed`: the server returned the text as reasoning, but it fits the grammar. `context_length`: that of
-    the backend, as far as it is known. `stop_string`: that of the request which ended the text; with a
-    grammar, the text then is a prefix only. `logprobs`: one per token, if the request asked for them.
-    `shortened_at`: the index in the text from which on the token limit determined it, so that it could end:
-    complete and valid, but another value than the model's own may be. `repeated`: the text that the model
-    repeated there without an end, if that shortened or truncated it before the limit did, else "". `trace`:
-    an entry for each token, and one for the end of the generation, if it was asked for.
     """
 
-    text: str
-    finish: Literal["stop", "length"]
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    prompt_s: float
-    completion_s: float
-    grammar_violation: str | None = None
-    reasoning: str = ""
-    grammar_s: float | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
     forced_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """The seconds that one answer took; 0 where the backend does not report them.
+
+    `grammar_s`: the time for parsing the grammar and computing token masks, None if unknown or without a
+    grammar.
+    """
+
+    prompt_s: float = 0.0
+    completion_s: float = 0.0
+    grammar_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer of a model.
+
+    `finish_reason`: "length" for a truncated text, whose calls must not be executed. `grammar_violation`:
+    None if the text fits the grammar (a truncated text: is a prefix of its language), or without a grammar.
+    `reasoning`: the model's reasoning before the text, if the backend can separate the two. `reclaimed`: the
+    server returned the text as reasoning, but it fits the grammar. `context_length`: that of the backend, as
+    far as it is known. `stop_string`: that of the request which ended the text; with a grammar, the text then
+    is a prefix only. `logprobs`: one per token, if the request asked for them. `shortened_at`: the index in
+    the text from which on the token limit determined it, so that it could end: complete and valid, but
+    another value than the model's own may be. `repeated`: the text that the model repeated there without an
+    end, if that shortened or truncated it before the limit did, else "". `trace`: an entry for each token,
+    and one for the end of the generation, if it was asked for.
+    """
+
+    text: str
+    finish_reason: Literal["stop", "length"]
+    usage: Usage = Usage()
+    timings: Timings = Timings()
+    grammar_violation: str | None = None
+    reasoning: str = ""
     reclaimed: bool = False
     context_length: int | None = None
     stop_string: str | None = None
@@ -218,8 +239,8 @@ class Backend(Protocol):
     def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Yield the events of one answer; see the module.
 
-        Raises GrammarRefused, RequestNotSupported, ContextOverflow, BackendUnreachable, ServerResponseError
-        or BackendError.
+        Raises GrammarRefusedError, RequestNotSupportedError, ContextOverflowError, BackendUnreachableError,
+        ServerResponseError or BackendError.
         """
         ...
 
@@ -255,7 +276,7 @@ class Backend(Protocol):
     def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt, which need not fit the context.
 
-        Raises RequestNotSupported where only the server knows, and the errors of `generate`.
+        Raises RequestNotSupportedError where only the server knows, and the errors of `generate`.
         """
         ...
 

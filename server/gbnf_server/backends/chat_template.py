@@ -27,9 +27,9 @@ from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.errors import (
     ChatTemplateError,
-    ConversationRefused,
+    ConversationRefusedError,
     ModelLoadError,
-    RequestNotSupported,
+    RequestNotSupportedError,
 )
 
 _CHATML = (  # llama.cpp's own choice for models without a template
@@ -68,7 +68,9 @@ class ChatTemplate:
         """
         refuse_images(messages, "a model in this process")
         if tools and self.tool_format is None:
-            raise RequestNotSupported("the model's chat template", "tools", "Describe them in a message.")
+            raise RequestNotSupportedError(
+                "the model's chat template", "tools", "Describe them in a message."
+            )
         roles = native_roles(self._roles, self.tool_format) if tools else self._roles
         shown, begun = split_reasoning_message(adapt_messages(messages, roles, self._escape))
         tools = escape_texts(tools, self._escape)
@@ -79,7 +81,7 @@ class ChatTemplate:
             else:
                 prompt = self._render(shown, thinking=reasoning or tags is not None)
         except (ChatTemplateError, ToolFormatError) as error:
-            raise ConversationRefused(error) from None
+            raise ConversationRefusedError(error) from None
         if begun is not None and tags is not None:
             return append_reasoning(prompt, begun, tags)
         return close_reasoning(prompt) if constrained and not (reasoning or tools) else prompt

@@ -86,7 +86,7 @@ class ServerEmbeddings:
         api_key: str | None = None,
         timeout: float = 60.0,
     ) -> None:
-        """Prepare a client; no request is sent. Raises BackendUnreachable if the URL is invalid."""
+        """Prepare a client; no request is sent. Raises BackendUnreachableError if the URL is invalid."""
         self._body: dict[str, Any] = {} if model is None else {"model": model}
         self._http = HttpClient(
             url,

@@ -15,7 +15,7 @@ from gbnf_server.backends.http_client import HttpClient, HttpSession
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.backends.request_backend import RequestBackend
 from gbnf_server.backends.streaming import EventStream, ReasoningFilter
-from gbnf_server.system.errors import RequestNotSupported
+from gbnf_server.system.errors import RequestNotSupportedError
 
 ReadResponse: TypeAlias = Callable[[httpx.Response, dict[str, Any]], Completion]
 """Parses a response, and the object that its lines add up to."""
@@ -27,10 +27,10 @@ class HttpBackend(RequestBackend):
     _http: HttpClient
 
     def count_tokens(self, request: Request) -> int:
-        """Refuse: most servers count tokens only while they answer. Raises RequestNotSupported."""
+        """Refuse: most servers count tokens only while they answer. Raises RequestNotSupportedError."""
         del request
         hint = "Use a llama-server, or a model in this process."
-        raise RequestNotSupported("the server", "counting tokens", hint)
+        raise RequestNotSupportedError("the server", "counting tokens", hint)
 
     def clear_prompt_cache(self) -> None:
         """Do nothing: most servers have no request for it."""
@@ -45,7 +45,7 @@ class HttpBackend(RequestBackend):
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Yield the events of one answer; see `Backend`. Closing them closes the connection."""
         if request.trace:
-            raise RequestNotSupported("a model server", "trace", "Run the model in this process.")
+            raise RequestNotSupportedError("a model server", "trace", "Run the model in this process.")
         async with self._http.session() as session, aclosing(self._events(request, session)) as events:
             async for event in events:
                 yield event
@@ -85,7 +85,7 @@ async def stream_answer(
             if repeats and line.strip():  # and this line did not end it
                 break
     completion = read(response, stream.end())
-    if stream.repeated and completion.finish == "length":
+    if stream.repeated and completion.finish_reason == "length":
         completion = replace(completion, shortened_at=len(completion.text), repeated=stream.repeated)
     reasoning_filter.end(completion)
     for event in arrived:

@@ -28,7 +28,7 @@ from gbnf_server.backends.http_transport import Deadline, RequestBudget, Transpo
 from gbnf_server.backends.wire import LineDecoder, join_all_surrogates, parse_error_body, read
 from gbnf_server.llama.api_keys import find as find_saved_key
 from gbnf_server.system.addresses import is_loopback
-from gbnf_server.system.errors import AnswerTimeout, BackendError, BackendUnreachable
+from gbnf_server.system.errors import AnswerTimeoutError, BackendError, BackendUnreachableError
 
 Method = Literal["GET", "POST"]
 find_api_key = find_saved_key
@@ -68,7 +68,7 @@ class HttpClient:
         hint: str = "",
         on_broken: Callable[[], None] = lambda: None,
     ) -> None:
-        """Raise BackendUnreachable if the URL is invalid, BackendError if the key cannot be sent."""
+        """Raise BackendUnreachableError if the URL is invalid, BackendError if the key cannot be sent."""
         if api_key and not (api_key.isascii() and api_key.isprintable()):
             raise BackendError(
                 f"the API key for {server_name} cannot be sent: a header takes printable ASCII only"
@@ -76,9 +76,9 @@ class HttpClient:
         try:
             address = httpx.URL(url.rstrip("/"))
         except httpx.InvalidURL as error:
-            raise BackendUnreachable(f"{url!r} is not the URL of a server: {error}") from None
+            raise BackendUnreachableError(f"{url!r} is not the URL of a server: {error}") from None
         if address.scheme not in {"http", "https"} or not address.host:
-            raise BackendUnreachable(
+            raise BackendUnreachableError(
                 f"{url!r} is not the URL of a server. Use one like http://127.0.0.1:8080."
             )
         self.url, self._server_name, self.retry_policy = str(address), server_name, retry_policy
@@ -156,8 +156,8 @@ class HttpSession:
         """Yield each line of a response as it arrives, and last the response; of an error only that.
 
         `tokens`: the limit of the answer. `timeout`: in seconds, if it is to be shorter than the client's.
-        Raises BackendUnreachable, of which AnswerTimeout is a kind, or BackendError if the response is larger
-        than it may be.
+        Raises BackendUnreachableError, of which AnswerTimeoutError is a kind, or BackendError if the response
+        is larger than it may be.
         """
         return self._received("POST", path, body, tokens, timeout, by_line=True)
 
@@ -191,7 +191,7 @@ class HttpSession:
                 broken += 1
                 if has_begun or broken > policy.retries or not _is_retryable(error):
                     late = isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout)
-                    kind = AnswerTimeout if late else BackendUnreachable
+                    kind = AnswerTimeoutError if late else BackendUnreachableError
                     raise kind(self._owner.explain(error, timeout)) from error
                 retry_after = None
             else:
@@ -300,7 +300,7 @@ def _with_saved_key(request: httpx.Request) -> httpx.Request:
 
 
 def value_of(response: httpx.Response, streamed: dict[str, Any] | None) -> Any:
-    """Return the JSON value of a response, None for invalid JSON. Raises MalformedText.
+    """Return the JSON value of a response, None for invalid JSON. Raises MalformedTextError.
 
     `streamed`: the object that the lines of a successful streamed response add up to.
     """
@@ -315,7 +315,7 @@ def parse_response(
     """Return the JSON object of a response, {} for none, and its error, "" for none.
 
     Servers send errors as {"error": "…"}, {"error": {"message": "…"}}, {"message": "…"} or plain text.
-    `streamed` is as for `value_of`. Raises MalformedText.
+    `streamed` is as for `value_of`. Raises MalformedTextError.
     """
     if response.is_success and streamed == {}:
         return {}, "the answer ended too early"

@@ -27,6 +27,8 @@ from gbnf_server.backends.base import (
     Completion,
     Dialect,
     Request,
+    Timings,
+    Usage,
 )
 from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
@@ -41,7 +43,7 @@ from gbnf_server.llama.kv_cache import KVCache, Slot, free
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.sampler import Sampler, Truncation
 from gbnf_server.system.cpu_cores import usable_cores
-from gbnf_server.system.errors import ContextOverflow, ModelLoadError
+from gbnf_server.system.errors import ContextOverflowError, ModelLoadError
 
 
 class InProcess(RequestBackend):
@@ -227,7 +229,7 @@ class InProcess(RequestBackend):
     def _encoded(self, prompt: str) -> list[int]:
         tokens = self._tokens(prompt)
         if len(tokens) >= self.context_length:
-            raise ContextOverflow(len(tokens) + 1, self.context_length)
+            raise ContextOverflowError(len(tokens) + 1, self.context_length)
         return tokens
 
     def _control_texts(self, request: Request) -> frozenset[str]:
@@ -267,16 +269,20 @@ class InProcess(RequestBackend):
         ended = time.perf_counter()
         return Completion(
             text=answer.text,
-            finish=answer.finish,
-            prompt_tokens=len(prompt),
-            completion_tokens=len(answer.tokens),
-            cached_tokens=cached,
-            prompt_s=(answer.first_token_at or ended) - started,
-            completion_s=ended - (answer.first_token_at or ended),
-            grammar_s=None if constrained is None else constrained.seconds,
-            forced_tokens=answer.forced_tokens,
-            drafted_tokens=answer.drafted_tokens,
-            accepted_tokens=answer.accepted_tokens,
+            finish_reason=answer.finish,
+            usage=Usage(
+                len(prompt),
+                len(answer.tokens),
+                cached,
+                answer.forced_tokens,
+                answer.drafted_tokens,
+                answer.accepted_tokens,
+            ),
+            timings=Timings(
+                (answer.first_token_at or ended) - started,
+                ended - (answer.first_token_at or ended),
+                None if constrained is None else constrained.seconds,
+            ),
             context_length=self.context_length,
             stop_string=answer.stop_string,
             shortened_at=answer.shortened_at,

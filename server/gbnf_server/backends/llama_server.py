@@ -56,7 +56,7 @@ from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,
     ChatTemplateError,
-    RequestNotSupported,
+    RequestNotSupportedError,
     ServerResponseError,
 )
 from gbnf_server.system.event_loop import shared_loop
@@ -100,7 +100,7 @@ class LlamaServer(HttpBackend):
         loading_timeout: float = 60.0,
         prompt_style: PromptStyle | None = None,
     ) -> None:
-        """Prepare a client; no request is sent. Raises BackendUnreachable if the URL is invalid."""
+        """Prepare a client; no request is sent. Raises BackendUnreachableError if the URL is invalid."""
         self._http = HttpClient(
             url,
             server_name="llama-server",
@@ -150,7 +150,7 @@ class LlamaServer(HttpBackend):
             properties = await self._fetch_properties(session, refresh=True)
             prompt, images = await self._prompt(request, properties, session)
             if images:
-                raise RequestNotSupported(self.name, "counting the tokens of images", "Leave them out.")
+                raise RequestNotSupportedError(self.name, "counting the tokens of images", "Leave them out.")
             body = {"content": prompt, "add_special": True, "parse_special": True}
             tokens = (await _request(session, "POST", "/tokenize", body)).get("tokens")
         if not isinstance(tokens, list):
@@ -213,7 +213,7 @@ class LlamaServer(HttpBackend):
             refuse_images(request.messages, self.name)
         tool_format = properties.capabilities.tool_format
         if request.tools and tool_format is None:
-            raise RequestNotSupported(self.name, "tools", "Its chat template has none.")
+            raise RequestNotSupportedError(self.name, "tools", "Its chat template has none.")
         roles = native_roles(properties.roles, tool_format) if request.tools else properties.roles
         marked, images = insert_image_markers(
             adapt_messages(request.messages, roles, properties.escape), properties.media_marker

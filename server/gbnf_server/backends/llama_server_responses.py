@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import httpx
 
-from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.base import Completion, Request, Timings, Usage
 from gbnf_server.backends.http_client import value_of
 from gbnf_server.backends.reasoning import ReasoningTags, split_reasoning
 from gbnf_server.backends.wire import (
@@ -19,13 +19,18 @@ from gbnf_server.backends.wire import (
     parse_number,
     value_at,
 )
-from gbnf_server.system.errors import BackendError, ContextOverflow, GrammarRefused, ServerResponseError
+from gbnf_server.system.errors import (
+    BackendError,
+    ContextOverflowError,
+    GrammarRefusedError,
+    ServerResponseError,
+)
 
 
 def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the JSON object of a response. `streamed`: see `value_of`.
 
-    Raises ServerResponseError, GrammarRefused, ContextOverflow or MalformedText.
+    Raises ServerResponseError, GrammarRefusedError, ContextOverflowError or MalformedTextError.
     """
     if response.is_success and streamed == {}:
         raise BackendError("llama-server's answer ended too early. See its log.")
@@ -41,11 +46,11 @@ def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = 
     # an error in a stream comes with the status of its beginning
     status = (response.is_success and parse_count(error.get("code"))) or response.status_code
     if error.get("type") == "exceed_context_size_error":
-        raise ContextOverflow(
+        raise ContextOverflowError(
             parse_count(error.get("n_prompt_tokens")) or None, parse_count(error.get("n_ctx")) or None
         )
     if status == httpx.codes.BAD_REQUEST and "grammar" in message.lower():
-        raise GrammarRefused(message)
+        raise GrammarRefusedError(message)
     raise ServerResponseError(status, message)
 
 
@@ -72,12 +77,16 @@ def read_completion(
         reasoning, text = split_reasoning(text, open_tags)
     return Completion(
         text=text,
-        finish=finish,
-        prompt_tokens=parse_count(answer.get("tokens_evaluated")),
-        completion_tokens=parse_count(answer.get("tokens_predicted")),
-        cached_tokens=parse_count(value_at(timings, "cache_n")),
-        prompt_s=parse_number(value_at(timings, "prompt_ms")) / 1000,
-        completion_s=parse_number(value_at(timings, "predicted_ms")) / 1000,
+        finish_reason=finish,
+        usage=Usage(
+            parse_count(answer.get("tokens_evaluated")),
+            parse_count(answer.get("tokens_predicted")),
+            parse_count(value_at(timings, "cache_n")),
+        ),
+        timings=Timings(
+            parse_number(value_at(timings, "prompt_ms")) / 1000,
+            parse_number(value_at(timings, "predicted_ms")) / 1000,
+        ),
         reasoning=reasoning,
         context_length=context_length,
         stop_string=message_text(stopped),

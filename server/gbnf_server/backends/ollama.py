@@ -32,6 +32,8 @@ from gbnf_server.backends.base import (
     Completion,
     Dialect,
     Request,
+    Timings,
+    Usage,
 )
 from gbnf_server.backends.http_backend import HttpBackend, stream_answer
 from gbnf_server.backends.http_client import (
@@ -48,9 +50,9 @@ from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
 from gbnf_server.system.errors import (
     BackendError,
-    ContextOverflow,
-    GrammarRefused,
-    RequestNotSupported,
+    ContextOverflowError,
+    GrammarRefusedError,
+    RequestNotSupportedError,
     ServerResponseError,
 )
 
@@ -84,7 +86,7 @@ class Ollama(HttpBackend):
         prompt_style: PromptStyle | None = None,
         retry_policy: RetryPolicy | None = None,
     ) -> None:
-        """Prepare a client; no request is sent. Raises BackendUnreachable if the URL is invalid."""
+        """Prepare a client; no request is sent. Raises BackendUnreachableError if the URL is invalid."""
         if context_length < 1:
             raise ValueError(f"context_length is {context_length}; it must be at least 1")
         self._http = HttpClient(
@@ -102,11 +104,11 @@ class Ollama(HttpBackend):
 
     def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         if request.tools:
-            raise RequestNotSupported(self.name, "tools", "Ollama constrains no calls of its own tools.")
+            raise RequestNotSupportedError(self.name, "tools", "Ollama constrains no calls of its own tools.")
         if request.logprobs is not None:
-            raise RequestNotSupported(self.name, "logprobs", "Use a llama-server.")
+            raise RequestNotSupportedError(self.name, "logprobs", "Use a llama-server.")
         if request.stop and request.grammar is not None:
-            raise RequestNotSupported(self.name, "stop with a JSON Schema", "Leave out one of the two.")
+            raise RequestNotSupportedError(self.name, "stop with a JSON Schema", "Leave out one of the two.")
         body = self._body(request)
         read = partial(self._read, body=body, request=request)
         return stream_answer(session, "/api/chat", body, request, OllamaStream, read)
@@ -165,18 +167,18 @@ class Ollama(HttpBackend):
             reasoning = reasoning or split
         return Completion(
             text=text,
-            finish=finish,
-            prompt_tokens=parse_count(answer.get("prompt_eval_count")),
-            completion_tokens=parse_count(answer.get("eval_count")),
-            cached_tokens=0,  # Ollama does not report it
-            prompt_s=parse_number(answer.get("prompt_eval_duration")) * _NANO,
-            completion_s=parse_number(answer.get("eval_duration")) * _NANO,
+            finish_reason=finish,
+            usage=Usage(parse_count(answer.get("prompt_eval_count")), parse_count(answer.get("eval_count"))),
+            timings=Timings(
+                parse_number(answer.get("prompt_eval_duration")) * _NANO,
+                parse_number(answer.get("eval_duration")) * _NANO,
+            ),
             reasoning=reasoning,
             context_length=self.context_length,
         )
 
     def _check_whole(self, answer: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> None:
-        """Raise ContextOverflow if the count of tokens shows that the prompt was truncated.
+        """Raise ContextOverflowError if the count of tokens shows that the prompt was truncated.
 
         The server counts the tokens that it kept. A prompt of no more bytes than the context has tokens
         always fits. A longer one was truncated, or leaves no space for an answer, if it fills the context; or
@@ -188,20 +190,20 @@ class Ollama(HttpBackend):
             return
         is_half = 0 <= counted - self.context_length // 2 <= _KEPT
         if counted >= self.context_length - 1 or (is_half and size / counted > _BYTES_PER_TOKEN):
-            raise ContextOverflow(None, self.context_length)
+            raise ContextOverflowError(None, self.context_length)
 
     def _refusal(self, status: int, error: str) -> BackendError:
         if is_context_overflow(error):
-            return ContextOverflow(None, self.context_length)
+            return ContextOverflowError(None, self.context_length)
         if status == httpx.codes.NOT_FOUND and "model" in error:
             return ServerResponseError(status, f"{error}. Get it with `ollama pull {self.model}`.")
         if status in {400, 500} and any(word in error.lower() for word in ("format", "grammar", "schema")):
-            return GrammarRefused(error)
+            return GrammarRefusedError(error)
         return ServerResponseError(status, error)
 
 
 def require_schema(grammar: AnswerFormat, name: str) -> Mapping[str, Any]:
-    """Return the JSON Schema. Raises GrammarRefused if it is a grammar instead."""
+    """Return the JSON Schema. Raises GrammarRefusedError if it is a grammar instead."""
     if not isinstance(grammar, Mapping):
-        raise GrammarRefused(f"{name} takes a JSON Schema, not GBNF. Use gbnf.dialects.call_schema.")
+        raise GrammarRefusedError(f"{name} takes a JSON Schema, not GBNF. Use gbnf.dialects.call_schema.")
     return grammar

@@ -29,7 +29,15 @@ from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats import detect
-from gbnf_server.backends.base import AnswerFormat, BackendEvent, Capabilities, Completion, Dialect, Request
+from gbnf_server.backends.base import (
+    AnswerFormat,
+    BackendEvent,
+    Capabilities,
+    Completion,
+    Dialect,
+    Request,
+    Usage,
+)
 from gbnf_server.backends.http_backend import HttpBackend, stream_answer
 from gbnf_server.backends.http_client import (
     HttpClient,
@@ -58,10 +66,10 @@ from gbnf_server.backends.wire import (
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,
-    ContextOverflow,
-    ConversationRefused,
-    GrammarRefused,
-    RequestNotSupported,
+    ContextOverflowError,
+    ConversationRefusedError,
+    GrammarRefusedError,
+    RequestNotSupportedError,
     ServerResponseError,
 )
 from gbnf_server.system.event_loop import shared_loop
@@ -102,7 +110,7 @@ class OpenAICompatible(HttpBackend):
     ) -> None:
         """Prepare a client; no request is sent.
 
-        Raises BackendUnreachable if the URL is invalid, ToolFormatError for a template without tools.
+        Raises BackendUnreachableError if the URL is invalid, ToolFormatError for a template without tools.
         """
         if server not in _DIALECTS:
             raise ValueError(f"server is {server!r}; it must be one of {', '.join(_DIALECTS)}")
@@ -154,19 +162,19 @@ class OpenAICompatible(HttpBackend):
                 yield event
 
     def _check(self, request: Request) -> None:
-        """Raise RequestNotSupported for what the server would ignore, or do in its own way."""
+        """Raise RequestNotSupportedError for what the server would ignore, or do in its own way."""
         if request.tools and self.capabilities.tool_format is None:
-            raise RequestNotSupported(self.name, "tools", "Set chat_template to that of the model.")
+            raise RequestNotSupportedError(self.name, "tools", "Set chat_template to that of the model.")
         if self._renders(request) and request.logprobs is not None:
-            raise RequestNotSupported(self.name, "logprobs with tools", "Leave out one of the two.")
+            raise RequestNotSupportedError(self.name, "logprobs with tools", "Leave out one of the two.")
         if request.grammar is None or self._renders(request):
             return
         if request.reasoning and self.dialect == "gbnf":
-            raise RequestNotSupported(
+            raise RequestNotSupportedError(
                 self.name, "reasoning with a grammar", "Whether the grammar covers it depends on the server."
             )
         if request.stop and self.dialect == "json_schema":
-            raise RequestNotSupported(self.name, "stop with a JSON Schema", "Leave out one of the two.")
+            raise RequestNotSupportedError(self.name, "stop with a JSON Schema", "Leave out one of the two.")
 
     async def _find_model(self) -> None:
         async with self._http.session() as session:
@@ -233,7 +241,7 @@ class OpenAICompatible(HttpBackend):
                 reasoning=request.reasoning,
             )
         except ToolFormatError as error:
-            raise ConversationRefused(error) from None
+            raise ConversationRefusedError(error) from None
         return {
             "prompt": prompt,
             "skip_special_tokens": False,
@@ -253,7 +261,7 @@ class OpenAICompatible(HttpBackend):
                 schema = {"name": "call", "strict": True, "schema": require_schema(grammar, self.name)}
                 return {"response_format": {"type": "json_schema", "json_schema": schema}}
             case "plain":
-                raise GrammarRefused(f"{self.name} takes no grammar: use the call format text")
+                raise GrammarRefusedError(f"{self.name} takes no grammar: use the call format text")
 
     def _read(self, response: httpx.Response, streamed: dict[str, Any], request: Request) -> Completion:
         answer, error = parse_response(response, streamed)
@@ -280,14 +288,14 @@ class OpenAICompatible(HttpBackend):
         usage = answer.get("usage")
         return Completion(
             text=text,
-            finish=finish,
-            prompt_tokens=parse_count(value_at(usage, "prompt_tokens")),
-            completion_tokens=parse_count(value_at(usage, "completion_tokens")),
-            cached_tokens=parse_count(value_at(usage, "prompt_tokens_details", "cached_tokens"))
-            if self.dialect == "gbnf" or not request.cache_salt
-            else 0,
-            prompt_s=0.0,  # the API reports no times
-            completion_s=0.0,
+            finish_reason=finish,
+            usage=Usage(
+                parse_count(value_at(usage, "prompt_tokens")),
+                parse_count(value_at(usage, "completion_tokens")),
+                parse_count(value_at(usage, "prompt_tokens_details", "cached_tokens"))
+                if self.dialect == "gbnf" or not request.cache_salt
+                else 0,
+            ),
             reasoning=reasoning,
             context_length=self._context_length,
             stop_string=_stop_string(choice, request),
@@ -296,9 +304,9 @@ class OpenAICompatible(HttpBackend):
 
     def _refusal(self, status: int, error: str) -> BackendError:
         if is_context_overflow(error):
-            return ContextOverflow(None, self._context_length)
+            return ContextOverflowError(None, self._context_length)
         if status in {400, 422} and any(word in error.lower() for word in _GRAMMAR_ERROR_WORDS):
-            return GrammarRefused(error)
+            return GrammarRefusedError(error)
         return ServerResponseError(status, error)
 
 

@@ -224,7 +224,7 @@ class _Message:
     def feed(self, pieces: Any) -> None:
         """Add the pieces in an object, if it has some.
 
-        Raises BackendError if the content is not a string or too long, MalformedText if it is not valid
+        Raises BackendError if the content is not a string or too long, MalformedTextError if it is not valid
         Unicode.
         """
         for key, joined in self._joined.items():

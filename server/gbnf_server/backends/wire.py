@@ -2,7 +2,7 @@
 
 Invariants: the chunks in which bytes arrive make no difference. Invalid Unicode (invalid UTF-8, half of a
 surrogate pair) is refused, and replaced only in the body of an error. Whatever a server sends, only
-MalformedText and the ValueError of `parse_json` are raised.
+MalformedTextError and the ValueError of `parse_json` are raised.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from gbnf import surrogates
 from gbnf_server.llama.token_values import TokenLogprob
-from gbnf_server.system.errors import MalformedText
+from gbnf_server.system.errors import MalformedTextError
 
 _BOM = b"\xef\xbb\xbf"
 _DEEPEST = 100
@@ -27,7 +27,7 @@ class LineDecoder:
     """Splits a stream of UTF-8 into lines, only at line feeds: JSON may contain all other separators.
 
     `str.splitlines`, and so httpx's `iter_lines`, also splits at U+2028, U+0085 and more. Raises
-    MalformedText.
+    MalformedTextError.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class LineDecoder:
 class SurrogateJoiner:
     """Passes on the pieces of a text, with surrogate pairs joined that were split between two of them.
 
-    Raises MalformedText for one half alone.
+    Raises MalformedTextError for one half alone.
     """
 
     def __init__(self, on_text: Callable[[str], None]) -> None:
@@ -80,22 +80,22 @@ class SurrogateJoiner:
 
 
 def join_surrogates(text: str) -> str:
-    """Return the text with the halves of surrogate pairs joined. Raises MalformedText for one alone."""
+    """Return the text with the halves of surrogate pairs joined. Raises MalformedTextError for one alone."""
     try:
         return surrogates.join_surrogates(text)
     except UnicodeDecodeError:
-        raise MalformedText("half of a surrogate pair") from None
+        raise MalformedTextError("half of a surrogate pair") from None
 
 
 def _decoded(line: bytes) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        raise MalformedText(f"the byte 0x{line[error.start]:02x}, invalid UTF-8") from None
+        raise MalformedTextError(f"the byte 0x{line[error.start]:02x}, invalid UTF-8") from None
 
 
 def join_all_surrogates(value: Any, joined: Callable[[str], str] = join_surrogates) -> Any:
-    """Return a JSON value, changed in place, whose strings and keys are `joined`. Raises MalformedText."""
+    """Return a JSON value, changed in place, with `joined` strings and keys. Raises MalformedTextError."""
     box = [value]
     for node in itertools.chain.from_iterable(_levels(box)):
         if isinstance(node, dict):
@@ -121,7 +121,7 @@ def parse_json(text: str) -> Any:
 
 
 def read(body: bytes) -> Any:
-    """Return the value of a whole answer, None for invalid JSON. Raises MalformedText."""
+    """Return the value of a whole answer, None for invalid JSON. Raises MalformedTextError."""
     try:
         return join_all_surrogates(parse_json(_decoded(body.removeprefix(_BOM))))
     except ValueError:

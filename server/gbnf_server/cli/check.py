@@ -99,7 +99,7 @@ def _piped() -> str | None:
 
 
 def _load_in_engine(source: str) -> bool:
-    """Whether llama.cpp took the grammar; False without it or a vocabulary. Raises GrammarRefused."""
+    """Whether llama.cpp took the grammar; False without it or a vocabulary. Raises GrammarRefusedError."""
     from gbnf.extras import is_installed
     from gbnf_server.llama.demo_model import model_path
 

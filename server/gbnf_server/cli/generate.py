@@ -129,11 +129,11 @@ def _problem(answer: Completion, schema: Mapping[str, Any] | bool, max_tokens: i
     """Return why the answer cannot be used, "" if it can."""
     from gbnf.strict_json import InvalidJsonError, parse_json
 
-    if answer.finish == "length" and answer.repeated:
+    if answer.finish_reason == "length" and answer.repeated:
         return f"the answer repeats {answer.repeated!r} without an end. Use maxLength or maxItems"
-    if answer.finish == "length":
+    if answer.finish_reason == "length":
         return (
-            f"the answer is truncated after {answer.completion_tokens} tokens. "
+            f"the answer is truncated after {answer.usage.completion_tokens} tokens. "
             f"Allow more: --max-tokens {2 * max_tokens}, or a larger --ctx-size"
         )
     try:

@@ -288,7 +288,7 @@ def run_request(
             if recorder is not None:
                 recorder.record(planner)
             try:
-                return print_run(planner.events(query, images=images, text=streams), output, progress)
+                return print_run(planner.stream(query, images=images, text=streams), output, progress)
             except KeyboardInterrupt as error:
                 error.add_note(progress.interruption(context.journal))
                 raise

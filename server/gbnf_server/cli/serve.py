@@ -273,7 +273,7 @@ def _upstream(source: ModelSource, backend: Backend, places: int) -> Upstream:
 
 def _places(source: ModelSource, backend: Backend) -> int:
     """Return how many answers a backend makes at a time; asks a server. Raises BackendError."""
-    from gbnf_server.system.errors import BackendError, BackendUnreachable, ServerResponseError
+    from gbnf_server.system.errors import BackendError, BackendUnreachableError, ServerResponseError
 
     match source.backend_name:
         case BackendName.IN_PROCESS:
@@ -284,7 +284,7 @@ def _places(source: ModelSource, backend: Backend) -> int:
         case _:
             try:
                 _ = backend.context_length
-            except (BackendUnreachable, ServerResponseError):
+            except (BackendUnreachableError, ServerResponseError):
                 raise
             except BackendError:
                 pass  # it answers, and does not report its context

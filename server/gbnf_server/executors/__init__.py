@@ -20,13 +20,13 @@ from gbnf_server.executors.person import AbsentPerson, Field, Form, Person, Scri
 from gbnf_server.executors.runner import run_executor
 from gbnf_server.executors.undo import UndoResult
 from gbnf_server.executors.workspace import Workspace
-from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 
 __all__ = [
     "AbsentPerson",
     "Context",
     "ExecutorError",
-    "ExecutorTimeout",
+    "ExecutorTimeoutError",
     "Field",
     "Form",
     "MakeFolder",

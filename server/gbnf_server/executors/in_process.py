@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from gbnf.errors import InvalidArgumentError
 from gbnf_server.executors import protocol
 from gbnf_server.executors.failures import describe_failure, format_traceback
-from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -38,7 +38,7 @@ _SHORTEST_WAIT_S = 0.02
 def call_function(
     tool: Tool, function: Callable[..., Any], arguments: Mapping[str, Any], context: Context
 ) -> dict[str, Any]:
-    """Return the function's result. Raises `ExecutorError`; `ExecutorTimeout` after `run.timeout_s`."""
+    """Return the function's result. Raises `ExecutorError`; `ExecutorTimeoutError` after `run.timeout_s`."""
     given = json.loads(protocol.encode_call(tool.name, arguments))
     deadline = _Deadline(tool.run.timeout_s)
     person = _PatientPerson(context, deadline)
@@ -47,7 +47,7 @@ def call_function(
     try:
         while not call.finished.wait(deadline.wait_s()):
             if deadline.is_over():
-                raise ExecutorTimeout(tool.name, tool.run.timeout_s, killed=False)
+                raise ExecutorTimeoutError(tool.name, tool.run.timeout_s, killed=False)
     finally:
         context.ended.set()
         call.cancel()

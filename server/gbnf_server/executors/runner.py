@@ -35,7 +35,7 @@ from gbnf_server.executors import protocol
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
 from gbnf_server.executors.in_process import call_function
 from gbnf_server.executors.results import redact_result
-from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from gbnf_server.system.processes import kill_descendants, memory_of_descendants, signal_name
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ _OTHER_HINT = "its own code or another program sent that signal: check what it s
 
 
 def run_executor(tool: Tool, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """Return the executor's result. Raises `ExecutorError`; `ExecutorTimeout` after `run.timeout_s`.
+    """Return the executor's result. Raises `ExecutorError`; `ExecutorTimeoutError` after `run.timeout_s`.
 
     A tool with a function is executed in this process, otherwise its `executor.py` in a process of its own.
     `arguments` have been validated; the runtime-resolved argument `actor` is added.
@@ -157,7 +157,7 @@ def _function_code(function: Callable[..., Any]) -> protocol.Code:
     return protocol.Code(file, module, function.__qualname__)
 
 
-class _Declared(ExecutorError):  # noqa: N818 - what the executor itself said, in order
+class _DeclaredError(ExecutorError):  # what the executor itself said, in order
     """The executor raised an error, and has rolled back its change."""
 
 
@@ -209,7 +209,7 @@ class _Child:
                 self._context.on_output(printed)
         self._process.stdout.close()
         self._close()
-        if error is not None and not isinstance(error, _Declared):
+        if error is not None and not isinstance(error, _DeclaredError):
             with suppress(GbnfError, OSError):  # a missing workspace has nothing to roll back
                 self._context.journal.recover()
 
@@ -229,7 +229,7 @@ class _Child:
             while True:
                 now = time.monotonic()
                 if now >= deadline:
-                    raise ExecutorTimeout(self._name, timeout_s)
+                    raise ExecutorTimeoutError(self._name, timeout_s)
                 if now >= watched:
                     if memory_of_descendants(self._process.pid, memory) > memory:
                         raise ExecutorError(protocol.out_of_memory(self._name, self._policy.memory_mb))
@@ -268,7 +268,7 @@ class _Child:
             case protocol.ResultMessage(result):
                 return result
             case protocol.ErrorMessage(text, trace):
-                declared = _Declared(text)
+                declared = _DeclaredError(text)
                 declared.add_note(trace)
                 raise declared
 

@@ -36,7 +36,7 @@ class UndoResult:
     kept: tuple[str, ...]
 
 
-class _Conflict(Exception):  # noqa: N818 - an answer that travels
+class _ConflictError(Exception):  # an answer that travels
     """An existing file prevents the undo of a step; once it is gone, the step can be undone."""
 
 
@@ -66,11 +66,11 @@ class UndoOperation:
                 continue
             try:
                 done = self._undo_step(operation, step)
-            except (_Conflict, OSError, ExecutorError) as error:
+            except (_ConflictError, OSError, ExecutorError) as error:
                 self._blocked.add(step["path"])
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 left = f"'{step['path']}' is left unchanged: {reason}"
-                self.kept.append(str(error) if isinstance(error, _Conflict) else left)
+                self.kept.append(str(error) if isinstance(error, _ConflictError) else left)
             else:
                 if done:
                     yield index
@@ -129,7 +129,7 @@ class UndoOperation:
         if not self._exists(source):
             return
         if self._exists(path):
-            raise _Conflict(
+            raise _ConflictError(
                 f"'{path}' exists again: move it away to restore the deleted one, which is kept in '{source}'"
             )
         self._restore(source, path)
@@ -141,7 +141,7 @@ class UndoOperation:
         if present == before:
             return
         if present not in {None, step["after"]}:
-            raise _Conflict(f"'{path}' has changed since, and is left unchanged until it is moved away")
+            raise _ConflictError(f"'{path}' has changed since, and is left unchanged until it is moved away")
         if source is None:
             with self._workspace.open_parent(path) as (parent, name):
                 os.unlink(name, dir_fd=parent)

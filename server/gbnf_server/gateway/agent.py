@@ -62,7 +62,7 @@ class PlannerAgent:
         make = partial(Planner, self._tools, backend, self._options, context=self._context)
         planner = await asyncio.to_thread(make)  # it may ask the server for its properties
         try:
-            run = await asyncio.to_thread(planner.stream, query, images=images, history=history, text=False)
+            run = await asyncio.to_thread(planner.astream, query, images=images, history=history, text=False)
         except ValueError as error:
             raise HttpError(400, f"{error}.", "invalid_request", "messages") from None
         receipt = Receipt()

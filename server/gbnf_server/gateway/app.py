@@ -24,13 +24,13 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gbnf_server.backends.base import BackendUnreachable
+from gbnf_server.backends.base import BackendUnreachableError
 from gbnf_server.gateway.edge import Edge, Reply, StoredAnswers, TokenCounts
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.models import list_models, model_card
 from gbnf_server.gateway.proxying import OF_ALL_REQUESTS, PASSED, PassThrough
 from gbnf_server.web.access import Access
-from gbnf_server.web.bodies import ClientLeft, read_body, while_connected
+from gbnf_server.web.bodies import ClientLeftError, read_body, while_connected
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.event_streams import EventSender
 from gbnf_server.web.logs import log, log_error
@@ -224,7 +224,7 @@ class _Handlers:
                     if text := reply.feed(event):
                         self._gateway.log_content(exchange.request_id, "answer", text)
                         await stream.write(text)
-        except ClientLeft:
+        except ClientLeftError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the answer ends as the API ends one
             exchange.error = problem_of(error, exchange)
@@ -257,7 +257,7 @@ class _Guard:
         try:
             await self._respond(exchange)
             status = exchange.response.status or _CLIENT_LEFT
-        except ClientLeft:
+        except ClientLeftError:
             if exchange.response.is_complete:  # it closed the connection after the last byte
                 status = exchange.response.status or _CLIENT_LEFT
             else:
@@ -287,7 +287,7 @@ class _Guard:
         try:
             self._check(exchange)
             await self._app(exchange.scope, exchange.receive, exchange.response.send)
-        except ClientLeft:
+        except ClientLeftError:
             raise
         except Exception as error:
             problem = exchange.error = problem_of(error, exchange)
@@ -332,7 +332,7 @@ def problem_of(error: Exception, exchange: HttpExchange) -> HttpError:
     match error:
         case HttpError():
             return error
-        case BackendUnreachable():
+        case BackendUnreachableError():
             return HttpError(503, str(error), "backend_unreachable", retry_after=5)
         case _:
             log_error(error, request_id=exchange.request_id)

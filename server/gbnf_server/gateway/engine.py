@@ -18,15 +18,15 @@ from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import CallStarted, Delta
 from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
 from gbnf_server.backends.base import (
-    AnswerTimeout,
+    AnswerTimeoutError,
     Backend,
     BackendError,
-    BackendUnreachable,
-    ContextOverflow,
-    ConversationRefused,
-    GrammarRefused,
+    BackendUnreachableError,
+    ContextOverflowError,
+    ConversationRefusedError,
+    GrammarRefusedError,
     Request,
-    RequestNotSupported,
+    RequestNotSupportedError,
     ServerResponseError,
 )
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
@@ -165,8 +165,8 @@ async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Back
     asked = backend_request(request, compiled, 1, 0, ())
     try:
         return await asyncio.to_thread(backend.count_tokens, asked)
-    except RequestNotSupported:
-        return (await collect_answer(backend, Asked(asked))).completion.prompt_tokens
+    except RequestNotSupportedError:
+        return (await collect_answer(backend, Asked(asked))).completion.usage.prompt_tokens
 
 
 def _invalid(compiled: Compiled, answered: Answered) -> tuple[str, ...]:
@@ -212,7 +212,7 @@ def _finished(request: ChatRequest, compiled: Compiled, answered: Answered) -> F
     if completion.grammar_violation is not None:
         problem = f"the backend ignored the grammar: {completion.grammar_violation}."
         raise HttpError(502, problem, "upstream_ignored_grammar")
-    tokens, forced = completion.completion_tokens, completion.forced_tokens
+    tokens, forced = completion.usage.completion_tokens, completion.usage.forced_tokens
     receipt = replace(
         compiled.receipt,
         verified=answered.verified,
@@ -225,7 +225,7 @@ def _finished(request: ChatRequest, compiled: Compiled, answered: Answered) -> F
         failed_before=_failed_before(request.messages, answered.calls),
     )
     reasoning = min(answered.reasoning_pieces, tokens)
-    usage = Usage(completion.prompt_tokens, tokens, completion.cached_tokens, reasoning)
+    usage = Usage(completion.usage.prompt_tokens, tokens, completion.usage.cached_tokens, reasoning)
     reason = _reason(compiled, answered)
     return Finished(reason, usage, receipt, completion.stop_string, completion.logprobs)
 
@@ -233,7 +233,7 @@ def _finished(request: ChatRequest, compiled: Compiled, answered: Answered) -> F
 def _reason(compiled: Compiled, answered: Answered) -> Literal["stop", "length", "tool_calls"]:
     """Return why the answer ended; "length" for calls and texts that were shortened."""
     completion = answered.completion
-    truncated = completion.finish == "length" and not answered.is_complete
+    truncated = completion.finish_reason == "length" and not answered.is_complete
     shortened = completion.shortened_at is not None and compiled.schema is None
     if truncated or shortened or any(not call.ended for call in answered.calls):
         return "length"
@@ -253,17 +253,17 @@ def _gateway_error(error: BackendError, request: ChatRequest) -> HttpError:
     """Return the error of a request whose backend has failed."""
     text = str(error)
     match error:
-        case ContextOverflow():
+        case ContextOverflowError():
             return HttpError(400, text, "context_length_exceeded", "messages")
-        case ConversationRefused():
+        case ConversationRefusedError():
             return HttpError(400, text, "invalid_request", "messages")
-        case RequestNotSupported():
+        case RequestNotSupportedError():
             return HttpError(400, text, "unsupported_by_backend", error.field)
-        case GrammarRefused() if isinstance(request.output, GbnfText):
+        case GrammarRefusedError() if isinstance(request.output, GbnfText):
             return HttpError(400, text, "invalid_grammar", request.output.param)
-        case AnswerTimeout():
+        case AnswerTimeoutError():
             return HttpError(504, text, "upstream_timeout")
-        case BackendUnreachable():
+        case BackendUnreachableError():
             return HttpError(503, text, "upstream_unreachable", retry_after=5)
         case ServerResponseError(status=429):
             return HttpError(429, text, "upstream_busy", retry_after=5)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 import httpx
 from starlette.types import Send
 
-from gbnf_server.backends.base import BackendUnreachable
+from gbnf_server.backends.base import BackendUnreachableError
 from gbnf_server.backends.http_client import find_api_key
 from gbnf_server.backends.http_transport import proxy_of
 
@@ -52,7 +52,7 @@ class PassThrough:
     ) -> None:
         """Send a request on, and its response back as it arrives. Names of `headers` are in lower case.
 
-        Raises BackendUnreachable if no response begins.
+        Raises BackendUnreachableError if no response begins.
         """
         base = httpx.URL(self._url())
         target = base.raw_path.rstrip(b"/") + path.encode() + (b"?" + query if query else b"")
@@ -69,7 +69,7 @@ class PassThrough:
             try:
                 response = await transport.handle_async_request(request)
             except httpx.RequestError as error:
-                raise BackendUnreachable(f"no llama-server answers at {base} ({error}).") from None
+                raise BackendUnreachableError(f"no llama-server answers at {base} ({error}).") from None
             try:
                 await send(
                     {

@@ -21,11 +21,11 @@ from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Image, PromptStyle
 from gbnf_server.backends.base import (
-    AnswerTimeout,
+    AnswerTimeoutError,
     Backend,
     BackendError,
     BackendEvent,
-    BackendUnreachable,
+    BackendUnreachableError,
     Capabilities,
     Dialect,
     Request,
@@ -98,7 +98,7 @@ class Upstreams(RequestBackend):
 
     @property
     def first(self) -> Upstream:
-        """The first backend that answers. Raises BackendUnreachable."""
+        """The first backend that answers. Raises BackendUnreachableError."""
         return self._healthy(())[0]
 
     @property
@@ -155,7 +155,7 @@ class Upstreams(RequestBackend):
         await asyncio.gather(*probes, return_exceptions=True)
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
-        """Answer a request on one of the backends. Raises BackendUnreachable if none answers."""
+        """Answer a request on one of the backends. Raises BackendUnreachableError if none answers."""
         request = replace(request, cache_salt=self.salt)
         tried: list[Upstream] = []
         while True:
@@ -198,7 +198,9 @@ class Upstreams(RequestBackend):
     def _healthy(self, tried: Sequence[Upstream]) -> list[Upstream]:
         found = [upstream for upstream in self.upstreams if upstream.healthy and upstream not in tried]
         if not found:
-            raise BackendUnreachable(f"no server answers: {self.name}. They are probed; try again later.")
+            raise BackendUnreachableError(
+                f"no server answers: {self.name}. They are probed; try again later."
+            )
         return found
 
     def _leave_out(self, upstream: Upstream) -> None:
@@ -250,9 +252,9 @@ async def always() -> bool:
 def _is_down(error: BackendError) -> bool:
     """Return whether an error is about the server, not about the request."""
     match error:
-        case AnswerTimeout():
+        case AnswerTimeoutError():
             return False
-        case BackendUnreachable():
+        case BackendUnreachableError():
             return True
         case ServerResponseError():
             return error.status in _UNAVAILABLE

@@ -25,7 +25,7 @@ from gbnf_server.inspect.inspection import Inspection
 from gbnf_server.inspect.live_decoding import DecodingOptions
 from gbnf_server.inspect.rendering import content_security_policy
 from gbnf_server.web.access import Access
-from gbnf_server.web.bodies import ClientLeft, read_body, while_connected
+from gbnf_server.web.bodies import ClientLeftError, read_body, while_connected
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import Limits, MemoryBudget
 
@@ -67,7 +67,7 @@ def _checked(
             return HTMLResponse(html.encode("utf-8", "replace"), headers=_HEADERS)
         except HttpError as error:
             return JSONResponse({"error": str(error)}, error.status, headers=_HEADERS)
-        except ClientLeft:
+        except ClientLeftError:
             return Response(status_code=499)
 
     return answer
@@ -141,7 +141,7 @@ class _PageHandlers:
         return await run_sync(work, limiter=self._limiter)
 
     async def _body(self, request: Request) -> Mapping[str, Any]:
-        """Return the object of a request's body. Raises HttpError and ClientLeft."""
+        """Return the object of a request's body. Raises HttpError and ClientLeftError."""
         with self._budget.share() as share:
             body = await read_body(request.scope, request.receive, _LIMITS, share)
         try:

@@ -14,7 +14,7 @@ from typing import Any
 from gbnf import Grammar, SchemaError, validate_call
 from gbnf.calls import ToolCall, ToolCalls, parse_tool_calls
 from gbnf.calls.repair import repair_call
-from gbnf.effort import MAX_VALIDATION_EFFORT, EffortSpent, limit_effort
+from gbnf.effort import MAX_VALIDATION_EFFORT, EffortSpentError, limit_effort
 from gbnf.errors import AmbiguousGrammarError, GrammarError, PoolError
 from gbnf.grammar.match import Match, MatchState
 from gbnf.strict_json import InvalidJsonError, parse_json
@@ -159,7 +159,7 @@ class TextChecker:
                         expected = self._expectation(before, earlier).following
                     at, words = match.position - json_text.at, json_text.words_at(position)
                     why = why_refused(text[json_text.at :], at, position, state, words, self._choice)
-        except (EffortSpent, AmbiguousGrammarError, SchemaError, RecursionError):
+        except (EffortSpentError, AmbiguousGrammarError, SchemaError, RecursionError):
             pass
         if match.accepted:
             return expectation, "" if match.complete else f"expected {expected}, but the text ends"
@@ -317,7 +317,7 @@ class TextChecker:
                         return
                     path = "".join(f"/{step}" for step in error.absolute_path)
                     yield f"{path or 'the value'}: {error.message[:300]}"
-        except (EffortSpent, RecursionError):
+        except (EffortSpentError, RecursionError):
             yield "the value takes too much work to be judged"
 
 

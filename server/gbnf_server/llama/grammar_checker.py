@@ -19,7 +19,7 @@ from gbnf import Grammar
 from gbnf.errors import GrammarSyntaxError
 from gbnf_server.llama.grammar_limits import check_size
 from gbnf_server.llama.native import NativeGrammar, NativeModel
-from gbnf_server.system.errors import GrammarRefused, ModelLoadError
+from gbnf_server.system.errors import GrammarRefusedError, ModelLoadError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class GrammarChecker:
         return self.model.name
 
     def check(self, grammar: Grammar | str) -> None:
-        """Return if the engine accepts the grammar. Raises GrammarRefused with llama.cpp's own reason.
+        """Return if the engine accepts the grammar. Raises GrammarRefusedError with llama.cpp's own reason.
 
         GBNF text reaches the engine only if `Grammar.parse` accepts it.
         """
@@ -65,11 +65,11 @@ class GrammarChecker:
             pass
 
     def match(self, grammar: Grammar | str, text: str) -> EngineMatch:
-        """Match one text against one grammar. Raises GrammarRefused as `check` does."""
+        """Match one text against one grammar. Raises GrammarRefusedError as `check` does."""
         return self.match_many(grammar, [text])[0]
 
     def match_many(self, grammar: Grammar | str, texts: Iterable[str]) -> list[EngineMatch]:
-        """Match several texts against one grammar, parsed once. Raises GrammarRefused as `check` does."""
+        """Match texts against one grammar, parsed once. Raises GrammarRefusedError as `check` does."""
         with self._parse(grammar) as native:
             return [self._replay(native, text) for text in texts]
 
@@ -168,7 +168,7 @@ def _parsed(gbnf: str) -> Grammar:
     try:
         return Grammar.parse(gbnf)
     except GrammarSyntaxError as error:
-        raise GrammarRefused(str(error)) from error
+        raise GrammarRefusedError(str(error)) from error
 
 
 def _lone_surrogate(text: str) -> int:

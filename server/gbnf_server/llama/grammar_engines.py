@@ -23,7 +23,7 @@ class GrammarEngine(Protocol):
     """Creates the constraints of answers, over one model's vocabulary."""
 
     def constraint(self, grammar: Grammar) -> Constraint:
-        """Return a constraint for one answer. Raises GrammarRefused."""
+        """Return a constraint for one answer. Raises GrammarRefusedError."""
         ...
 
 
@@ -36,7 +36,7 @@ class LlamaCppEngine:
         self._lock = threading.Lock()
 
     def constraint(self, grammar: Grammar) -> LlamaCppConstraint:
-        """Return a constraint for one answer. Raises GrammarRefused."""
+        """Return a constraint for one answer. Raises GrammarRefusedError."""
         with self._lock:
             native = self._grammars.pop(grammar, None) or NativeGrammar.parse(self._model, str(grammar))
             self._grammars[grammar] = native

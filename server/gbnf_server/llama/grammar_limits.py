@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from gbnf import Grammar
 from gbnf.errors import AmbiguousGrammarError
-from gbnf_server.system.errors import GrammarRefused
+from gbnf_server.system.errors import GrammarRefusedError
 
 MOST_RULES = 20_000  # the engine detects left recursion recursively; a chain of 100,000 rules crashed it
 
 
 def guard_grammar(grammar: object) -> Grammar:
-    """Return the grammar if it cannot harm llama.cpp's engine, here or in a server. Raises GrammarRefused.
+    """Return the grammar if it cannot harm llama.cpp's engine, here or in a server.
 
-    `Grammar.parse` and the compiler rule out all other grammars that would.
+    `Grammar.parse` and the compiler rule out all other grammars that would. Raises GrammarRefusedError.
     """
     if not isinstance(grammar, Grammar):
-        raise GrammarRefused(f"it is a {type(grammar).__name__}. Use Grammar.parse(text) for GBNF text.")
+        raise GrammarRefusedError(f"it is a {type(grammar).__name__}. Use Grammar.parse(text) for GBNF text.")
     check_size(grammar)
     try:
         grammar.check_stacks()
     except AmbiguousGrammarError as error:
-        raise GrammarRefused(str(error)) from error
+        raise GrammarRefusedError(str(error)) from error
     return grammar
 
 
 def check_size(grammar: Grammar) -> None:
-    """Raise GrammarRefused for a grammar with more rules than the engine takes."""
+    """Raise GrammarRefusedError for a grammar with more rules than the engine takes."""
     if len(grammar.rules.productions) > MOST_RULES:
-        raise GrammarRefused(
+        raise GrammarRefusedError(
             f"it has more than {MOST_RULES} rules, and a chain of so many overflows the engine's stack. "
             "Join rules that are used once."
         )

@@ -19,7 +19,7 @@ from gbnf import Grammar
 from gbnf.dialects.lark import lark_text
 from gbnf_server.llama.constraint import ConstraintBase, TokenIds, TokenMask
 from gbnf_server.llama.native import NativeModel
-from gbnf_server.system.errors import BackendError, GrammarRefused, SetupError
+from gbnf_server.system.errors import BackendError, GrammarRefusedError, SetupError
 
 _KEPT = 32  # grammars
 
@@ -47,7 +47,7 @@ class LlguidanceEngine:
         self._lock = threading.Lock()
 
     def constraint(self, grammar: Grammar) -> LlguidanceConstraint:
-        """Return a constraint for one answer. Raises GrammarRefused."""
+        """Return a constraint for one answer. Raises GrammarRefusedError."""
         with self._lock:
             matcher = self._grammars.pop(grammar, None) or self._read(grammar)
             self._grammars[grammar] = matcher
@@ -58,7 +58,7 @@ class LlguidanceEngine:
     def _read(self, grammar: Grammar) -> Any:
         matcher = self._matcher(self._tokenizer, lark_text(grammar), log_level=0)
         if matcher.is_error():
-            raise GrammarRefused(str(matcher.get_error()))
+            raise GrammarRefusedError(str(matcher.get_error()))
         return matcher
 
 

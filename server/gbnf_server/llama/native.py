@@ -31,7 +31,7 @@ from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.cpu_support import model_params
 from gbnf_server.llama.process_globals import capture_log_errors, capture_stderr, initialize_engine
 from gbnf_server.llama.spelling import Speller
-from gbnf_server.system.errors import GrammarRefused, ModelLoadError
+from gbnf_server.system.errors import GrammarRefusedError, ModelLoadError
 
 _LONGEST_DEFAULT_CONTEXT = 8192  # tokens: for 128k the KV cache would take gigabytes
 _SMALL = 64 * 1024 * 1024  # bytes of a model file
@@ -279,19 +279,19 @@ class NativeGrammar:
 
     @staticmethod
     def parse(model: NativeModel, gbnf: str) -> NativeGrammar:
-        """Parse a grammar. Raises GrammarRefused with llama.cpp's reason."""
+        """Parse a grammar. Raises GrammarRefusedError with llama.cpp's reason."""
         if not gbnf.strip():
-            raise GrammarRefused("it is empty. Give at least the rule 'root'.")
+            raise GrammarRefusedError("it is empty. Give at least the rule 'root'.")
         if "\0" in gbnf:
-            raise GrammarRefused("it holds a NUL character, at which the engine would stop reading.")
+            raise GrammarRefusedError("it holds a NUL character, at which the engine would stop reading.")
         try:
             raw = gbnf.encode()
         except UnicodeEncodeError as error:
-            raise GrammarRefused(f"it is not Unicode text: {error.reason} at {error.start}.") from None
+            raise GrammarRefusedError(f"it is not Unicode text: {error.reason} at {error.start}.") from None
         with capture_log_errors() as logged, capture_stderr() as printed:
             sampler = llama_cpp.llama_sampler_init_grammar(model.vocabulary, raw, b"root")
         if not sampler:
-            raise GrammarRefused(_reason("".join(printed), logged, gbnf))
+            raise GrammarRefusedError(_reason("".join(printed), logged, gbnf))
         return NativeGrammar(model, sampler)
 
     def clone(self) -> NativeGrammar:

@@ -4,7 +4,7 @@ function                    what breaks without it
 initialize_engine           llama.cpp would be used uninitialized, would log to the terminal, and the reason
                             why a model cannot be loaded would be missing from ModelLoadError
 capture_stderr              llama.cpp prints syntax errors of a grammar to `stderr` instead of its log: they
-                            would appear on the terminal and be missing from GrammarRefused
+                            would appear on the terminal and be missing from GrammarRefusedError
 patch_default_model_params  `llama_cpp.Llama` would repack weights where that crashes (`cpu_support`); this
                             package itself does not use `Llama`, but its benchmarks, training and tests do
 """

@@ -18,7 +18,7 @@ from typing import Any, Self
 from mcp_types import ElicitRequestParams, ElicitResult
 from mcp_types import Tool as ListedTool
 
-from gbnf.errors import ManifestErrors
+from gbnf.errors import BrokenManifestsError
 from gbnf.tools import Tool
 from gbnf.tools.manifest_checks import NAME_PATTERN, RESERVED_NAMES
 from gbnf.tools.sources import load_tools
@@ -162,7 +162,7 @@ def _tools(connections: Sequence[Connection], loop: BackgroundLoop, prefix: str 
             mapping = listed.model_dump(by_alias=True, mode="json", exclude_none=True)
             try:
                 (tool,) = load_tools({**mapping, "name": name})
-            except ManifestErrors as errors:
+            except BrokenManifestsError as errors:
                 connection.log.add(f"the tool {listed.name!r} is left out", str(errors))
                 continue
             yield replace(tool, function=McpFunction(connection, listed, loop))

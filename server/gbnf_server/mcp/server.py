@@ -134,7 +134,7 @@ class ToolServer:
                 if person.question is not None:
                     raise person.question from None
                 return _error(str(error))
-        except _ClientQuestion as question:
+        except _ClientQuestionError as question:
             return question.result
         except ExecutorError as error:
             return _error(error.message)
@@ -142,7 +142,7 @@ class ToolServer:
         return CallToolResult(content=[TextContent(text=text)], structured_content=result)
 
 
-class _ClientQuestion(Exception):  # noqa: N818 - not a fault: the client is asked, and calls again
+class _ClientQuestionError(Exception):  # not a fault: the client is asked, and calls again
     """A question that ends this request; the client answers it with its next one."""
 
     def __init__(self, key: str, params: ElicitRequestFormParams, state: Mapping[str, Any]) -> None:
@@ -172,7 +172,7 @@ class _CallRounds:
             self._state["forms"].append(given.model_dump(mode="json"))
 
     async def approved(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the person approves the call. Raises ExecutorError, and `_ClientQuestion` to ask."""
+        """Return whether the person approves. Raises ExecutorError, and `_ClientQuestionError` to ask."""
         if self._state["approved"]:
             return True
         self._check_that_it_asks(
@@ -183,7 +183,7 @@ class _CallRounds:
         if self._approval is not None:
             answer = self._approval
         elif self.in_rounds:
-            raise _ClientQuestion(_APPROVAL, params, self._state)
+            raise _ClientQuestionError(_APPROVAL, params, self._state)
         else:
             answer = await self._elicit(params)
         self._state["approved"] = answer.action == "accept" and (answer.content or {}).get(_APPROVED) is True
@@ -203,7 +203,7 @@ class _CallRounds:
                 f"'{tool.name}' asks the person in the middle of a change, which this client's protocol "
                 "does not allow; connect with protocol 2025-11-25"
             )
-        raise _ClientQuestion(_FORM, params, self._state)
+        raise _ClientQuestionError(_FORM, params, self._state)
 
     async def _elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
         try:
@@ -226,14 +226,14 @@ class _ClientPerson:
     def __init__(self, conversation: _CallRounds, tool: Tool, context: Context) -> None:
         self._conversation, self._tool, self._context = conversation, tool, context
         self._forms = 0
-        self.question: _ClientQuestion | None = None
+        self.question: _ClientQuestionError | None = None
 
     def answer(self, form: Form) -> dict[str, Any]:
         """Return the answers of the person at the client. Raises ExecutorError."""
         number, self._forms = self._forms, self._forms + 1
         try:
             result = self._conversation.answer(number, self._tool, form)
-        except _ClientQuestion as question:
+        except _ClientQuestionError as question:
             self.question = question
             raise ExecutorError("the client is asked first") from None
         return form_answers(form, result, self._context)

@@ -7,7 +7,7 @@ They run in this order, and the first that fails gives the `Refusal`:
                     a path is another
     ungrammatical   it is not in the language of the grammar: the backend ignored the grammar
     unparsed        it is not JSON, or has duplicate keys, lone surrogates or infinite numbers; or the
-                    server's response had no valid text (`MalformedText`)
+                    server's response had no valid text (`MalformedTextError`)
     invalid         it is JSON, but no valid call of a tool offered in this step
     repeated        it would repeat a call that failed or is done (`gbnf_server.planner.repeats`)
 
@@ -36,7 +36,7 @@ from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.salvaging import words
 
 
-class CallRefused(Exception):  # noqa: N818 - a result of the checks, not a fault of the program
+class CallRefusedError(Exception):  # a result of the checks, not a fault of the program
     """The check that failed, the error message for the model, and the call, if the text has one."""
 
     def __init__(self, refusal: Refusal, error: str) -> None:
@@ -85,13 +85,13 @@ class OfferedTools:
 def check_completion(
     completion: Completion, offer: OfferedTools, state: RunState, options: ResolvedOptions
 ) -> AcceptedCall:
-    """Return the call in the model's text. Raises `CallRefused` at the first check that fails."""
+    """Return the call in the model's text. Raises `CallRefusedError` at the first check that fails."""
     found = _read(completion, offer, options)
     try:
         accepted = _checked(found, offer, state, options)
         _check_length(accepted.tool, completion)
         return accepted
-    except CallRefused as refused:
+    except CallRefusedError as refused:
         name = None
         if isinstance(found.call, dict):
             refused.call, name = found.call, found.call.get("name")
@@ -104,26 +104,26 @@ def _checked(
 ) -> AcceptedCall:
     call, reasoning = found.call, found.reasoning
     if nesting_depth(call, MAX_DEPTH) > MAX_DEPTH:  # the code below recurses into it, and JSON has no limit
-        raise CallRefused(
+        raise CallRefusedError(
             "invalid", f"the call is nested deeper than {MAX_DEPTH} arrays and objects; write a flatter one"
         )
     if options.reasoning == "field":
         reasoning, call = pop_reasoning(call)
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
-        raise CallRefused("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
+        raise CallRefusedError("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
     if reason := state.calls.refusal(tool, call):
-        raise CallRefused("repeated", reason)
+        raise CallRefusedError("repeated", reason)
     if tool.name == FINAL_ANSWER.name:  # required tools change its policy
         if calls.is_blank(call["arguments"]["message"]):
-            raise CallRefused("invalid", "the message of final_answer is blank; write the answer")
+            raise CallRefusedError("invalid", "the message of final_answer is blank; write the answer")
         if _repeats_refusal(call["arguments"]["message"], state):
-            raise CallRefused("invalid", "the message repeats an error; write an answer to the request")
+            raise CallRefusedError("invalid", "the message repeats an error; write an answer to the request")
     try:
         arguments = calls.fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
-        raise CallRefused("invalid", str(error)) from None
+        raise CallRefusedError("invalid", str(error)) from None
     return AcceptedCall(call, tool, arguments, found.repairs, reasoning)
 
 
@@ -135,20 +135,20 @@ def _repeats_refusal(message: str, state: RunState) -> bool:
 
 
 def _check_length(tool: Tool, completion: Completion) -> None:
-    """Raise `CallRefused` if the answer, or a call that changes something, is shortened.
+    """Raise `CallRefusedError` if the answer, or a call that changes something, is shortened.
 
     `_read` judges truncated texts.
     """
-    if completion.shortened_at is None or completion.finish != "stop":
+    if completion.shortened_at is None or completion.finish_reason != "stop":
         return
-    tokens = completion.completion_tokens
+    tokens = completion.usage.completion_tokens
     if tool.name == FINAL_ANSWER.name:
-        raise CallRefused(
+        raise CallRefusedError(
             "cut",
             _repeats(completion) or f"the message did not end within {tokens} tokens; write a shorter one",
         )
     if tool.run.effect == "write":
-        raise CallRefused(
+        raise CallRefusedError(
             "cut",
             _repeats(completion)
             or f"the call was shortened to end within {tokens} tokens, and not executed; write a shorter one",
@@ -177,27 +177,27 @@ def _too_early(call: Any, offer: OfferedTools) -> str:
 
 
 def _read(completion: Completion, offer: OfferedTools, options: ResolvedOptions) -> ParsedCall:
-    """Return the call in the text, not yet validated. Raises `CallRefused` if there is none."""
-    truncated = completion.finish == "length"
+    """Return the call in the text, not yet validated. Raises `CallRefusedError` if there is none."""
+    truncated = completion.finish_reason == "length"
     if not completion.text.strip() and completion.reasoning:
-        raise CallRefused(
+        raise CallRefusedError(
             "cut" if truncated else "unparsed",
             "all of the text is thoughts, and no call came after them; think less, and write the call",
         )
     protocol = options.protocol
     if truncated and not protocol.reads_truncated:
-        raise CallRefused(
+        raise CallRefusedError(
             "cut",
             _repeats(completion)
-            or f"the call was cut after {completion.completion_tokens} tokens and not executed; "
+            or f"the call was cut after {completion.usage.completion_tokens} tokens and not executed; "
             "write a shorter one",
         )
     if completion.grammar_violation is not None:
-        raise CallRefused(
+        raise CallRefusedError(
             "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
         )
     try:
         return protocol.read(completion.text, offer.described, steps=offer.refers_to, truncated=truncated)
     except UnreadableCallError as error:
         wrong = (truncated and _repeats(completion)) or str(error)
-        raise CallRefused("cut" if truncated else "unparsed", wrong) from None
+        raise CallRefusedError("cut" if truncated else "unparsed", wrong) from None

@@ -27,7 +27,7 @@ from gbnf.tools.languages import localized_text
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner.events import Step
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.system.errors import ContextOverflow
+from gbnf_server.system.errors import ContextOverflowError
 
 _LAST_TIER = 4
 
@@ -92,9 +92,9 @@ class PromptMeter:
 
     def measured(self, completion: Completion, messages: Sequence[Message]) -> PromptMeter:
         """Return the meter after a prompt that was answered, by a backend that may not count tokens."""
-        return self._counted(completion.prompt_tokens, completion.context_length, messages)
+        return self._counted(completion.usage.prompt_tokens, completion.context_length, messages)
 
-    def overflowed(self, error: ContextOverflow, messages: Sequence[Message]) -> PromptMeter:
+    def overflowed(self, error: ContextOverflowError, messages: Sequence[Message]) -> PromptMeter:
         """Return the meter after a prompt that did not fit."""
         least = (error.available or self.context_length or 0) + 1
         tokens = error.needed or max(self.estimate(prompt_size(messages)), least)

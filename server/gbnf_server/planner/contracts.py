@@ -140,7 +140,7 @@ def messages(contract: Contract, question: str, *, system: str = "", language: s
 def _read(contract: Contract, completion: Completion, begun: float, *, constrained: bool) -> ContractResult:
     text = completion.text
     constrained = constrained and completion.grammar_violation is None
-    outcome = contract.parse(text, truncated=completion.finish == "length", constrained=constrained)
+    outcome = contract.parse(text, truncated=completion.finish_reason == "length", constrained=constrained)
     if isinstance(outcome, InvalidAnswer):
         return ContractResult("error", raw=text, error=outcome.reason, seconds=_since(begun))
     return ContractResult("success", outcome.values, text, notes=outcome.notes, seconds=_since(begun))

@@ -37,7 +37,7 @@ from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.backends.reasoning import reasoning_grammar
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
 from gbnf_server.planner import calls, salvaging
-from gbnf_server.planner.call_checks import CallRefused, OfferedTools, check_completion
+from gbnf_server.planner.call_checks import CallRefusedError, OfferedTools, check_completion
 from gbnf_server.planner.compaction import compacted, next_compaction
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import (
@@ -65,11 +65,11 @@ from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import declared_tools, find_tools, offer_tools, select, system_message
 from gbnf_server.system.errors import (
-    BackendUnreachable,
-    ContextOverflow,
+    BackendUnreachableError,
+    ContextOverflowError,
     ExecutorError,
-    ExecutorTimeout,
-    MalformedText,
+    ExecutorTimeoutError,
+    MalformedTextError,
 )
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -147,7 +147,7 @@ class _Loop:
         except GbnfError as error:
             if self._seconds_left() > _LEAST_SECONDS:
                 run = state.finish("failed", self.clock(), error=str(error))
-                lost = isinstance(error, BackendUnreachable)
+                lost = isinstance(error, BackendUnreachableError)
             else:
                 run = self._exhausted(f"{options.max_seconds:g} seconds")
         if options.salvage and run.outcome != "answered":
@@ -178,12 +178,12 @@ class _Loop:
             return state.finish("blocked", at, error=f"{error}{self._still_required()}")
         try:
             completion, model_s, reasoning = yield from self._decode(offer)
-        except MalformedText as error:
+        except MalformedTextError as error:
             seconds = (self.clock() - at).total_seconds()
-            return (yield from self._block("", CallRefused("unparsed", str(error)), offer, seconds, ""))
+            return (yield from self._block("", CallRefusedError("unparsed", str(error)), offer, seconds, ""))
         try:
             accepted = check_completion(completion, offer, state, options)
-        except CallRefused as refused:
+        except CallRefusedError as refused:
             return (yield from self._block(completion.text, refused, offer, model_s, reasoning))
         call = accepted.call
         state.blocked_in_a_row = 0
@@ -234,7 +234,7 @@ class _Loop:
         while True:
             try:
                 return (yield from self._generate(offer, system))
-            except ContextOverflow as error:
+            except ContextOverflowError as error:
                 state.meter = state.meter.overflowed(error, self._prompt(system))
                 if not (yield from self._compact(system, overflowed=True)):
                     raise
@@ -319,24 +319,24 @@ class _Loop:
         seconds = (at - begun).total_seconds()
         state.meter = state.meter.measured(completion, messages)
         state.tokens.update(
-            prompt=completion.prompt_tokens,
-            completion=completion.completion_tokens,
-            cached=completion.cached_tokens,
+            prompt=completion.usage.prompt_tokens,
+            completion=completion.usage.completion_tokens,
+            cached=completion.usage.cached_tokens,
         )
         yield from self._emit(
             ModelCalled(
                 at,
                 state.number,
                 completion.text,
-                completion.finish,
-                completion.prompt_tokens,
-                completion.completion_tokens,
-                completion.cached_tokens,
-                completion.prompt_s,
-                completion.completion_s,
+                completion.finish_reason,
+                completion.usage.prompt_tokens,
+                completion.usage.completion_tokens,
+                completion.usage.cached_tokens,
+                completion.timings.prompt_s,
+                completion.timings.completion_s,
                 seconds,
                 completion.reasoning,
-                completion.grammar_s,
+                completion.timings.grammar_s,
                 purpose,
                 completion.shortened_at,
                 completion.repeated,
@@ -373,7 +373,7 @@ class _Loop:
         return state.finish("salvaged", self.clock(), answer=salvage.text, error=run.error, salvage=salvage)
 
     def _block(
-        self, text: str, refused: CallRefused, offer: OfferedTools, model_s: float, reasoning: str
+        self, text: str, refused: CallRefusedError, offer: OfferedTools, model_s: float, reasoning: str
     ) -> _Part[Run | None]:
         """Add the refusal to the history; return the finished run if it was one too many in a row."""
         state = self.state
@@ -472,10 +472,10 @@ class _Loop:
                 approved = yield from self._waiting(AskApproval(call))
             except ExecutorError as error:  # there is nobody to ask
                 self.state.pending.add(asked)
-                raise _Denied(str(error)) from None
+                raise _DeniedError(str(error)) from None
             self.state.pending.discard(asked)
             if approved is not True:
-                raise _Denied("the person did not approve this call; it was not executed")
+                raise _DeniedError("the person did not approve this call; it was not executed")
         result = yield ExecuteTool(tool, arguments, on_output)
         assert isinstance(result, dict)
         if nesting_depth(result, MAX_DEPTH) > MAX_DEPTH:  # a run is stored as JSON
@@ -520,15 +520,15 @@ def _reader(purpose: Purpose, options: ResolvedOptions) -> Callable[[], AnswerRe
     return SpokenText if purpose == "salvage" else Unread
 
 
-class _Denied(ExecutorError):  # noqa: N818 - a person's decision, not a fault
+class _DeniedError(ExecutorError):  # a person's decision, not a fault
     """The person did not approve the call."""
 
 
 def _fault(error: GbnfError) -> ToolFault:
     match error:
-        case _Denied():
+        case _DeniedError():
             return "denied"
-        case ExecutorTimeout():
+        case ExecutorTimeoutError():
             return "timeout"
         case _:
             return "error"

@@ -15,7 +15,7 @@ from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.planner.reasoning import ReasoningMode
-from gbnf_server.system.errors import BackendError, RequestNotSupported
+from gbnf_server.system.errors import BackendError, RequestNotSupportedError
 
 CallFormat: TypeAlias = Literal["native", "json", "text", "lines"]
 """How the model writes a call, and how the call is read.
@@ -61,7 +61,7 @@ class PlannerOptions:
         whitespace: the layout of calls in the format "json" (`gbnf.compiler.layout`), for backends that take
             GBNF. "free" suits only models that do worse without line breaks: `gbnf tune` measures it.
         compact: shorten old results and steps in the prompt when the history nears the model's context
-            (`gbnf_server.planner.compaction`); otherwise the run ends with ContextOverflow.
+            (`gbnf_server.planner.compaction`); otherwise the run ends with ContextOverflowError.
         salvage: build an answer from the tool results of a run that ends without one; its outcome is
             `salvaged`.
         reasoning: "field" for reasoning in the first property of each call, "free" for reasoning before it.
@@ -171,13 +171,13 @@ class ResolvedOptions(PlannerOptions):
     ) -> Self:
         """Add the properties of `backend` to `options`.
 
-        Raises RequestNotSupported for the call format "native" with a backend or model that has none.
+        Raises RequestNotSupportedError for the call format "native" with a backend or model that has none.
         """
         constrained = constrained and backend.dialect != "none"
         call_format = options.call_format or _default_format(options, backend, constrained=constrained)
         tool_format = backend.capabilities.tool_format if call_format == "native" else None
         if call_format == "native" and tool_format is None:
-            raise RequestNotSupported(
+            raise RequestNotSupportedError(
                 backend.name,
                 "the call format native",
                 "Its chat template has no tools, or is unknown. Use the call format json.",

@@ -92,7 +92,7 @@ class Planner:
         about a third of its context. Raises ValueError if a request is blank, or contains a lone surrogate;
         the other methods do, too.
         """
-        events = self.events(query, images=images, history=history)
+        events = self.stream(query, images=images, history=history, text=False)
         while True:
             try:
                 next(events)
@@ -100,30 +100,25 @@ class Planner:
                 run: Run = stop.value
                 return run
 
-    def events(
-        self,
-        query: str,
-        *,
-        images: Sequence[Image] = (),
-        history: Sequence[Exchange] = (),
-        text: bool = False,
+    def stream(
+        self, query: str, *, images: Sequence[Image] = (), history: Sequence[Exchange] = (), text: bool = True
     ) -> Generator[Event, None, Run]:
         """Plan and execute, yielding each event; the last has the run. Closing the generator stops the run.
 
-        With `text`, the model's text is streamed as `TextWritten` events.
+        With `text`, the model's text comes as `TextWritten` events, too.
         """
         planning, environment = self._begin(query, images, history)
         return drive(planning, environment, text=text)
 
-    def stream(
+    def astream(
         self, query: str, *, images: Sequence[Image] = (), history: Sequence[Exchange] = (), text: bool = True
     ) -> AsyncGenerator[Event, None]:
-        """As `events`, for an event loop: `async for event in planner.stream(query)`.
+        """As `stream`, for an event loop: `async for event in planner.astream(query)`.
 
         Close the generator to stop the run, for example with `contextlib.aclosing`.
         """
         _check(query, history)
-        return self._stream(query, images, history, text=text)
+        return self._astream(query, images, history, text=text)
 
     async def arun(
         self, query: str, *, images: Sequence[Image] = (), history: Sequence[Exchange] = ()
@@ -132,35 +127,7 @@ class Planner:
         planning, environment = await asyncio.to_thread(self._begin, query, images, history)
         return await adrive(planning, environment)
 
-    def run_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
-        """Return the runs of all queries, in their order, at most `concurrency` at a time.
-
-        The backend limits concurrency, too: an in-process model by `parallel`, a llama-server by its slots.
-        All runs share the planner's context. An interrupt, or an exception that is not an outcome, ends all
-        runs; `gbnf_server.planner.batch` can resume them. Not for use inside an event loop.
-
-        Raises ValueError before the first run if any query is blank, or contains a lone surrogate.
-        """
-        return asyncio.run(self.arun_many(queries, concurrency=concurrency))
-
-    async def arun_many(self, queries: Iterable[str], *, concurrency: int = 4) -> list[Run]:
-        """As `run_many`, for an event loop."""
-        if concurrency < 1:
-            raise ValueError(f"concurrency is {concurrency}; it must be at least 1")
-        queries = list(queries)
-        for query in queries:
-            check_request(query)
-        free = asyncio.Semaphore(concurrency)
-
-        async def run(query: str) -> Run:
-            async with free:
-                return await self.arun(query)
-
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(run(query)) for query in queries]
-        return [task.result() for task in tasks]
-
-    async def _stream(
+    async def _astream(
         self, query: str, images: Sequence[Image], history: Sequence[Exchange], *, text: bool
     ) -> AsyncGenerator[Event, None]:
         # MCP servers list their tools, and a server tells its context length

@@ -77,7 +77,7 @@ def asked(query: str, done: Sequence[Step], language: str = "en") -> tuple[Messa
 
 def read(completion: Completion, query: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
     """Return the model's answer, or the results if it can't be used."""
-    truncated = completion.finish == "length" or completion.shortened_at is not None
+    truncated = completion.finish_reason == "length" or completion.shortened_at is not None
     outcome = CONTRACT.parse(completion.text, truncated=truncated)
     if isinstance(outcome, InvalidAnswer):
         return answer_from_results(done, language, f"error: {outcome.reason}")

@@ -1,37 +1,37 @@
 """The errors of this package, as one tree below `gbnf.errors.GbnfError`.
 
     GbnfServerError
-    ├── BackendError              a model did not answer as it should
-    │   ├── BackendUnreachable    no server answers, or the connection broke
-    │   │   └── AnswerTimeout     the server is there, and did not finish its answer in time
-    │   ├── ServerResponseError   the server answered with an error status
-    │   ├── GrammarRefused        the engine refuses the grammar
-    │   ├── RequestNotSupported   the backend has no such option
-    │   ├── ContextOverflow       the messages do not fit the model's context
-    │   ├── MalformedText         the server's answer is not valid Unicode text
-    │   ├── ModelLoadError        the model file cannot be loaded
-    │   ├── ChatTemplateError     the model's chat template fails
-    │   └── ConversationRefused   the model's chat template refuses this conversation
-    ├── HttpError                 a request to a server of ours has no answer (gbnf_server.web)
-    ├── ExecutorError             a tool failed; the message is for the model
-    │   └── ExecutorTimeout       a tool exceeded its time limit
-    ├── SetupError                this machine lacks something: a workspace, a server build …
-    │   ├── BatchError            a batch cannot run with its log             (gbnf_server.planner.batch)
-    │   ├── LogInUseError         another process has a log open              (gbnf_server.system.append_log)
-    │   └── McpServerError        an MCP server does not start                (gbnf_server.mcp)
-    └── InputError                a file from the user cannot be used
-        ├── BatchFileError        a file of requests                          (gbnf_server.planner.batch)
-        ├── ResultsFileError      stored runs or a leaderboard's files        (gbnf_bench)
-        ├── InvalidSuite          all problems of one suite                   (gbnf_bench)
-        ├── RunFileError          a file of recorded runs                     (gbnf_server.inspect)
-        ├── McpConfigError        MCP servers that are given wrongly          (gbnf_server.mcp)
-        └── LogDamagedError       a line of a log is invalid JSON             (gbnf_server.system.append_log)
+    ├── BackendError                 a model did not answer as it should
+    │   ├── BackendUnreachableError  no server answers, or the connection broke
+    │   │   └── AnswerTimeoutError   the server is there, and did not finish its answer in time
+    │   ├── ServerResponseError      the server answered with an error status
+    │   ├── GrammarRefusedError      the engine refuses the grammar
+    │   ├── RequestNotSupportedError the backend has no such option
+    │   ├── ContextOverflowError     the messages do not fit the model's context
+    │   ├── MalformedTextError       the server's answer is not valid Unicode text
+    │   ├── ModelLoadError           the model file cannot be loaded
+    │   ├── ChatTemplateError        the model's chat template fails
+    │   └── ConversationRefusedError the model's chat template refuses this conversation
+    ├── HttpError                    a request to a server of ours has no answer (gbnf_server.web)
+    ├── ExecutorError                a tool failed; the message is for the model
+    │   └── ExecutorTimeoutError     a tool exceeded its time limit
+    ├── SetupError                   this machine lacks something: a workspace, a server build …
+    │   ├── BatchError               a batch cannot run with its log (gbnf_server.planner.batch)
+    │   ├── LogInUseError            another process has a log open (gbnf_server.system.append_log)
+    │   └── McpServerError           an MCP server does not start (gbnf_server.mcp)
+    └── InputError                   a file from the user cannot be used
+        ├── BatchFileError           a file of requests (gbnf_server.planner.batch)
+        ├── ResultsFileError         stored runs or a leaderboard's files (gbnf_bench)
+        ├── InvalidSuiteError        all problems of one suite (gbnf_bench)
+        ├── RunFileError             a file of recorded runs (gbnf_server.planner)
+        ├── McpConfigError           MCP servers that are given wrongly (gbnf_server.mcp)
+        └── LogDamagedError          a line of a log is invalid JSON (gbnf_server.system.append_log)
 
 Foreign exceptions are translated where they are raised. Messages give the location, the value and a hint; an
 `ExecutorError` is one line, since it becomes a message of the conversation.
 
-Outside of the tree are signals that no caller of the package sees: `CallRefused`, `Fault`,
-`ClientLeft`, and, since drivers pass every GbnfError to the planner, `ReplayError` and
+Outside of the tree are signals that no caller of the package sees: `CallRefusedError`, `SuiteFieldError`,
+`ClientLeftError`, and, since drivers pass every GbnfError to the planner, `ReplayError` and
 `InterruptedCallError`.
 """
 
@@ -48,11 +48,11 @@ class BackendError(GbnfServerError):
     """A model did not answer as it should."""
 
 
-class BackendUnreachable(BackendError):  # noqa: N818
+class BackendUnreachableError(BackendError):
     """No server answers at the address, or the connection broke and retrying did not help."""
 
 
-class AnswerTimeout(BackendUnreachable):
+class AnswerTimeoutError(BackendUnreachableError):
     """The server took the request, and did not finish its answer within the time limit."""
 
 
@@ -72,7 +72,7 @@ class ServerResponseError(BackendError):
         return self.status >= 500 or self.status in {401, 402, 403, 404, 407, 408, 425, 429}
 
 
-class GrammarRefused(BackendError):  # noqa: N818
+class GrammarRefusedError(BackendError):
     """The engine refuses the grammar. Field: `message` (the engine's)."""
 
     def __init__(self, message: str) -> None:
@@ -80,7 +80,7 @@ class GrammarRefused(BackendError):  # noqa: N818
         super().__init__(f"the engine refuses the grammar: {message}")
 
 
-class RequestNotSupported(BackendError):  # noqa: N818
+class RequestNotSupportedError(BackendError):
     """A backend does not support a field of a request. Fields: `backend`, `field`, `hint`."""
 
     def __init__(self, backend: str, field: str, hint: str) -> None:
@@ -88,7 +88,7 @@ class RequestNotSupported(BackendError):  # noqa: N818
         super().__init__(f"{backend} does not support {field}. {hint}")
 
 
-class ContextOverflow(BackendError):  # noqa: N818
+class ContextOverflowError(BackendError):
     """The messages do not fit. Fields: `needed`, `available` (tokens; None if unknown)."""
 
     def __init__(self, needed: int | None, available: int | None) -> None:
@@ -100,7 +100,7 @@ class ContextOverflow(BackendError):  # noqa: N818
         )
 
 
-class MalformedText(BackendError):  # noqa: N818
+class MalformedTextError(BackendError):
     """The server's answer is not UTF-8, or has an unpaired surrogate."""
 
     def __init__(self, fault: str) -> None:
@@ -118,7 +118,7 @@ class ChatTemplateError(BackendError):
     """A chat template fails, even for a plain question; the message says why."""
 
 
-class ConversationRefused(BackendError):  # noqa: N818
+class ConversationRefusedError(BackendError):
     """The model's chat template refuses this conversation: its roles, or its size."""
 
     def __init__(self, reason: object) -> None:
@@ -136,7 +136,7 @@ class ExecutorError(GbnfServerError):
         super().__init__(self.message)
 
 
-class ExecutorTimeout(ExecutorError):  # noqa: N818
+class ExecutorTimeoutError(ExecutorError):
     """A tool exceeded its time limit. Fields: `name` (the tool), `timeout_s`, `killed` (whether it was)."""
 
     def __init__(self, name: str, timeout_s: float, *, killed: bool = True) -> None:

@@ -14,14 +14,14 @@ from gbnf_server.web.limits import Limits, MemoryShare
 _Result = TypeVar("_Result")
 
 
-class ClientLeft(Exception):  # noqa: N818  # nothing is wrong here
+class ClientLeftError(Exception):  # nothing is wrong here
     """The client has closed the connection, so that nobody reads the answer."""
 
 
 async def read_body(scope: Scope, receive: Receive, limits: Limits, share: MemoryShare) -> bytes:
     """Return the body; its bytes are added to `share` as they arrive.
 
-    Raises HttpError (408, 413, 503), and ClientLeft.
+    Raises HttpError (408, 413, 503), and ClientLeftError.
     """
     declared = dict(scope["headers"]).get(b"content-length", b"")
     if declared.isdigit() and (len(declared) > 18 or int(declared) > limits.body_bytes):
@@ -32,7 +32,7 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits, share: Memor
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise ClientLeft
+                    raise ClientLeftError
                 piece = message.get("body", b"")
                 if len(body) + len(piece) > limits.body_bytes:
                     raise _too_large(limits)
@@ -49,7 +49,7 @@ def _too_large(limits: Limits) -> HttpError:
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Return what `work` returns; cancel it and raise ClientLeft if the client leaves before.
+    """Return what `work` returns; cancel it and raise ClientLeftError if the client leaves before.
 
     `receive` must have returned the whole body.
     """
@@ -58,7 +58,7 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, _Result]) 
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise ClientLeft
+            raise ClientLeftError
         return working.result()
     finally:
         leaving.cancel()

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TypeAlias
 
-from gbnf_server.web.bodies import ClientLeft
+from gbnf_server.web.bodies import ClientLeftError
 from gbnf_server.web.responses import EVENT_STREAM, Response
 
 Pause: TypeAlias = Callable[[float], Awaitable[None]]
@@ -41,7 +41,7 @@ class EventSender:
         """Send `sign` in the block whenever nothing else was sent during a pause."""
 
         async def keep_alive() -> None:
-            with suppress(ClientLeft):  # who waits for the answer learns it, too
+            with suppress(ClientLeftError):  # who waits for the answer learns it, too
                 while True:
                     self._is_silent = True
                     await pause(_KEEP_ALIVE_S)

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.types import Message, Send
 
-from gbnf_server.web.bodies import ClientLeft
+from gbnf_server.web.bodies import ClientLeftError
 from gbnf_server.web.errors import HttpError
 
 ABORT = "gbnf.abort"
@@ -21,8 +21,8 @@ EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-contr
 class Response:
     """The response to one request, sent in parts.
 
-    `status`: None until it begins; `is_complete`: whether all of it was sent. Raises ClientLeft in place of
-    sending if the client takes nothing for `send_s` seconds, and closes the connection with `abort`.
+    `status`: None until it begins; `is_complete`: whether all of it was sent. Raises ClientLeftError in place
+    of sending if the client takes nothing for `send_s` seconds, and closes the connection with `abort`.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Response:
         except TimeoutError:
             if self._abort is not None:
                 self._abort()
-            raise ClientLeft from None
+            raise ClientLeftError from None
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self.is_complete = True
 

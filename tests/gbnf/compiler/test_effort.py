@@ -19,7 +19,7 @@ from gbnf import effort
 from gbnf.calls.repair import repair_call
 from gbnf.calls.validation import validate_call
 from gbnf.compiler.schema import compile_schema
-from gbnf.effort import EffortSpent, effort_cache, limit_effort, limit_effort_share, limit_nesting, spend
+from gbnf.effort import EffortSpentError, effort_cache, limit_effort, limit_effort_share, limit_nesting, spend
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from support.effort import scaled
@@ -190,19 +190,19 @@ def test_work_is_counted_alike_whether_cached_or_not() -> None:
         with limit_effort(100):
             expensive(1)
             expensive(1)
-            with pytest.raises(EffortSpent):
+            with pytest.raises(EffortSpentError):
                 expensive(2)
 
 
 def test_an_exhausted_share_leaves_the_rest_of_the_effort() -> None:
     with limit_effort(100):
-        with pytest.raises(EffortSpent), limit_effort_share(4):
+        with pytest.raises(EffortSpentError), limit_effort_share(4):
             spend(26)
         spend(74)
-        with pytest.raises(EffortSpent):
+        with pytest.raises(EffortSpentError):
             spend(1)
 
 
 def test_nesting_is_bounded() -> None:
-    with limit_effort(), limit_nesting(1), pytest.raises(EffortSpent), limit_nesting(1):
+    with limit_effort(), limit_nesting(1), pytest.raises(EffortSpentError), limit_nesting(1):
         pass

@@ -9,7 +9,7 @@ from gbnf.grammar.ir import EPSILON, CharClass, Literal, Ref, Repeat, Rules, Seq
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import check, parse_gbnf
 from gbnf_server.llama.native import NativeGrammar
-from gbnf_server.system.errors import GrammarRefused
+from gbnf_server.system.errors import GrammarRefusedError
 from support.oracle import engine
 
 # (grammar, a text of its language)
@@ -105,7 +105,7 @@ def test_refused(gbnf: str, line: int, column: int, problem: str) -> None:
     assert problem in error.problem, error
     assert (error.line, error.column) == (line, column), error
     assert error.hint
-    with pytest.raises(GrammarRefused):
+    with pytest.raises(GrammarRefusedError):
         NativeGrammar.parse(engine().model, gbnf)
 
 

@@ -17,7 +17,7 @@ from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.stacks import MAX_STACKS, StackSearch, nesting_products, takes_many_stacks
 from gbnf.protocols.readers import union
 from gbnf_server.llama.grammar_limits import guard_grammar
-from gbnf_server.system.errors import GrammarRefused
+from gbnf_server.system.errors import GrammarRefusedError
 from support.engine_stacks import engine_stacks
 from support.oracle import engine
 from support.random_texts import generate
@@ -160,7 +160,7 @@ def test_a_grammar_whose_derivations_multiply_is_refused(text: str, witness: str
     grammar = Grammar.parse(text)
     with pytest.raises(AmbiguousGrammarError, match="more than 1,024 derivations"):
         grammar.check_stacks()
-    with pytest.raises(GrammarRefused, match="more than 1,024 derivations"):
+    with pytest.raises(GrammarRefusedError, match="more than 1,024 derivations"):
         guard_grammar(with_text(grammar))
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.effort import TooManyStates
+from gbnf.effort import TooManyStatesError
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.ecma262 import search
@@ -122,10 +122,10 @@ def test_the_empty_language_has_no_lengths() -> None:
 
 
 def test_budgets_are_kept() -> None:
-    with pytest.raises(TooManyStates):
+    with pytest.raises(TooManyStatesError):
         Dfa.of_length(0, 5000)
-    with pytest.raises(TooManyStates):
+    with pytest.raises(TooManyStatesError):
         Dfa.of_words([f"{number:09}{number * number}" for number in range(3000)])
     ones, twos = search("^(?:.{97})*$"), search("^(?:.{89})*$")
-    with pytest.raises(TooManyStates):
+    with pytest.raises(TooManyStatesError):
         _ = ones & twos

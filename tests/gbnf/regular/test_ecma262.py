@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf import compile_schema
-from gbnf.effort import TooManyStates
+from gbnf.effort import TooManyStatesError
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
 from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
@@ -193,7 +193,7 @@ def test_unsupported_patterns_are_distinguished_from_invalid_ones(pattern: str) 
     ],
 )
 def test_bombs_are_stopped(pattern: str) -> None:
-    with pytest.raises(TooManyStates):
+    with pytest.raises(TooManyStatesError):
         search(pattern)
 
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from gbnf import compile_pool, compile_schema, load_tools, tool, validate_call
-from gbnf.errors import InvalidArgumentError, ManifestErrors
+from gbnf.errors import BrokenManifestsError, InvalidArgumentError
 from gbnf.tools.functions import function_tool
 
 
@@ -302,7 +302,7 @@ def test_compile_schema_of_what_is_no_type() -> None:
 
 
 def test_a_broken_model_is_reported_with_the_others() -> None:
-    with pytest.raises(ManifestErrors) as caught:
+    with pytest.raises(BrokenManifestsError) as caught:
         load_tools([_starred, Search, _arbitrary])
     assert [error.key for error in caught.value.errors] == ["[0]", "[2]"]
 

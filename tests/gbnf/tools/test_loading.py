@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.errors import GbnfError, ManifestError, ManifestErrors
+from gbnf.errors import BrokenManifestsError, GbnfError, ManifestError
 from gbnf.tools import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, Tool, load_manifests
 from gbnf.tools.manifest_checks import RESERVED_NAMES
 from support.folders import deepen
@@ -49,7 +49,7 @@ def write(folder: Path, text: str | bytes, name: str = "manifest.toml") -> Path:
 
 
 def only_error(path: Path | list[Path]) -> ManifestError:
-    with pytest.raises(ManifestErrors) as caught:
+    with pytest.raises(BrokenManifestsError) as caught:
         load_manifests(path)
     (error,) = caught.value.errors
     return error
@@ -156,7 +156,7 @@ def test_all_broken_files_are_reported_at_once(tmp_path: Any) -> None:
         write(tmp_path / "c", b'name = "\xff"'),
     ]
     write(tmp_path / "d", SMALL.format(name="d"))
-    with pytest.raises(ManifestErrors) as caught:
+    with pytest.raises(BrokenManifestsError) as caught:
         load_manifests(tmp_path)
     assert [error.path for error in caught.value.errors] == broken
     assert all(str(file) in str(caught.value) for file in broken)

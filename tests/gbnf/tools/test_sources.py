@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from gbnf import Tool, compile_pool, load_tools, tool
-from gbnf.errors import ManifestErrors
+from gbnf.errors import BrokenManifestsError
 
 SCHEMA = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -132,7 +132,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     file = tmp_path / "list.json"
     file.write_text(json.dumps([{**MCP, "name": "a b"}, {"type": "web_search"}]))
     (tmp_path / "broken.json").write_text("{")
-    with pytest.raises(ManifestErrors) as caught:
+    with pytest.raises(BrokenManifestsError) as caught:
         load_tools(
             [
                 file, tmp_path / "broken.json", tmp_path / "absent.json", tmp_path / "absent.toml",
@@ -161,9 +161,9 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
 
 def test_a_prefix_that_no_api_accepts() -> None:
     for prefix in ("ö", "a" * 60, "", "9-"):
-        with pytest.raises(ManifestErrors, match="name"):
+        with pytest.raises(BrokenManifestsError, match="name"):
             load_tools({**MCP, "name": "1234567"}, prefix=prefix)
-    with pytest.raises(ManifestErrors, match="name"):
+    with pytest.raises(BrokenManifestsError, match="name"):
         load_tools({**MANIFEST, "name": "ping"}, prefix="9-")
 
 
@@ -179,7 +179,7 @@ def test_malformed_schemas_are_loosened_and_reported() -> None:
         ("x_weather", "unknown_key", "/properties/b", "minlength"),
     }
     assert compile_pool([loaded]).match('{"name": "x_weather", "arguments": {"a": [1]').accepted
-    with pytest.raises(ManifestErrors) as caught:
+    with pytest.raises(BrokenManifestsError) as caught:
         load_tools([CHAT, broken | {"name": "b"}], strict=True)
     assert len(caught.value.errors) == 2
     assert "/properties/a: type: unknown type" in str(caught.value)
@@ -215,14 +215,14 @@ json_values = st.recursive(
 def test_any_value_is_tools_or_an_error(source: Any, prefix: str | None) -> None:
     try:
         loaded = load_tools(source, prefix=prefix)
-    except ManifestErrors:
+    except BrokenManifestsError:
         return
     assert len({each.name for each in loaded}) == len(loaded)
     assert load_tools(source, prefix=prefix) == loaded
 
 
 def test_an_object_that_describes_nothing() -> None:
-    with pytest.raises(ManifestErrors, match="no description of a tool"):
+    with pytest.raises(BrokenManifestsError, match="no description of a tool"):
         load_tools(SimpleNamespace(name="a"))
 
 
@@ -235,13 +235,13 @@ def test_an_object_that_describes_nothing() -> None:
     ],
 )
 def test_only_a_tool_that_the_api_executes_is_called_so(source: Any, problem: str) -> None:
-    with pytest.raises(ManifestErrors, match=problem):
+    with pytest.raises(BrokenManifestsError, match=problem):
         load_tools(source)
 
 
 def test_a_file_names_no_other_files(tmp_path: Path) -> None:
     file = tmp_path / "list.json"
     file.write_text(json.dumps([str(file), MCP]))
-    with pytest.raises(ManifestErrors) as caught:
+    with pytest.raises(BrokenManifestsError) as caught:
         load_tools(file)
     assert [(error.path, error.key) for error in caught.value.errors] == [(file, "[0]")]

@@ -21,7 +21,7 @@ from gbnf_server.backends.answer import (
     answer,
     grammar_violation,
 )
-from gbnf_server.backends.base import BackendEvent, Completion, Request, TextDelta
+from gbnf_server.backends.base import BackendEvent, Completion, Request, TextDelta, Usage
 from support.backends import FakeBackend
 from support.wires import SIZES, cut
 
@@ -86,7 +86,7 @@ class Saying(FakeBackend):
         for piece in pieces:
             self.has_said.append(piece)
             yield TextDelta(piece)
-        yield Completion("".join(pieces), self._finish, 3, len(pieces), 0, 0.0, 0.0)
+        yield Completion("".join(pieces), self._finish, Usage(3, len(pieces)))
 
     def count_tokens(self, _request: Request) -> int:
         return 7
@@ -172,9 +172,9 @@ def test_a_backend_that_enforces_the_grammar_is_matched_only_where_that_is_asked
 def test_a_truncated_answer_may_be_a_prefix() -> None:
     backend = Saying(["ab", "c"], finish="length")
     said, end = heard(backend, Asked(Request(ASK, WORDS)))
-    assert (said, end.completion.grammar_violation, end.completion.finish) == ("abc", None, "length")
+    assert (said, end.completion.grammar_violation, end.completion.finish_reason) == ("abc", None, "length")
 
 
 def test_the_tokens_of_an_answer_that_is_ended_here_are_counted() -> None:
     _, end = heard(Saying(["a", "b", "c", "d"]), Asked(Request(ASK), stop=("c",)))
-    assert (end.completion.prompt_tokens, end.completion.completion_tokens) == (7, 3)
+    assert (end.completion.usage.prompt_tokens, end.completion.usage.completion_tokens) == (7, 3)

@@ -14,7 +14,12 @@ from gbnf import filter_pool, load_manifests
 from gbnf_server.backends.embeddings import EmbeddingRanker, ModelEmbeddings, ServerEmbeddings
 from gbnf_server.llama import server_build as build
 from gbnf_server.system.bundled import manifests_path
-from gbnf_server.system.errors import BackendError, BackendUnreachable, ModelLoadError, ServerResponseError
+from gbnf_server.system.errors import (
+    BackendError,
+    BackendUnreachableError,
+    ModelLoadError,
+    ServerResponseError,
+)
 from support.models import make_model
 from support.server import Reply, Script, require_llama_server, scripted
 
@@ -122,7 +127,7 @@ def test_the_error_of_a_server_is_reported() -> None:
 def test_an_unreachable_server_is_reported() -> None:
     with scripted() as server:
         url = server.url
-    with pytest.raises(BackendUnreachable, match="--embeddings"):
+    with pytest.raises(BackendUnreachableError, match="--embeddings"):
         ServerEmbeddings(url)(["x"])
 
 

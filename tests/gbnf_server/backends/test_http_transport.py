@@ -17,7 +17,7 @@ from gbnf_server.backends import http_client
 from gbnf_server.backends import http_transport as network
 from gbnf_server.backends.http_client import HttpClient, RetryPolicy
 from gbnf_server.backends.http_transport import Deadline, RequestBudget, Transport
-from gbnf_server.system.errors import BackendError, BackendUnreachable
+from gbnf_server.system.errors import BackendError, BackendUnreachableError
 
 
 class Clock:
@@ -136,7 +136,7 @@ def test_what_is_tried_again_shares_one_deadline(clock: Clock, monkeypatch: pyte
         async with client.session() as session:
             await session.request("GET", "/")
 
-    with pytest.raises(BackendUnreachable, match="within 10 s"):
+    with pytest.raises(BackendUnreachableError, match="within 10 s"):
         asyncio.run(ask())
     assert left == pytest.approx([10, 7, 4, 1])
 

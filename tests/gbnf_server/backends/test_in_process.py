@@ -25,7 +25,7 @@ from gbnf_server.llama import constraint as constraint_module
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
 from gbnf_server.llama.native import NativeGrammar
-from gbnf_server.system.errors import BackendError, ContextOverflow, GrammarRefused, ModelLoadError
+from gbnf_server.system.errors import BackendError, ContextOverflowError, GrammarRefusedError, ModelLoadError
 from support.backends import acomplete, prompt_tokens
 from support.models import SPECIAL, TEMPLATE, make_model
 from support.server import CONTEXT
@@ -76,15 +76,15 @@ def test_the_text_is_in_the_language_or_a_truncated_prefix_of_it(
     options = {"temperature": temperature, "seed": seed}
     completion = backend.complete(Request(ASK, grammar=grammar, max_tokens=max_tokens, **options))  # type: ignore[arg-type]  # both are floats
     whole = backend.complete(Request(ASK, grammar=grammar, max_tokens=200, **options))  # type: ignore[arg-type]  # as above
-    assert whole.finish == "stop"
+    assert whole.finish_reason == "stop"
     assert pattern.fullmatch(whole.text)
-    assert completion.completion_tokens <= max_tokens
+    assert completion.usage.completion_tokens <= max_tokens
     if completion.shortened_at is not None:
-        assert completion.finish == "stop"
+        assert completion.finish_reason == "stop"
         assert pattern.fullmatch(completion.text)
         return
     assert whole.text.startswith(completion.text)
-    assert (completion.text == whole.text) or completion.finish == "length"
+    assert (completion.text == whole.text) or completion.finish_reason == "length"
     assert completion.grammar_violation is None
 
 
@@ -127,9 +127,9 @@ def test_a_warm_memory_changes_nothing_but_the_count(
     ):
         shared += 1
     warm = backend.complete(Request(ASK, grammar=Grammar.parse("root ::= [a-z]{5}")))
-    assert (cold.text, cold.cached_tokens) == (warm.text, 0)
-    assert warm.cached_tokens == shared
-    assert warm.prompt_tokens == len(prompt)
+    assert (cold.text, cold.usage.cached_tokens) == (warm.text, 0)
+    assert warm.usage.cached_tokens == shared
+    assert warm.usage.prompt_tokens == len(prompt)
 
 
 # Limits.
@@ -140,13 +140,13 @@ def test_truncation_never_splits_a_character(backend: InProcess) -> None:
         completion = backend.complete(
             Request(ASK, grammar=Grammar.parse('root ::= "日本語"'), max_tokens=max_tokens)
         )
-        assert (completion.text, completion.finish) == (text, "length")
+        assert (completion.text, completion.finish_reason) == (text, "length")
 
 
 def test_the_end_of_the_context_truncates(backend: InProcess) -> None:
     completion = backend.complete(Request(ASK, grammar=LONG, max_tokens=9999))
-    assert completion.finish == "length"
-    assert completion.prompt_tokens + completion.completion_tokens == CONTEXT
+    assert completion.finish_reason == "length"
+    assert completion.usage.prompt_tokens + completion.usage.completion_tokens == CONTEXT
 
 
 @given(st.text(max_size=30), st.booleans())
@@ -155,7 +155,7 @@ def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
 ) -> None:
     messages: list[Message] = [{"role": "user", "content": text}]
     request = Request(messages, CALL if constrained else None, max_tokens=1)
-    assert backend.count_tokens(request) == backend.complete(request).prompt_tokens
+    assert backend.count_tokens(request) == backend.complete(request).usage.prompt_tokens
 
 
 def test_a_prompt_that_does_not_fit_is_counted(backend: InProcess) -> None:
@@ -165,11 +165,11 @@ def test_a_prompt_that_does_not_fit_is_counted(backend: InProcess) -> None:
 
 def test_messages_longer_than_the_context_are_refused(backend: InProcess) -> None:
     long: list[Message] = [{"role": "user", "content": "x" * CONTEXT}]
-    with pytest.raises(ContextOverflow) as refused:
+    with pytest.raises(ContextOverflowError) as refused:
         backend.complete(Request(long, grammar=None))
     assert (refused.value.needed, refused.value.available) == (CONTEXT + 4, CONTEXT)
     just: list[Message] = [{"role": "user", "content": "x" * (CONTEXT - 4)}]
-    assert backend.complete(Request(just, grammar=None)).completion_tokens == 1
+    assert backend.complete(Request(just, grammar=None)).usage.completion_tokens == 1
 
 
 @pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"temperature": -1.0}])
@@ -191,15 +191,15 @@ def test_senseless_limits_are_refused(backend: InProcess, wrong: dict[str, Any])
     ],
 )
 def test_a_refused_grammar_is_an_error_and_no_crash(backend: InProcess, grammar: Any, problem: str) -> None:
-    with pytest.raises(GrammarRefused, match=re.escape(problem)):
+    with pytest.raises(GrammarRefusedError, match=re.escape(problem)):
         backend.complete(Request(ASK, grammar=grammar))
-    assert backend.complete(Request(ASK, grammar=CALL)).finish == "stop"
+    assert backend.complete(Request(ASK, grammar=CALL)).finish_reason == "stop"
 
 
 def test_a_dead_end_is_an_error(backend: InProcess) -> None:
     with pytest.raises(BackendError, match="dead end"):
         backend.complete(Request(ASK, grammar=Grammar(Rules({"root": seq(Literal("a"), char_class("\0"))}))))
-    assert backend.complete(Request(ASK, grammar=CALL)).finish == "stop"
+    assert backend.complete(Request(ASK, grammar=CALL)).finish_reason == "stop"
 
 
 @given(
@@ -269,7 +269,7 @@ def test_cancelling_ends_the_decoding(tmp_path: Path) -> None:
                 await task
 
         asyncio.run(cancelled())
-        assert long.complete(Request(ASK, grammar=CALL)).finish == "stop"
+        assert long.complete(Request(ASK, grammar=CALL)).finish_reason == "stop"
         assert len(long._kv_cache._sequences[0].cached_tokens) < 49_000
 
 
@@ -329,9 +329,9 @@ def test_a_long_question_to_the_grammar_engine_is_cancelled_between_its_parts(
 
 def test_forgotten_prompts_are_evaluated_again(backend: InProcess) -> None:
     backend.complete(Request(ASK, grammar=CALL))
-    assert backend.complete(Request(ASK, grammar=CALL)).cached_tokens > 0
+    assert backend.complete(Request(ASK, grammar=CALL)).usage.cached_tokens > 0
     backend.clear_prompt_cache()
-    assert backend.complete(Request(ASK, grammar=CALL)).cached_tokens == 0
+    assert backend.complete(Request(ASK, grammar=CALL)).usage.cached_tokens == 0
 
 
 def test_a_closed_model_says_so(tiny_model: Path) -> None:
@@ -446,7 +446,10 @@ def test_a_template_that_refuses_one_conversation(tmp_path: Path) -> None:
     with InProcess(make_model(tmp_path / "m.gguf", template=picky), threads=1) as loaded:
         with pytest.raises(BackendError, match="bad word"):
             loaded.complete(Request([{"role": "user", "content": "bad"}], grammar=None))
-        assert loaded.complete(Request([{"role": "user", "content": "good"}], grammar=CALL)).finish == "stop"
+        assert (
+            loaded.complete(Request([{"role": "user", "content": "good"}], grammar=CALL)).finish_reason
+            == "stop"
+        )
 
 
 def test_reasoning_that_the_template_opens_is_closed_under_a_grammar(tmp_path: Path) -> None:

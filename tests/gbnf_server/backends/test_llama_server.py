@@ -26,9 +26,9 @@ from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import (
     BackendError,
-    BackendUnreachable,
-    ContextOverflow,
-    GrammarRefused,
+    BackendUnreachableError,
+    ContextOverflowError,
+    GrammarRefusedError,
     ServerResponseError,
 )
 from support.backends import acomplete, prompt_tokens
@@ -77,7 +77,7 @@ def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
         Grammar.parse('root ::= "a"') if constrained else None,
         max_tokens=1,
     )
-    assert backend.count_tokens(request) == backend.complete(request).prompt_tokens
+    assert backend.count_tokens(request) == backend.complete(request).usage.prompt_tokens
 
 
 def test_a_prompt_that_does_not_fit_is_counted(backend: LlamaServer) -> None:
@@ -99,10 +99,10 @@ def test_answers_are_in_the_language(
         Request(ASK, grammar=grammar, temperature=temperature, seed=seed, max_tokens=max_tokens)
     )
     assert answer.grammar_violation is None
-    if answer.finish == "stop":
+    if answer.finish_reason == "stop":
         assert any(answer.text.startswith(word) for word in words)
     else:
-        assert answer.completion_tokens == max_tokens
+        assert answer.usage.completion_tokens == max_tokens
 
 
 def test_both_backends_say_the_same(backend: LlamaServer, tiny_model: Path) -> None:
@@ -111,53 +111,53 @@ def test_both_backends_say_the_same(backend: LlamaServer, tiny_model: Path) -> N
         for word in ("hello", "è", "<x>", "a longer question"):
             messages: list[Message] = [ASK[0], {"role": "user", "content": word}]
             here, there = (model.complete(Request(messages, grammar=grammar)) for model in (local, backend))
-            assert (here.text, here.finish, here.prompt_tokens) == (
+            assert (here.text, here.finish_reason, here.usage.prompt_tokens) == (
                 there.text,
-                there.finish,
-                there.prompt_tokens,
+                there.finish_reason,
+                there.usage.prompt_tokens,
             )
 
 
 def test_counts_and_times(backend: LlamaServer, ask: Ask) -> None:
     ask(backend)
     answer = ask(backend)
-    assert answer.finish == "stop"
-    assert 0 < answer.cached_tokens < answer.prompt_tokens
-    assert answer.completion_tokens > 5
-    assert answer.prompt_s > 0
-    assert answer.completion_s > 0
+    assert answer.finish_reason == "stop"
+    assert 0 < answer.usage.cached_tokens < answer.usage.prompt_tokens
+    assert answer.usage.completion_tokens > 5
+    assert answer.timings.prompt_s > 0
+    assert answer.timings.completion_s > 0
 
 
 def test_a_truncated_answer_is_reported(backend: LlamaServer, ask: Ask) -> None:
     answer = ask(backend, max_tokens=3)
-    assert (answer.finish, answer.grammar_violation) == ("length", None)
+    assert (answer.finish_reason, answer.grammar_violation) == ("length", None)
     assert '{"name": "write"}'.startswith(answer.text)
 
 
 def test_the_end_of_the_context_truncates(backend: LlamaServer) -> None:
     answer = backend.complete(Request(ASK, grammar=LONG, max_tokens=9999))
-    assert (answer.finish, answer.grammar_violation) == ("length", None)
+    assert (answer.finish_reason, answer.grammar_violation) == ("length", None)
     assert set(answer.text) <= set("xy")
 
 
 def test_messages_longer_than_the_context_are_refused(backend: LlamaServer, ask: Ask) -> None:
-    with pytest.raises(ContextOverflow) as refused:
+    with pytest.raises(ContextOverflowError) as refused:
         ask(backend, [{"role": "user", "content": "x" * 2 * CONTEXT}])
     assert refused.value.available == CONTEXT
     assert (refused.value.needed or 0) > 2 * CONTEXT
 
 
 def test_a_grammar_that_the_server_refuses(backend: LlamaServer, ask: Ask) -> None:
-    with pytest.raises(GrammarRefused, match="refers to x"):
+    with pytest.raises(GrammarRefusedError, match="refers to x"):
         ask(backend, grammar=Grammar(Rules({"root": Ref("x")})))
-    assert ask(backend).finish == "stop"
+    assert ask(backend).finish_reason == "stop"
 
 
 def test_a_dead_end_on_the_server(backend: LlamaServer, ask: Ask) -> None:
     with pytest.raises(ServerResponseError, match="Unexpected empty grammar stack") as failed:
         ask(backend, grammar=Grammar(Rules({"root": seq(Literal("a"), char_class("\0"))})))
     assert failed.value.status == 500
-    assert ask(backend).finish == "stop"
+    assert ask(backend).finish_reason == "stop"
 
 
 class _Mangling(Transport):
@@ -184,7 +184,7 @@ def test_a_real_server_that_ignores_the_grammar_is_found_out(
 
 def test_without_a_grammar_nothing_is_judged(backend: LlamaServer, ask: Ask) -> None:
     answer = ask(backend, grammar=None, max_tokens=10)
-    assert answer.completion_tokens == 10
+    assert answer.usage.completion_tokens == 10
     assert answer.grammar_violation is None
 
 
@@ -213,7 +213,7 @@ def test_keys(tiny_model: Path, ask: Ask) -> None:
             ask(nobody)
         assert refused.value.status == 401
         with hasty(server.url, api_key="sesame") as known:
-            assert ask(known).finish == "stop"
+            assert ask(known).finish_reason == "stop"
 
 
 def test_another_path_is_not_found(llama_server: LlamaServerProcess) -> None:
@@ -230,11 +230,11 @@ def test_a_server_that_goes_and_comes_back_with_another_model(tmp_path: Path, ti
     with build.start(tiny_model, threads=1, port=port) as first:
         client = hasty(first.url)
         assert client.prompt_style == "full"
-        assert client.complete(Request(ASK, grammar=CALL)).finish == "stop"
-    with pytest.raises(BackendUnreachable, match="no llama-server answers"):
+        assert client.complete(Request(ASK, grammar=CALL)).finish_reason == "stop"
+    with pytest.raises(BackendUnreachableError, match="no llama-server answers"):
         client.complete(Request(ASK, grammar=CALL))
     with build.start(demo, threads=1, port=port), client:
-        assert client.complete(Request(ASK, grammar=CALL)).finish == "stop"
+        assert client.complete(Request(ASK, grammar=CALL)).finish_reason == "stop"
         assert (client.prompt_style, client.context_length) == ("minimal", 256)
 
 
@@ -307,5 +307,5 @@ def test_roles_that_the_template_lacks(tmp_path: Path) -> None:
     ):
         there = client.complete(Request(messages, grammar=CALL))
         assert local._template.prompt(messages, constrained=False) == '[q][c][Result of step 1: {"n": 1}]'
-        assert there.prompt_tokens == len(prompt_tokens(local, messages, constrained=True))
+        assert there.usage.prompt_tokens == len(prompt_tokens(local, messages, constrained=True))
         assert there.text == local.complete(Request(messages, grammar=CALL)).text

@@ -14,15 +14,15 @@ import httpx
 import pytest
 from hypothesis import given
 
-from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.base import Completion, Request, Timings, Usage
 from gbnf_server.backends.http_transport import Transport
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
 from gbnf_server.system.errors import (
     BackendError,
-    BackendUnreachable,
-    ContextOverflow,
-    GrammarRefused,
+    BackendUnreachableError,
+    ContextOverflowError,
+    GrammarRefusedError,
     ServerResponseError,
 )
 from support.backends import PlayedSession, acomplete
@@ -89,12 +89,9 @@ def test_what_is_read(ask: Ask) -> None:
     with scripted(completion=[completion('{"name": "find"}')]) as script, hasty(script.url) as client:
         assert ask(client) == Completion(
             text='{"name": "find"}',
-            finish="stop",
-            prompt_tokens=9,
-            completion_tokens=3,
-            cached_tokens=2,
-            prompt_s=0.005,
-            completion_s=0.007,
+            finish_reason="stop",
+            usage=Usage(9, 3, 2),
+            timings=Timings(0.005, 0.007),
             context_length=512,
         )
 
@@ -116,7 +113,7 @@ def test_what_is_read(ask: Ask) -> None:
 def test_answers_are_replayed(ask: Ask, reply: Reply, finish: str, violates: bool) -> None:
     with scripted(completion=[reply]) as script, hasty(script.url) as client:
         answer = ask(client)
-    assert answer.finish == finish
+    assert answer.finish_reason == finish
     assert (answer.grammar_violation is not None) == violates
 
 
@@ -128,8 +125,8 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
         str(error).encode()
     else:
         read.text.encode()
-        assert min(read.prompt_tokens, read.completion_tokens, read.cached_tokens) >= 0
-        assert min(read.prompt_s, read.completion_s) >= 0
+        assert min(read.usage.prompt_tokens, read.usage.completion_tokens, read.usage.cached_tokens) >= 0
+        assert min(read.timings.prompt_s, read.timings.completion_s) >= 0
 
 
 @given(props=odd({**PROPS, "modalities": {"vision": True}, "model_path": "a/b\ud83d", "chat_template": ""}))
@@ -176,7 +173,7 @@ def test_what_passes_is_waited_for(ask: Ask, bumps: list[Any]) -> None:
         ) as script,
         hasty(script.url, loading_timeout=5.0) as client,
     ):
-        assert ask(client).finish == "stop"
+        assert ask(client).finish_reason == "stop"
 
 
 def test_a_server_that_loads_for_ever(ask: Ask) -> None:
@@ -191,7 +188,7 @@ def test_a_server_that_is_busy_says_when_to_come_back(ask: Ask, said: str) -> No
     busy = Reply(429, {"error": {"message": "slow down"}}, {"retry-after": said})
     with scripted(completion=[busy, busy, completion('{"name": "find"}')]) as script:
         with hasty(script.url, loading_timeout=5.0) as client:
-            assert ask(client).finish == "stop"
+            assert ask(client).finish_reason == "stop"
         assert [path for path, _ in script.asked].count("/completion") == 3
 
 
@@ -211,7 +208,7 @@ def test_a_key_that_no_header_takes_is_refused() -> None:
 
 def test_a_server_that_always_hangs_up(ask: Ask) -> None:
     with scripted(completion=[_hang_up]) as script, hasty(script.url) as client:
-        with pytest.raises(BackendUnreachable, match="broke"):
+        with pytest.raises(BackendUnreachableError, match="broke"):
             ask(client)
         assert [path for path, _ in script.asked].count("/completion") == 3
 
@@ -221,7 +218,7 @@ def test_a_server_that_never_answers(ask: Ask) -> None:
         release = threading.Event()
         with scripted(completion=[release.wait]) as script, hasty(script.url, timeout=timeout) as client:  # type: ignore[list-item]  # what it returns is dropped
             with pytest.raises(
-                BackendUnreachable, match=re.escape(f"did not finish its answer within {timeout:g} s")
+                BackendUnreachableError, match=re.escape(f"did not finish its answer within {timeout:g} s")
             ):
                 ask(client)
             release.set()
@@ -238,7 +235,7 @@ def _error(status: int, message: str, kind: str = "server_error", **fields: Any)
 @pytest.mark.parametrize(
     ("reply", "kind", "told"),
     [
-        (_error(400, "Failed to parse grammar"), GrammarRefused, "Failed to parse grammar"),
+        (_error(400, "Failed to parse grammar"), GrammarRefusedError, "Failed to parse grammar"),
         (_error(400, "no such field"), ServerResponseError, "HTTP 400: no such field"),
         (_error(401, "Invalid API Key"), ServerResponseError, "HTTP 401: Invalid API Key"),
         (_error(404, "File Not Found"), ServerResponseError, "HTTP 404"),
@@ -260,10 +257,14 @@ def _error(status: int, message: str, kind: str = "server_error", **fields: Any)
         (Reply(200, "[" * 200_000), BackendError, "not a JSON object"),
         (
             _error(400, "too long", "exceed_context_size_error", n_prompt_tokens=900, n_ctx=512),
-            ContextOverflow,
+            ContextOverflowError,
             "(900 tokens)",
         ),
-        (_error(400, "too long", "exceed_context_size_error"), ContextOverflow, "the messages do not fit"),
+        (
+            _error(400, "too long", "exceed_context_size_error"),
+            ContextOverflowError,
+            "the messages do not fit",
+        ),
     ],
 )
 def test_faults(ask: Ask, reply: Reply, kind: type[BackendError], told: str) -> None:
@@ -275,7 +276,7 @@ def test_faults(ask: Ask, reply: Reply, kind: type[BackendError], told: str) -> 
             ask(client)
         assert type(failed.value) is kind
         assert told in str(failed.value)
-        assert ask(client).finish == "stop"  # the client stays usable
+        assert ask(client).finish_reason == "stop"  # the client stays usable
 
 
 @pytest.mark.parametrize(
@@ -303,14 +304,14 @@ def test_something_that_is_no_llama_server(answers: dict[str, list[Any]], told: 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://here", "http://", "nonsense", "http://[::1"])
 def test_addresses_that_are_none(url: str) -> None:
-    with pytest.raises(BackendUnreachable, match="not the URL"):
+    with pytest.raises(BackendUnreachableError, match="not the URL"):
         LlamaServer(url)
 
 
 def test_a_host_that_does_not_exist(ask: Ask) -> None:
     with (
         hasty("http://nowhere.invalid:9") as client,
-        pytest.raises(BackendUnreachable, match=r"nowhere\.invalid"),
+        pytest.raises(BackendUnreachableError, match=r"nowhere\.invalid"),
     ):
         ask(client)
 
@@ -329,7 +330,7 @@ def test_every_error_of_httpx_is_translated(
         raise kind("as if")
 
     monkeypatch.setattr(Transport, "handle_async_request", fail)
-    unreachable = pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:9")
+    unreachable = pytest.raises(BackendUnreachableError, match=r"127\.0\.0\.1:9")
     with hasty("http://127.0.0.1:9") as client, unreachable:
         client.complete(Request(ASK, grammar=CALL))
 
@@ -337,7 +338,7 @@ def test_every_error_of_httpx_is_translated(
 def test_no_proxy_is_used_for_loopback(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     with scripted(completion=[completion('{"name": "find"}')]) as script, hasty(script.url) as client:
-        assert ask(client).finish == "stop"
+        assert ask(client).finish_reason == "stop"
 
 
 def test_a_closed_client_says_so(ask: Ask) -> None:

@@ -25,9 +25,9 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.planner import Planner
 from gbnf_server.system.errors import (
     BackendError,
-    BackendUnreachable,
-    ContextOverflow,
-    GrammarRefused,
+    BackendUnreachableError,
+    ContextOverflowError,
+    GrammarRefusedError,
     ServerResponseError,
 )
 from support.backends import acomplete
@@ -156,9 +156,13 @@ def test_an_answer_with_its_counts(ask: Callable[..., Completion]) -> None:
         typed: Backend = backend
         assert (typed.context_length, typed.prompt_style) == (8192, "full")
         answer = ask(backend)
-    assert (answer.text, answer.finish, answer.grammar_violation) == (CALL, "stop", None)
-    assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == (26, 12, 0)
-    assert (answer.prompt_s, answer.completion_s) == (0.005, 0.003)
+    assert (answer.text, answer.finish_reason, answer.grammar_violation) == (CALL, "stop", None)
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.cached_tokens) == (
+        26,
+        12,
+        0,
+    )
+    assert (answer.timings.prompt_s, answer.timings.completion_s) == (0.005, 0.003)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +176,7 @@ def test_an_answer_with_its_counts(ask: Callable[..., Completion]) -> None:
 def test_a_truncated_answer_is_reported(fields: dict[str, Any], finish: str) -> None:
     with served(chat('{"name": "fi', **fields)) as server, client(server.url) as backend:
         answer = backend.complete(Request(ASK, grammar=SCHEMA))
-    assert answer.finish == finish
+    assert answer.finish_reason == finish
     assert (answer.grammar_violation is None) == (finish == "length")
 
 
@@ -217,7 +221,7 @@ def test_a_truncated_prompt_is_detected(
     reply = chat(prompt_eval_count=counted)
     with served(reply) as server, client(server.url, context_length=2048) as backend:
         if was_cut:
-            with pytest.raises(ContextOverflow, match="2048"):
+            with pytest.raises(ContextOverflowError, match="2048"):
                 ask(backend, messages)
         else:
             assert ask(backend, messages).text == CALL
@@ -262,7 +266,7 @@ def test_a_truncated_prompt_is_never_taken_for_a_complete_one(
     size = int((context + over) * bytes_per_token)
     with Ollama("m", context_length=context) as backend:
         for left in (context, context - 1, context - (context - keep) // 2):
-            with pytest.raises(ContextOverflow):
+            with pytest.raises(ContextOverflowError):
                 backend._check_whole({"prompt_eval_count": left}, [{"role": "user", "content": "x" * size}])
 
 
@@ -281,7 +285,7 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
         else:
             read.text.encode()
             read.reasoning.encode()
-            assert min(read.prompt_tokens, read.completion_tokens) >= 0
+            assert min(read.usage.prompt_tokens, read.usage.completion_tokens) >= 0
 
 
 @pytest.mark.parametrize(
@@ -304,8 +308,8 @@ def test_what_is_not_essential_may_be_odd(odd_fields: dict[str, Any], ask: Calla
     ("reply", "kind", "said"),
     [
         (Reply(404, {"error": "model 'm' not found"}), ServerResponseError, "ollama pull m"),
-        (Reply(400, {"error": "the prompt exceeds the context length"}), ContextOverflow, "8192"),
-        (Reply(400, {"error": "invalid format: failed to parse grammar"}), GrammarRefused, "grammar"),
+        (Reply(400, {"error": "the prompt exceeds the context length"}), ContextOverflowError, "8192"),
+        (Reply(400, {"error": "invalid format: failed to parse grammar"}), GrammarRefusedError, "grammar"),
         (Reply(500, {"error": "llama runner has terminated"}), ServerResponseError, "500"),
         (Reply(502, "<html>"), ServerResponseError, "<html>"),
         (Reply(200, "[]"), BackendError, "not a JSON object"),
@@ -322,7 +326,7 @@ def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Excepti
 
 def test_gbnf_is_refused_before_anything_is_sent() -> None:
     with served(chat()) as server, client(server.url) as backend:
-        with pytest.raises(GrammarRefused, match="not GBNF"):
+        with pytest.raises(GrammarRefusedError, match="not GBNF"):
             backend.complete(Request(ASK, grammar=Grammar.parse('root ::= "a"')))
         assert server.asked == []
 
@@ -341,11 +345,11 @@ def test_it_retries_while_loading_and_may_be_closed_twice(ask: Callable[..., Com
 def test_an_address_without_a_server_is_an_error(ask: Callable[..., Completion]) -> None:
     with (
         client("http://127.0.0.1:9") as backend,
-        pytest.raises(BackendUnreachable, match="no Ollama answers"),
+        pytest.raises(BackendUnreachableError, match="no Ollama answers"),
     ):
         ask(backend)
     for url in ("localhost:11434", "http://"):
-        with pytest.raises(BackendUnreachable, match="not the URL"):
+        with pytest.raises(BackendUnreachableError, match="not the URL"):
             Ollama("m", url)
     with pytest.raises(ValueError, match="context"):
         Ollama("m", context_length=0)

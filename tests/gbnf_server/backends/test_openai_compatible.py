@@ -31,9 +31,9 @@ from gbnf_server.planner import Planner
 from gbnf_server.planner.events import RunFinished, TextWritten, ToolCalled
 from gbnf_server.system.errors import (
     BackendError,
-    BackendUnreachable,
-    ContextOverflow,
-    GrammarRefused,
+    BackendUnreachableError,
+    ContextOverflowError,
+    GrammarRefusedError,
     ServerResponseError,
 )
 from support.backends import PlayedSession, acomplete
@@ -243,15 +243,19 @@ def test_an_answer_with_its_counts(server: ServerKind, ask: Callable[..., Comple
         typed: Backend = backend
         assert typed.context_length == 4096
         answer = ask(backend)
-    assert (answer.text, answer.finish, answer.grammar_violation) == (CALL, "stop", None)
-    assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == (26, 12, 16)
+    assert (answer.text, answer.finish_reason, answer.grammar_violation) == (CALL, "stop", None)
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.cached_tokens) == (
+        26,
+        12,
+        16,
+    )
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter", "abort", "tool_calls"])
 def test_an_answer_that_did_not_end_by_itself_is_truncated(reason: str) -> None:
     with served(chat('{"name": "fi', reason)) as script, client(script.url) as backend:
         answer = backend.complete(Request(ASK, grammar=GBNF))
-    assert (answer.finish, answer.grammar_violation) == ("length", None)
+    assert (answer.finish_reason, answer.grammar_violation) == ("length", None)
 
 
 @pytest.mark.parametrize("server", ["vllm", "vllm_old", "sglang", "lm_studio"])
@@ -292,16 +296,20 @@ def test_the_model_and_its_context() -> None:
     [
         (
             Reply(400, {"error": {"message": "This model's maximum context length is 4096 tokens. You …"}}),
-            ContextOverflow,
+            ContextOverflowError,
             "4096",
         ),
         (
             Reply(400, {"message": "The input (9 tokens) is longer than the model's context length (8)."}),
-            ContextOverflow,
+            ContextOverflowError,
             "context",
         ),
-        (Reply(400, {"error": {"message": "Invalid grammar specification."}}), GrammarRefused, "Invalid"),
-        (Reply(422, {"detail": "response_format: no such type"}), GrammarRefused, "no such type"),
+        (
+            Reply(400, {"error": {"message": "Invalid grammar specification."}}),
+            GrammarRefusedError,
+            "Invalid",
+        ),
+        (Reply(422, {"detail": "response_format: no such type"}), GrammarRefusedError, "no such type"),
         (Reply(401, {"error": "Unauthorized"}), ServerResponseError, "401: Unauthorized"),
         (Reply(500, ""), ServerResponseError, "500"),
         (Reply(200, {"choices": []}), BackendError, "too early"),
@@ -333,7 +341,7 @@ def test_what_is_not_essential_may_be_odd(
     with served(Reply(200, {"choices": [choice], "usage": usage})) as script, client(script.url) as backend:
         answer = ask(backend, grammar=None)
     assert answer.text == "ab"
-    assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == counts
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.cached_tokens) == counts
 
 
 @given(answer=odd(chat("a\ud83d", reasoning="\ude00").body))
@@ -346,7 +354,7 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
         else:
             read.text.encode()
             read.reasoning.encode()
-            assert min(read.prompt_tokens, read.completion_tokens, read.cached_tokens) >= 0
+            assert min(read.usage.prompt_tokens, read.usage.completion_tokens, read.usage.cached_tokens) >= 0
 
 
 @given(listing=odd(models("m", "n", max_model_len=4096).body))
@@ -361,18 +369,18 @@ def test_any_list_of_models_is_parsed_or_a_backend_error(listing: Any) -> None:
 
 def test_what_the_server_cannot_take_is_refused_before_anything_is_sent() -> None:
     with served(chat()) as script:
-        with pytest.raises(GrammarRefused, match="call format text"):
+        with pytest.raises(GrammarRefusedError, match="call format text"):
             client(script.url, "plain", model="m").complete(Request(ASK, GBNF))
-        with pytest.raises(GrammarRefused, match="not GBNF"):
+        with pytest.raises(GrammarRefusedError, match="not GBNF"):
             client(script.url, "lm_studio", model="m").complete(Request(ASK, GBNF))
-        with pytest.raises(GrammarRefused, match="dict"):
+        with pytest.raises(GrammarRefusedError, match="dict"):
             client(script.url, "vllm", model="m").complete(Request(ASK, SCHEMA))
         with pytest.raises(ValueError, match="max_tokens"):
             client(script.url, model="m").complete(Request(ASK, max_tokens=0))
         assert script.asked == []
     with pytest.raises(ValueError, match="lm_studio"):
         OpenAICompatible("http://127.0.0.1:1", "other")  # type: ignore[arg-type]  # that is the point
-    with pytest.raises(BackendUnreachable, match="no vllm answers"):
+    with pytest.raises(BackendUnreachableError, match="no vllm answers"):
         client("http://127.0.0.1:9").complete(Request(ASK))
 
 
@@ -389,7 +397,7 @@ def test_half_a_surrogate_pair_is_refused_and_ends_no_run(
     broken = '{"name": "look", "arguments": {"at": "a\ud83d"}}'
     with served(chat(broken), chat("\ude00 hm"), chat()) as script, client(script.url, server) as backend:
         planner = Planner([TOOL], backend, context=world(tmp_path))
-        events = list(planner.events("look", text=streams))
+        events = list(planner.stream("look", text=streams))
         said = [message["content"] for _, body in script.asked if body for message in body["messages"]]
     finished = events[-1]
     assert isinstance(finished, RunFinished)
@@ -428,10 +436,10 @@ def test_a_real_server_keeps_to_the_schema(real: str, ask: Callable[..., Complet
     with client(real, "lm_studio", context_length=512) as backend:
         for seed in range(4):
             answer = ask(backend, grammar=schema, max_tokens=200, temperature=1.5, seed=seed)
-            assert (answer.finish, answer.grammar_violation) == ("stop", None)
-            assert answer.prompt_tokens > 0
+            assert (answer.finish_reason, answer.grammar_violation) == ("stop", None)
+            assert answer.usage.prompt_tokens > 0
         cut = ask(backend, grammar=schema, max_tokens=3)
-        assert (cut.finish, cut.completion_tokens) == ("length", 3)
+        assert (cut.finish_reason, cut.usage.completion_tokens) == ("length", 3)
 
 
 @pytest.mark.slow
@@ -454,6 +462,6 @@ def test_the_planner_on_a_real_server(tmp_path: Path) -> None:
 def test_a_real_server_that_is_asked_for_too_much(real: str) -> None:
     long: list[Message] = [{"role": "user", "content": "hello " * 2000}]
     with client(real, "plain") as backend:
-        with pytest.raises(ContextOverflow):
+        with pytest.raises(ContextOverflowError):
             backend.complete(Request(long, grammar=None))
-        assert backend.complete(Request(ASK, grammar=None, max_tokens=4)).finish == "length"
+        assert backend.complete(Request(ASK, grammar=None, max_tokens=4)).finish_reason == "length"

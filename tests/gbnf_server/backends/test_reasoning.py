@@ -241,7 +241,7 @@ def test_a_model_in_process_uses_its_own_reasoning_tags(tmp_path: Path) -> None:
         assert model.capabilities.reasoning_tags == KNOWN_REASONING_TAGS[0]
         grammar = reasoning_grammar("</think>")
         thought = model.complete(Request([ASK, reasoning_message("")], grammar=grammar, max_tokens=8))
-        assert thought.completion_tokens <= 8
+        assert thought.usage.completion_tokens <= 8
         assert (
             model.complete(
                 Request([ASK, reasoning_message("so", closed=True)], grammar=Grammar.parse('root ::= "{}"'))

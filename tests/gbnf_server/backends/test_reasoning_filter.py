@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.base import Backend, Completion, Request, Usage
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.llama_server_responses import read_completion
@@ -56,7 +56,7 @@ def given_on(
     for piece in cut(text, sizes):
         reasoning_filter.feed(piece)
     reasoning, said = ("", text) if constrained else split_reasoning(text, opened)
-    read = Completion(said, "stop", 1, 1, 0, 0.0, 0.0, reasoning=reasoning)
+    read = Completion(said, "stop", Usage(1, 1), reasoning=reasoning)
     assert reasoning_filter.end(read) == read
     if constrained or is_announced(text, opened):
         assert "".join(thoughts) == reasoning
@@ -135,7 +135,7 @@ def test_known_differences_between_whole_and_streamed_texts(
 
 def test_a_reclaimed_answer_is_passed_on() -> None:
     pieces: list[str] = []
-    taken_back = Completion(CALL, "stop", 1, 1, 0, 0.0, 0.0)
+    taken_back = Completion(CALL, "stop", Usage(1, 1))
     assert ReasoningFilter(pieces.append, pieces.append, constrained=True).end(taken_back) == taken_back
     assert pieces == [CALL]
 
@@ -207,7 +207,7 @@ def test_llama_server_never_reports_as_text_what_its_prompt_opened_as_reasoning(
         by_piece, pieces, _ = streamed(client, Request(ASK, grammar=None))
     assert (whole.text, whole.reasoning, pieces) == ("", text.strip(), [])
     assert whole == by_piece
-    assert whole.finish == ("length" if stop == "limit" else "stop")
+    assert whole.finish_reason == ("length" if stop == "limit" else "stop")
 
 
 @pytest.mark.parametrize(("ending", "thinks"), [("<think>\n", True), ("<think>\n\n</think>\n\n", False)])
@@ -219,7 +219,11 @@ def test_a_model_in_process_whose_prompt_opens_reasoning_streams_nothing_until_i
         model.clear_prompt_cache()
         by_piece, pieces, _ = streamed(model, Request(ASK, grammar=None, max_tokens=40))
         constrained = model.complete(Request(ASK, grammar=Grammar.parse("root ::= [a-z]{5}"), max_tokens=40))
-    assert (whole.text, whole.reasoning, whole.finish) == (by_piece.text, by_piece.reasoning, by_piece.finish)
+    assert (whole.text, whole.reasoning, whole.finish_reason) == (
+        by_piece.text,
+        by_piece.reasoning,
+        by_piece.finish_reason,
+    )
     assert "".join(pieces) == whole.text
     assert (bool(whole.reasoning), bool(whole.text)) == (thinks, not thinks)
     assert (len(constrained.text), constrained.reasoning) == (5, "")

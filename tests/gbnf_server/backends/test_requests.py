@@ -25,7 +25,7 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.llama.server_process import LlamaServerProcess
-from gbnf_server.system.errors import RequestNotSupported
+from gbnf_server.system.errors import RequestNotSupportedError
 from support.backends import acomplete, streamed
 from support.effort import scaled
 from support.llama_client import ASK
@@ -67,7 +67,7 @@ def test_the_text_ends_at_the_stop_string_that_is_complete_first(
     if ends:
         assert answer.stop_string is not None
         assert answer.text + answer.stop_string == whole[: ends[0]]
-        assert answer.finish == "stop"
+        assert answer.finish_reason == "stop"
     else:
         assert (answer.text, answer.stop_string) == (whole, None)
 
@@ -78,7 +78,7 @@ def test_a_stop_string_ends_the_answer_of_a_server(there: LlamaServer) -> None:
     stop = whole[3:5]
     answer, pieces, _ = streamed(there, replace(asked, stop=[stop]))
     assert answer.text == "".join(pieces) == whole[: whole.index(stop)]
-    assert (answer.finish, answer.stop_string, answer.grammar_violation) == ("stop", stop, None)
+    assert (answer.finish_reason, answer.stop_string, answer.grammar_violation) == ("stop", stop, None)
 
 
 @pytest.mark.parametrize("fields", [{"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}])
@@ -157,7 +157,7 @@ TOOL = {"type": "function", "function": {"name": "ping", "parameters": SCHEMA}}
 def test_what_a_backend_does_not_support_is_an_error_before_any_request(
     make: Any, fields: dict[str, Any], named: str
 ) -> None:
-    with make() as backend, pytest.raises(RequestNotSupported, match=named):
+    with make() as backend, pytest.raises(RequestNotSupportedError, match=named):
         backend.complete(Request(ASK, **fields))
 
 

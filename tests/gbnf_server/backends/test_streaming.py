@@ -33,7 +33,12 @@ from gbnf_server.backends.streaming import ChatStream, CompletionStream, OllamaS
 from gbnf_server.backends.wire import LineDecoder, join_surrogates
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
-from gbnf_server.system.errors import BackendError, BackendUnreachable, MalformedText, ServerResponseError
+from gbnf_server.system.errors import (
+    BackendError,
+    BackendUnreachableError,
+    MalformedTextError,
+    ServerResponseError,
+)
 from gbnf_server.system.event_loop import shared_loop
 from support.models import TEMPLATE, make_model
 from support.server import Reply, Script, completion, require_llama_server, scripted
@@ -151,9 +156,9 @@ def test_each_piece_comes_and_the_whole_is_read_as_ever(
         answer, pieces = ask(backend, grammar=grammar)
         asked = script.asked[-1][1]
     assert pieces == PIECES
-    assert (answer.text, answer.finish, answer.grammar_violation) == (CALL, "stop", None)
-    assert answer.prompt_tokens > 0
-    assert answer.completion_tokens > 0
+    assert (answer.text, answer.finish_reason, answer.grammar_violation) == (CALL, "stop", None)
+    assert answer.usage.prompt_tokens > 0
+    assert answer.usage.completion_tokens > 0
     assert asked["stream"] is True
 
 
@@ -211,8 +216,8 @@ def test_text_arrives_complete_whatever_it_contains_and_however_its_bytes_are_sp
 
     try:
         expected = join_surrogates("".join(pieces))
-    except MalformedText:
-        with pytest.raises(MalformedText):
+    except MalformedTextError:
+        with pytest.raises(MalformedTextError):
             read()
         "".join(said).encode()
     else:
@@ -231,7 +236,7 @@ def test_a_streamed_answer_is_the_whole_one(
     with at(path, reply) as script, make(script) as backend:
         answer, pieces = ask(backend, grammar=None)
     expected = f"{SEPARATORS[:-1]}\U0001f600!"
-    assert (answer.text, "".join(pieces), answer.finish) == (expected, expected, "stop")
+    assert (answer.text, "".join(pieces), answer.finish_reason) == (expected, expected, "stop")
 
 
 def whole_of(events: Any, text: str) -> Any:
@@ -253,7 +258,12 @@ def test_a_response_that_is_not_streamed_is_accepted(
     body = json.dumps(whole, indent=2) if form == "lines" else form.replace("{}", json.dumps(whole))
     with at(path, Reply(200, body)) as script, make(script) as backend:
         answer, pieces = ask(backend, grammar=grammar)
-    assert (answer.text, pieces, answer.finish, answer.grammar_violation) == (CALL, [CALL], "stop", None)
+    assert (answer.text, pieces, answer.finish_reason, answer.grammar_violation) == (
+        CALL,
+        [CALL],
+        "stop",
+        None,
+    )
 
 
 def test_a_whole_message_after_its_pieces_is_not_repeated() -> None:
@@ -401,7 +411,7 @@ def test_a_connection_that_breaks_before_the_first_piece_is_tried_again(ask: Ask
     with (
         scripted(completion=[lambda: None]) as script,
         llama(script) as backend,
-        pytest.raises(BackendUnreachable),
+        pytest.raises(BackendUnreachableError),
     ):
         ask(backend, grammar=GBNF)
 
@@ -453,7 +463,10 @@ def test_a_real_server_streams_what_it_answers(
     whole = real.complete(Request(ASK, grammar=grammar, max_tokens=30))
     assert "".join(pieces) == answer.text
     assert len(pieces) > 1
-    assert (answer.finish, answer.completion_tokens) == (whole.finish, whole.completion_tokens)
+    assert (answer.finish_reason, answer.usage.completion_tokens) == (
+        whole.finish_reason,
+        whole.usage.completion_tokens,
+    )
     if grammar is not None:
         assert (answer.text, answer.grammar_violation) == (whole.text, None)
 
@@ -466,8 +479,8 @@ def test_a_real_chat_server_streams_what_it_answers(
         answer, pieces = ask(backend, grammar=grammar, max_tokens=12)
     assert "".join(pieces) == answer.text
     assert len(pieces) > 1
-    assert answer.completion_tokens <= 12
-    assert answer.prompt_tokens > 0
+    assert answer.usage.completion_tokens <= 12
+    assert answer.usage.prompt_tokens > 0
 
 
 def test_a_real_server_continues_reasoning_that_was_begun(tmp_path: Any) -> None:
@@ -489,14 +502,14 @@ def test_a_real_server_continues_reasoning_that_was_begun(tmp_path: Any) -> None
             answers = [
                 each.complete(Request(asked, grammar=grammar, max_tokens=20)) for each in (here, there)
             ]
-            assert answers[0].prompt_tokens == answers[1].prompt_tokens
+            assert answers[0].usage.prompt_tokens == answers[1].usage.prompt_tokens
             assert answers[0].text == answers[1].text
         free = there.complete(Request(ASK, grammar=None, max_tokens=3))
-        assert free.completion_tokens <= 3
+        assert free.usage.completion_tokens <= 3
         thought = there.complete(
             Request([*ASK, reasoning_message("")], grammar=reasoning_grammar("</think>"), max_tokens=9)
         )
-        assert thought.completion_tokens <= 9
+        assert thought.usage.completion_tokens <= 9
 
 
 @pytest.mark.slow
@@ -512,9 +525,9 @@ def test_text_that_repeats_without_an_end_is_truncated(
     assert "".join(pieces) == answer.text
     assert text.startswith(answer.text)
     assert 512 < len(answer.text) < len(text) / 2
-    assert (answer.finish, answer.grammar_violation) == ("length", None)
+    assert (answer.finish_reason, answer.grammar_violation) == ("length", None)
     assert (answer.shortened_at, len(answer.repeated)) == (len(answer.text), len("github."))
-    assert answer.completion_tokens > 0 or make is vllm  # the usage comes with the end
+    assert answer.usage.completion_tokens > 0 or make is vllm  # the usage comes with the end
 
 
 @pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
@@ -524,4 +537,4 @@ def test_text_that_ends_may_repeat(
     text = "github." * 100
     with at(path, events(text)) as script, make(script) as backend:
         answer, _ = ask(backend, grammar=None)
-    assert (answer.text, answer.finish, answer.repeated) == (text, "stop", "")
+    assert (answer.text, answer.finish_reason, answer.repeated) == (text, "stop", "")

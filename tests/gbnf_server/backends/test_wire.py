@@ -24,7 +24,7 @@ from gbnf_server.backends.wire import (
     read,
     value_at,
 )
-from gbnf_server.system.errors import MalformedText
+from gbnf_server.system.errors import MalformedTextError
 from support.wires import ANY_TEXT, BROKEN, JSON, NO_UTF8, SIZES, cut
 
 
@@ -45,10 +45,10 @@ def test_bytes_that_are_no_utf8_are_refused(line: bytes) -> None:
     found: list[str] = []
     lines = LineDecoder()
     found += lines.feed(b"a\n")
-    with pytest.raises(MalformedText, match=f"0x{line[1]:02x}"):
+    with pytest.raises(MalformedTextError, match=f"0x{line[1]:02x}"):
         found += lines.feed(line + b"\nc")
     assert found == ["a"]
-    with pytest.raises(MalformedText):
+    with pytest.raises(MalformedTextError):
         read(b'{"a": "' + line + b'"}')
     assert "\ufffd" in parse_error_body(b'{"a": "' + line + b'"}')["a"]
 
@@ -77,7 +77,7 @@ def test_pairs_are_joined_and_lone_halves_refused(text: str, sizes: list[int]) -
             lambda: join_all_surrogates([text]),
             lambda: join_all_surrogates({text: 1}),
         ):
-            with pytest.raises(MalformedText, match="surrogate"):
+            with pytest.raises(MalformedTextError, match="surrogate"):
                 refused()
         return
     join()
@@ -94,7 +94,7 @@ def test_a_value_is_read_as_it_is_or_refused(value: Any) -> None:
     try:
         text.encode().decode("unicode-escape").encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        with pytest.raises(MalformedText):
+        with pytest.raises(MalformedTextError):
             read(text.encode())
         found = parse_error_body(text.encode())
     else:
@@ -115,7 +115,7 @@ def test_what_is_nested_too_deeply_is_no_answer(deep: str) -> None:
 @given(st.binary(max_size=20))
 def test_any_bytes_are_a_value_or_none(body: bytes) -> None:
     parse_error_body(body)
-    with suppress(MalformedText):
+    with suppress(MalformedTextError):
         read(body)
     assert read(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
 

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Usage
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.generate import _problem
 from support.command_line import Gbnf
@@ -107,6 +107,6 @@ def test_usage_errors(gbnf: Gbnf, prompt: str, schema: str) -> None:
     ],
 )
 def test_answers_are_judged_by_the_draft_of_the_schema(text: str, schema: Any, problem: str) -> None:
-    found = _problem(Completion(text, "stop", 1, 1, 0, 0.0, 0.0), schema, 10)
+    found = _problem(Completion(text, "stop", Usage(1, 1)), schema, 10)
     assert bool(found) == bool(problem)
     assert problem in found

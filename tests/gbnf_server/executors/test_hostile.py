@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from gbnf_server.executors import AbsentPerson, Form, run_executor
-from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.effort import one_in
 from support.executors import snapshot, world
 from support.hostile_executors import DEADLY, HOSTILE, MARK, Hostile
@@ -128,7 +128,7 @@ def test_cpu_time_is_limited_while_the_clock_is_paused(
             hostile = Hostile("burns_while_asking", burns, "", timeout_s=timeout_s).made(tmp_path / "hostile")
             with pytest.raises(ExecutorError) as caught:
                 run_executor(hostile, {}, world(tmp_path / "space", person=Slow()))
-            if not isinstance(caught.value, ExecutorTimeout):  # it came to asking in time
+            if not isinstance(caught.value, ExecutorTimeoutError):  # it came to asking in time
                 break
     finally:
         os.sched_setaffinity(0, usable)

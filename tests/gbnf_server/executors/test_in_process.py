@@ -24,7 +24,7 @@ from gbnf.tools import RunPolicy, Tool, load_tools
 from gbnf_server.executors import Context, Field, Form, ScriptedPerson, Write, run_executor
 from gbnf_server.executors.in_process import _Deadline
 from gbnf_server.planner.fingerprints import code_identity
-from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.executors import snapshot, world
 
 Function = Callable[[dict[str, Any], Context], Any]
@@ -161,7 +161,7 @@ def test_after_its_time_it_changes_and_asks_nothing(tmp_path: Path) -> None:
         done.set()
 
     before = snapshot(tmp_path)
-    with pytest.raises(ExecutorTimeout, match=r"no result after 0.1 s; its thread may still be running"):
+    with pytest.raises(ExecutorTimeoutError, match=r"no result after 0.1 s; its thread may still be running"):
         run_executor(tool(function, timeout_s=0.1), {}, world(tmp_path))
     go.set()
     assert done.wait(20)
@@ -179,7 +179,7 @@ def test_a_coroutine_is_cancelled_after_its_time(tmp_path: Path) -> None:
         finally:
             cancelled.set()
 
-    with pytest.raises(ExecutorTimeout):
+    with pytest.raises(ExecutorTimeoutError):
         run_executor(tool(function, timeout_s=0.1), {}, world(tmp_path))
     assert cancelled.wait(20)
 
@@ -308,7 +308,7 @@ def test_a_function_in_a_process_of_its_own(
 
 @pytest.mark.slow
 def test_a_process_of_its_own_is_killed(tmp_path: Path, typed_tools: Callable[..., dict[str, Tool]]) -> None:
-    with pytest.raises(ExecutorTimeout, match="was stopped"):
+    with pytest.raises(ExecutorTimeoutError, match="was stopped"):
         run_executor(typed_tools(timeout_s=2.0)["hang"], {}, world(tmp_path / "space"))
 
 

@@ -22,7 +22,7 @@ from gbnf.tools.manifest_checks import MIN_MEMORY_MB
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
 from gbnf_server.executors.runner import INHERITED_VARIABLES, PATH_VARIABLES
-from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.effort import scaled
 from support.executors import SATURDAY, bundled_tools, snapshot, world
 from support.processes import is_alive, limits_s, wait_until
@@ -178,7 +178,7 @@ def test_output_of_a_killed_process_is_kept(tmp_path: Path) -> None:
     printed: list[str] = []
     context = replace(world(tmp_path / "space"), on_output=printed.append)
     for timeout_s in limits_s(1):
-        with pytest.raises(ExecutorTimeout):
+        with pytest.raises(ExecutorTimeoutError):
             run_executor(
                 tool(tmp_path / "mine", "print('out'); time.sleep(60)", timeout_s=timeout_s), {}, context
             )
@@ -310,7 +310,7 @@ def test_the_time_limit_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
     """
     ready = tmp_path / "space" / "ready"
     for timeout_s in limits_s(2.5):
-        with pytest.raises(ExecutorTimeout, match="'mine' was stopped after") as caught:
+        with pytest.raises(ExecutorTimeoutError, match="'mine' was stopped after") as caught:
             run_executor(tool(tmp_path / "mine", body, timeout_s=timeout_s), {}, world(tmp_path / "space"))
         assert caught.value.timeout_s == timeout_s
         if ready.exists():
@@ -417,7 +417,7 @@ def test_an_interrupted_change_is_rolled_back(tmp_path: Path) -> None:
     (tmp_path / "space" / "a").write_bytes(b"old")
     before = snapshot(context.workspace.root)
     for timeout_s in limits_s(2.5):
-        with pytest.raises(ExecutorTimeout):
+        with pytest.raises(ExecutorTimeoutError):
             run_executor(tool(tmp_path / "mine", wait + body, timeout_s=timeout_s), {}, context)
         assert snapshot(context.workspace.root) == before
         if begun.exists():
@@ -458,7 +458,7 @@ def test_time_for_an_answer_does_not_count(tmp_path: Path) -> None:
     """Who thinks for longer than the limit gets through at no limit where the clock goes on."""
     for timeout_s in limits_s(3):
         mine = tool(tmp_path / "mine", ASK, timeout_s=timeout_s)
-        with suppress(ExecutorTimeout):  # all the rest may take longer than so short a limit
+        with suppress(ExecutorTimeoutError):  # all the rest may take longer than so short a limit
             found = run_executor(mine, {}, world(tmp_path / "space", person=Slow(timeout_s + 0.5)))
             break
     assert found == {"answers": {"a": "1", "n": 1}}

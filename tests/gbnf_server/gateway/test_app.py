@@ -13,7 +13,7 @@ import pytest
 
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstreams
-from gbnf_server.system.errors import BackendError, BackendUnreachable
+from gbnf_server.system.errors import BackendError, BackendUnreachableError
 from gbnf_server.web.access import Access
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import Limits
@@ -109,7 +109,7 @@ def test_what_there_is_not(method: str, path: str, status: int, code: str) -> No
     [
         (HttpError(400, "no", "invalid_request", "tools"), 400, "invalid_request"),
         (HttpError(502, "it ignored the grammar", "grammar_ignored"), 502, "grammar_ignored"),
-        (BackendUnreachable("no server"), 503, "backend_unreachable"),
+        (BackendUnreachableError("no server"), 503, "backend_unreachable"),
         (ZeroDivisionError("secret"), 500, "internal_error"),
     ],
 )

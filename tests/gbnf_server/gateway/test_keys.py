@@ -138,7 +138,7 @@ def test_other_servers_get_a_salt_or_tell_no_cached_tokens(kind: ServerKind, sep
         script.answers |= replies
         salted = backend.complete(Request([{"role": "user", "content": "x"}], cache_salt="a"))
         plain = backend.complete(Request([{"role": "user", "content": "x"}]))
-    assert (salted.cached_tokens, plain.cached_tokens) == (7 if separates else 0, 7)
+    assert (salted.usage.cached_tokens, plain.usage.cached_tokens) == (7 if separates else 0, 7)
     sent = [body.get("cache_salt") for _, body in script.asked]
     assert sent == ["a" if separates else None, None]
 

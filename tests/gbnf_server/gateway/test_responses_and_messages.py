@@ -22,7 +22,7 @@ from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.system.errors import RequestNotSupported
+from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.web.access import Access
 
 SCHEMA = {
@@ -50,7 +50,7 @@ class Uncounting(InProcess):
 
     def count_tokens(self, request: Request) -> int:
         del request
-        raise RequestNotSupported(self.name, "counting tokens", "")
+        raise RequestNotSupportedError(self.name, "counting tokens", "")
 
 
 @asynccontextmanager

@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
-from gbnf_server.backends.base import BackendEvent, Completion, Request, TextDelta
+from gbnf_server.backends.base import BackendEvent, Completion, Request, TextDelta, Usage
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, http_probe
 from gbnf_server.system.errors import (
-    AnswerTimeout,
+    AnswerTimeoutError,
     BackendError,
-    BackendUnreachable,
-    ContextOverflow,
+    BackendUnreachableError,
+    ContextOverflowError,
     ServerResponseError,
 )
 from support.backends import FakeBackend, acomplete
 from support.gateways import until
 from support.server import Reply, scripted
 
-DOWN = BackendUnreachable("nobody answers")
+DOWN = BackendUnreachableError("nobody answers")
 
 
 class Fake(FakeBackend):
@@ -50,7 +50,7 @@ class Fake(FakeBackend):
             await self.gate.wait()
         if self.fault is not None:
             raise self.fault
-        yield Completion(self.name, "stop", 1, 1, 0, 0.0, 0.0)
+        yield Completion(self.name, "stop", Usage(1, 1))
 
     async def probe(self) -> bool:
         self.probes += 1
@@ -152,9 +152,9 @@ def test_if_all_fail_the_error_comes_at_once() -> None:
         for fake in fakes:
             fake.fault = DOWN
         for _ in range(3):
-            with pytest.raises(BackendUnreachable):
+            with pytest.raises(BackendUnreachableError):
                 await acomplete(upstreams, asking("one"))
-            with pytest.raises(BackendUnreachable, match="no server answers: a, b"):
+            with pytest.raises(BackendUnreachableError, match="no server answers: a, b"):
                 _ = upstreams.capabilities
         assert [fake.asked for fake in fakes] == [1, 1]
 
@@ -169,8 +169,8 @@ def test_if_all_fail_the_error_comes_at_once() -> None:
         (ServerResponseError(502, "a proxy"), True),
         (ServerResponseError(500, "a strange request"), False),
         (ServerResponseError(400, "a bad one"), False),
-        (ContextOverflow(2, 1), False),
-        (AnswerTimeout("it takes long"), False),
+        (ContextOverflowError(2, 1), False),
+        (AnswerTimeoutError("it takes long"), False),
     ],
 )
 def test_an_error_of_one_request_leaves_no_backend_out(fault: BackendError, is_down: bool) -> None:
@@ -195,7 +195,7 @@ def test_an_answer_that_has_begun_is_not_made_again() -> None:
         fakes[0].fault, fakes[0].said = DOWN, "half"
         events = upstreams.generate(asking("one"))
         assert await anext(events) == TextDelta("half")
-        with pytest.raises(BackendUnreachable):
+        with pytest.raises(BackendUnreachableError):
             await anext(events)
 
     play(fakes, scene)
@@ -210,7 +210,7 @@ def test_a_probe_asks_a_real_server(status: int, expected: bool) -> None:
 
 
 def test_a_probe_of_no_server_fails() -> None:
-    with pytest.raises(BackendUnreachable):
+    with pytest.raises(BackendUnreachableError):
         asyncio.run(http_probe("http://127.0.0.1:1", None)())
 
 
@@ -227,7 +227,7 @@ def test_a_slow_answer_of_a_real_server_is_asked_for_once() -> None:
         upstreams = Upstreams([Upstream(backend, http_probe(backend.url, None)) for backend in backends])
 
         async def ask() -> None:
-            with pytest.raises(AnswerTimeout, match="did not finish"):
+            with pytest.raises(AnswerTimeoutError, match="did not finish"):
                 await acomplete(upstreams, asking("x"))
 
         asyncio.run(ask())
@@ -246,7 +246,7 @@ def test_a_backend_that_failed_in_a_blocking_call_is_asked_again(serves: bool) -
     async def scene(upstreams: Upstreams) -> None:
         if serves:
             upstreams.start_probing()
-        with pytest.raises(BackendUnreachable):
+        with pytest.raises(BackendUnreachableError):
             await asyncio.to_thread(upstreams.complete, asking("x"))
         fakes[0].fault = None
         await until(lambda: upstreams.upstreams[0].healthy)

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from gbnf import load_manifests
-from gbnf_server.backends.base import BackendEvent, Capabilities, Completion, Request
+from gbnf_server.backends.base import BackendEvent, Capabilities, Completion, Request, Usage
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.inspect.app import create_app
 from gbnf_server.inspect.inspection import InspectedSchema, Inspection
@@ -56,7 +56,7 @@ class Slow(FakeBackend):
             self.running -= 1
         if self._fault is not None:
             raise self._fault
-        yield Completion("{}", "stop", 1, 1, 0, 0.0, 0.0)
+        yield Completion("{}", "stop", Usage(1, 1))
 
 
 @pytest.fixture(scope="module")

@@ -111,10 +111,10 @@ def test_whatever_the_grammar_the_text_is_in_its_language(
         assert "dead end" in str(error)  # noqa: PT017  # a token may end inside a character that can't go on
         return
     match = Grammar(rules).match(found.text)
-    assert match.complete if found.finish == "stop" else match.accepted
+    assert match.complete if found.finish_reason == "stop" else match.accepted
     assert "".join(pieces) == found.text
     assert all(pieces)
-    assert 0 <= found.forced_tokens <= found.completion_tokens <= max_tokens
+    assert 0 <= found.usage.forced_tokens <= found.usage.completion_tokens <= max_tokens
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_random_models_write_valid_calls_and_nothing_crashes(
         found = backend.complete(Request(ASK, grammar=grammar, temperature=2.0, seed=run, max_tokens=100))
         judged = engine().match(grammar, found.text)
         assert judged.accepted
-        if found.finish == "stop":
+        if found.finish_reason == "stop":
             finished += 1
             assert judged.complete
         if run % 10 == 0:
@@ -171,8 +171,8 @@ def test_a_complete_answer_takes_no_further_step(real: InProcess, monkeypatch: p
 
     monkeypatch.setattr(llama_cpp, "llama_decode", counted)
     found = real.complete(Request(ASK, grammar=Grammar.parse('root ::= "nothing else"')))
-    assert (found.text, found.finish, evaluated) == ("nothing else", "stop", 0)
-    assert found.forced_tokens == found.completion_tokens
+    assert (found.text, found.finish_reason, evaluated) == ("nothing else", "stop", 0)
+    assert found.usage.forced_tokens == found.usage.completion_tokens
 
 
 def test_the_last_token_is_withheld(real: InProcess) -> None:
@@ -191,7 +191,7 @@ def test_without_jumps_the_text_is_the_same_where_nothing_is_forced(small: InPro
     grammar = Grammar.parse('root ::= [a-z ]{20} [0-9]{1,5} "."')
     with changed(small, _jumps=False):
         plain = small.complete(Request(ASK, grammar=grammar))
-    assert plain.forced_tokens == 0
+    assert plain.usage.forced_tokens == 0
     assert small.complete(Request(ASK, grammar=grammar)).text == plain.text
 
 
@@ -201,12 +201,12 @@ def test_a_truncated_text_is_a_prefix_of_the_whole_one(small: InProcess, max_tok
     grammar = pool_grammar(("get_now", "undo_last_turn"), "spaced")
     whole = small.complete(Request(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=150))
     cut = small.complete(Request(ASK, grammar=grammar, temperature=1.0, seed=seed, max_tokens=max_tokens))
-    assert cut.completion_tokens <= max_tokens
+    assert cut.usage.completion_tokens <= max_tokens
     if cut.shortened_at is not None:
         assert grammar.match(cut.text).complete
         return
     assert whole.text.startswith(cut.text)
-    assert cut.finish == "length" or cut == whole or cut.text == whole.text
+    assert cut.finish_reason == "length" or cut == whole or cut.text == whole.text
 
 
 def test_where_the_engine_disagrees_nothing_is_forced(
@@ -237,8 +237,8 @@ def test_both_engines_hold_the_same_calls(small: InProcess) -> None:
             )
         for found in (by_llama, by_guidance):
             judged = engine().match(grammar, found.text)
-            assert judged.complete if found.finish == "stop" else judged.accepted
-        assert by_guidance.finish == by_llama.finish
+            assert judged.complete if found.finish_reason == "stop" else judged.accepted
+        assert by_guidance.finish_reason == by_llama.finish_reason
 
 
 def test_greedy_is_the_same_by_both_engines(small: InProcess) -> None:
@@ -322,7 +322,7 @@ def test_a_deterministic_answer_depends_on_its_request_only(alone: InProcess, na
     def ask(name: str) -> tuple[str, Any]:
         grammar = pool_grammar((name,))
         found = alone.complete(Request(conversation(name), grammar, max_tokens=12, logprobs=2))
-        assert found.cached_tokens == 0
+        assert found.usage.cached_tokens == 0
         return found.text, found.logprobs
 
     expected = {name: ask(name) for name in names}
@@ -335,17 +335,17 @@ def test_a_prompt_is_evaluated_once_for_all(small: InProcess) -> None:
     forget(small)
     grammar = pool_grammar(("get_now",), "spaced")
     first = small.complete(Request(conversation("one"), grammar=grammar, max_tokens=40))
-    assert first.cached_tokens == 0
+    assert first.usage.cached_tokens == 0
     second = small.complete(Request(conversation("another"), grammar=grammar, max_tokens=40))
     system = shared_prefix_length(
         prompt_tokens(small, conversation("one"), constrained=True),
         prompt_tokens(small, conversation("another"), constrained=True),
     )
-    assert second.cached_tokens == system
+    assert second.usage.cached_tokens == system
     pasts = [len(sequence.cached_tokens) for sequence in small._kv_cache._sequences]
     assert min(pasts) > system  # neither has lost what it had
     again = small.complete(Request(conversation("one"), grammar=grammar, max_tokens=40))
-    assert again.cached_tokens == again.prompt_tokens - 1
+    assert again.usage.cached_tokens == again.usage.prompt_tokens - 1
     assert again.text == first.text
 
 
@@ -359,8 +359,8 @@ def test_a_conversation_resumes_where_it_stopped(small: InProcess) -> None:
             before = prompt_tokens(small, talk, constrained=True)
             found = small.complete(Request(talk, grammar=grammar, max_tokens=30))
             if len(talk) > 2:
-                assert found.cached_tokens >= found.prompt_tokens - 30 - len(found.text)
-            assert found.prompt_tokens == len(before)
+                assert found.usage.cached_tokens >= found.usage.prompt_tokens - 30 - len(found.text)
+            assert found.usage.prompt_tokens == len(before)
             talk += [
                 {"role": "assistant", "content": found.text},
                 {"role": "tool", "content": '{"step": 1, "result": {}}'},

@@ -223,7 +223,7 @@ def test_a_model_of_random_weights_writes_the_same(small: InProcess, monkeypatch
     ]
     for request in requests:
         found = small.complete(request)
-        drafted += found.drafted_tokens
+        drafted += found.usage.drafted_tokens
         texts[0].append(found.text)
     monkeypatch.setattr(PromptLookup, "guess", lambda *_: "")
     texts[1] += [small.complete(request).text for request in requests]

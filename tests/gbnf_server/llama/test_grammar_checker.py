@@ -15,7 +15,7 @@ from gbnf.grammar.ir import Ref, Rules
 from gbnf_server.llama.grammar_checker import EngineMatch, GrammarChecker
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.llama.native import NativeGrammar
-from gbnf_server.system.errors import GrammarRefused, ModelLoadError
+from gbnf_server.system.errors import GrammarRefusedError, ModelLoadError
 from support.effort import scaled
 from support.models import make_model
 from support.oracle import SHARED
@@ -141,9 +141,9 @@ def test_a_name_of_an_end_token_is_a_text_like_others(any_engine: GrammarChecker
 def test_refusals(
     engine: GrammarChecker, grammar: str, words: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(GrammarRefused, match=re.escape(words)):
+    with pytest.raises(GrammarRefusedError, match=re.escape(words)):
         NativeGrammar.parse(engine.model, grammar)
-    with pytest.raises(GrammarRefused):
+    with pytest.raises(GrammarRefusedError):
         engine.check(grammar)
     engine.check('root ::= "a"')  # still alive
     assert capfd.readouterr() == ("", "")
@@ -163,7 +163,7 @@ def test_refusals(
     ids=["inverted bounds", "hidden left recursion", "deep", "unclosed", "long chain", "token"],
 )
 def test_what_would_harm_the_engine_never_reaches_it(engine: GrammarChecker, grammar: str) -> None:
-    with pytest.raises(GrammarRefused):
+    with pytest.raises(GrammarRefusedError):
         engine.match(grammar, "ab")
 
 
@@ -172,7 +172,7 @@ def test_each_thread_gets_its_own_message(engine: GrammarChecker) -> None:
 
     def ask(name: str) -> None:
         for _ in range(50):
-            with pytest.raises(GrammarRefused) as refused:
+            with pytest.raises(GrammarRefusedError) as refused:
                 engine.check(Grammar(Rules({"root": Ref(name)})))
             if f"'{name}'" not in str(refused.value):
                 wrong.append(str(refused.value))

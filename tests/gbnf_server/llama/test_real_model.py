@@ -152,7 +152,7 @@ def call_request(question: str = "Is it raining in Rome? 東京は？ 🌧", **o
 def test_with_a_grammar_the_output_is_valid(model: InProcess, schema: dict[str, Any], seed: int) -> None:
     request, grammar = request_of(schema, max_tokens=40, temperature=1.5, seed=seed)
     found = model.complete(request)
-    if found.finish == "stop" and grammar.exact:
+    if found.finish_reason == "stop" and grammar.exact:
         assert is_valid(schema, canonical(json.loads(found.text)))
     assert engine().match(grammar, found.text).accepted
 
@@ -171,7 +171,7 @@ def test_a_jump_changes_nothing_in_calls(model: InProcess, question: str) -> Non
     request = call_request(question)
     jumped = ask(model, request)
     check_same(jumped, ask(model, request, jumps=False))
-    assert jumped[0].forced_tokens
+    assert jumped[0].usage.forced_tokens
     check_same(ask(model, replace(request, logprobs=2)), jumped)  # nor does asking for log-probabilities
 
 
@@ -185,7 +185,7 @@ def test_free_text_is_the_same_with_drafts(model: InProcess, text: str, temperat
     drafted, plain = ask(model, request), ask(model, request, jumps=False)
     if not temperature:
         check_same(drafted, plain)
-    assert drafted[0].completion_tokens
+    assert drafted[0].usage.completion_tokens
 
 
 @pytest.mark.slow
@@ -239,7 +239,7 @@ def test_a_call_in_the_native_format_reads_back(
     declared = [declare_tool(tool) for tool in TOOLS]
     request = Request([QUESTION], grammar, tools=declared, max_tokens=60, temperature=temperature, seed=1)
     found = model.complete(request)
-    assert found.finish == "stop"
+    assert found.finish_reason == "stop"
     result = form.parse(found.text, TOOLS)
     assert isinstance(result, ToolCalls)
     assert not result.invalid

@@ -127,7 +127,7 @@ def test_a_value_ends_where_the_grammar_allows_it(backend: InProcess, case: Case
     endless = case.before + case.unit * 3000
     with patch.object(backend, "_jumps", jumps):
         found = decode(backend, grammar, writing(endless))
-    assert found.finish == "stop"
+    assert found.finish_reason == "stop"
     assert found.shortened_at is not None
     assert found.text.endswith(case.after)
     assert endless.startswith(found.text.removesuffix(case.after))
@@ -164,7 +164,7 @@ def test_the_answer_goes_on_after_the_value(backend: InProcess) -> None:
 
     found = decode(backend, compile_schema(schema), next_text)
     assert json.loads(found.text) | {"days": []} == {"days": [], "text": "and on", "n": 7}
-    assert found.finish == "stop"
+    assert found.finish_reason == "stop"
 
 
 def test_each_value_that_repeats_ends(backend: InProcess) -> None:
@@ -201,7 +201,7 @@ def test_arguments_in_native_formats_end(backend: InProcess, family: Family) -> 
     args = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     grammar = family.form.grammar([Tool("note", args=args)], tool_choice="required")
     found = decode(backend, grammar, writing(family.write([("note", {"text": "github." * 3000})])))
-    assert found.finish == "stop"
+    assert found.finish_reason == "stop"
     assert found.shortened_at is not None
     assert engine().match(grammar, found.text).complete
     _, ((name, arguments),) = family.split(found.text, ["text"])
@@ -213,7 +213,7 @@ def test_arguments_in_native_formats_end(backend: InProcess, family: Family) -> 
 def test_text_that_may_end_anywhere_is_truncated(backend: InProcess) -> None:
     for grammar in (None, Grammar.parse("root ::= [a-z. ]*")):
         found = decode(backend, grammar, writing("why not? "[:3] + " github." * 3000))
-        assert found.finish == "length"
+        assert found.finish_reason == "length"
         assert found.shortened_at == len(found.text) < 560
         assert found.repeated.strip(" ")
 
@@ -244,11 +244,13 @@ def test_whatever_the_grammar_nothing_else_changes(
             found = backend.complete(request)
     match = engine().match(grammar, found.text)
     if not found.repeated:
-        assert (found.text, found.finish) == (free.text, free.finish)
+        assert (found.text, found.finish_reason) == (free.text, free.finish_reason)
         return
     assert found.shortened_at is not None
     assert free.text.startswith(found.text[: found.shortened_at])
-    assert match.complete or (found.finish == "length" and found.completion_tokens == 200 and match.accepted)
+    assert match.complete or (
+        found.finish_reason == "length" and found.usage.completion_tokens == 200 and match.accepted
+    )
 
 
 @pytest.mark.slow
@@ -260,6 +262,6 @@ def test_a_real_model_that_repeats() -> None:
         found = model.complete(
             Request([{"role": "user", "content": text}], grammar=compile_schema(schema), max_tokens=400)
         )
-    assert (found.finish, "today" in found.repeated * 2) == ("stop", True)
-    assert found.completion_tokens < 400
+    assert (found.finish_reason, "today" in found.repeated * 2) == ("stop", True)
+    assert found.usage.completion_tokens < 400
     jsonschema.validate(json.loads(found.text), schema)

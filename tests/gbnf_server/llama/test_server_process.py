@@ -91,7 +91,7 @@ def test_only_this_user_can_use_it(model: Path) -> None:
             assert answer.status_code == 401
         with LlamaServer(server.url) as client:
             messages: list[Message] = [{"role": "user", "content": "hello"}]
-            assert client.complete(Request(messages, grammar=None, max_tokens=1)).completion_tokens
+            assert client.complete(Request(messages, grammar=None, max_tokens=1)).usage.completion_tokens
         with start(model, threads=1) as other:
             assert other.api_key != server.api_key
     assert not key.exists()
@@ -128,7 +128,7 @@ def test_a_server_that_dies_of_repacked_weights_is_started_without(
     with start(model, threads=1) as server, LlamaServer(server.url) as client:
         assert client.complete(
             Request([{"role": "user", "content": "hello"}], grammar=None, max_tokens=1)
-        ).completion_tokens
+        ).usage.completion_tokens
     starts = (tmp_path / "starts").read_text().splitlines()
     assert "--no-repack" in starts[-1]
 

@@ -71,9 +71,9 @@ def test_random_models_end_every_call_within_the_limit(backend: InProcess) -> No
         assert least is not None
         limit = least + chance.choice([0, 0, 1, 2, 5, 20])
         found = backend.complete(Request(ASK, grammar=grammar, temperature=2.0, seed=run, max_tokens=limit))
-        assert found.finish == "stop"
+        assert found.finish_reason == "stop"
         assert engine().match(grammar, found.text).complete
-        assert found.completion_tokens <= limit
+        assert found.usage.completion_tokens <= limit
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_whatever_the_grammar_its_texts_are_complete(
     )
     match = grammar.match(found.text)
     assert match.accepted
-    if found.finish == "length":  # the model chose to go on, where the text could have ended
+    if found.finish_reason == "length":  # the model chose to go on, where the text could have ended
         assert match.complete
         assert found.shortened_at is None
     else:
@@ -159,13 +159,13 @@ def test_the_text_is_the_same_until_the_limit_binds(
         assert found.text == free.text
     else:
         assert found.text[: found.shortened_at] == free.text[: found.shortened_at]
-        assert free.completion_tokens > least + more or free.shortened_at is not None
+        assert free.usage.completion_tokens > least + more or free.shortened_at is not None
 
 
 def test_a_limit_below_the_shortest_text_truncates(backend: InProcess) -> None:
     grammar = Grammar.parse('root ::= "{\\"name\\": \\"" [a-z]* "\\", \\"rest\\": [1, 2, 3, 4, 5, 6, 7]}"')
     found = backend.complete(Request(ASK, grammar=grammar, temperature=1.0, max_tokens=3))
-    assert (found.finish, found.shortened_at) == ("length", None)
+    assert (found.finish_reason, found.shortened_at) == ("length", None)
     assert grammar.match(found.text).accepted
 
 
@@ -174,14 +174,14 @@ def test_text_that_may_end_anywhere_is_truncated(backend: InProcess) -> None:
     found = backend.complete(
         Request(ASK, grammar=Grammar.parse("root ::= [a-z ]*"), temperature=2.0, max_tokens=5)
     )
-    assert (found.finish, found.shortened_at) == ("length", None)
+    assert (found.finish_reason, found.shortened_at) == ("length", None)
 
 
 def test_a_recursion_without_an_end_is_truncated(backend: InProcess) -> None:
     found = backend.complete(
         Request(ASK, grammar=Grammar.parse("root ::= [ab] root"), temperature=2.0, max_tokens=5)
     )
-    assert (found.finish, found.shortened_at) == ("length", None)
+    assert (found.finish_reason, found.shortened_at) == ("length", None)
 
 
 # Spelling.

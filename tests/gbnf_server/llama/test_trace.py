@@ -16,7 +16,7 @@ from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.system.errors import BackendError, RequestNotSupported
+from gbnf_server.system.errors import BackendError, RequestNotSupportedError
 from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import CHECKOUT
@@ -36,11 +36,14 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
 def check(found: Completion) -> None:
     """The trace spells the text, and its probabilities are some."""
     tokens = [entry for entry in found.trace if entry.kind != "end"]
-    assert len(tokens) == found.completion_tokens
+    assert len(tokens) == found.usage.completion_tokens
     raw = b"".join(entry.token for entry in tokens)
     assert raw.decode(errors="ignore").startswith(found.text.rstrip("\ufffd"))
     # forced text may be written in fewer tokens than the sampled ones that it replaces
-    assert sum(entry.kind != "sampled" for entry in tokens) >= found.forced_tokens + found.accepted_tokens
+    assert (
+        sum(entry.kind != "sampled" for entry in tokens)
+        >= found.usage.forced_tokens + found.usage.accepted_tokens
+    )
     for entry in found.trace:
         if entry.kind == "forced":
             assert (entry.probability, entry.allowed_probability, entry.candidates) == (None, None, ())
@@ -79,7 +82,11 @@ def test_a_trace_tells_what_happened(
         assert "dead end" in str(error)  # noqa: PT017  # see test_decoder
         return
     found = answer(trace=True)
-    assert (found.text, found.finish, found.shortened_at) == (plain.text, plain.finish, plain.shortened_at)
+    assert (found.text, found.finish_reason, found.shortened_at) == (
+        plain.text,
+        plain.finish_reason,
+        plain.shortened_at,
+    )
     assert plain.trace == ()
     check(found)
 
@@ -113,7 +120,7 @@ def test_a_limit_that_refuses_is_named(backend: InProcess) -> None:
     refused = [each.refused_by for entry in found.trace for each in entry.candidates]
     assert "limit" in refused
     assert [entry.left for entry in found.trace if entry.kind != "end"] == [6, 5, 4, 3, 2, 1][
-        : found.completion_tokens
+        : found.usage.completion_tokens
     ]
 
 
@@ -125,5 +132,5 @@ def test_text_without_a_grammar_has_a_trace(backend: InProcess) -> None:
 
 def test_servers_have_no_trace() -> None:
     given: dict[str, Any] = {"trace": True}
-    with LlamaServer("http://127.0.0.1:9") as server, pytest.raises(RequestNotSupported, match="trace"):
+    with LlamaServer("http://127.0.0.1:9") as server, pytest.raises(RequestNotSupportedError, match="trace"):
         server.complete(Request(ASK, **given))

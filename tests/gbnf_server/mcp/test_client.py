@@ -32,7 +32,7 @@ from gbnf_server.mcp import McpServerError, McpTools, mcp_tools
 from gbnf_server.mcp.config import read_source
 from gbnf_server.mcp.connection import Connection
 from gbnf_server.planner import Planner, PlannerOptions
-from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.mcp_servers import SDK_SERVER, hostile_server, http_server, named, sdk_server
 from support.processes import children, is_alive, wait_until
 from support.scripts import Script
@@ -128,7 +128,7 @@ def test_an_error_of_a_tool_is_passed_to_the_model(session: Session, there: Cont
 
 
 def test_a_call_that_hangs_is_cancelled_and_the_server_continues(session: Session, there: Context) -> None:
-    with pytest.raises(ExecutorTimeout):
+    with pytest.raises(ExecutorTimeoutError):
         run_executor(with_limit(named(session.mcp, "hang"), 0.5), {}, there)
     assert session.call("echo", {"text": "on"}, there) == {"text": "on"}
     if session.transport.startswith("stdio"):
@@ -145,7 +145,7 @@ def test_calls_run_at_the_same_time(session: Session, there: Context) -> None:
         return await asyncio.gather(*calls, return_exceptions=True)
 
     hung, echoed = asyncio.run(both())
-    assert isinstance(hung, ExecutorTimeout)
+    assert isinstance(hung, ExecutorTimeoutError)
     assert echoed == {"text": "first"}
 
 

@@ -15,7 +15,7 @@ import pytest
 from gbnf_server.executors import AbsentPerson, Context, Workspace, run_executor
 from gbnf_server.mcp import McpServerError, McpTools, mcp_tools
 from gbnf_server.mcp.connection import MOST_TOOLS
-from gbnf_server.system.errors import ExecutorError, ExecutorTimeout
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.mcp_servers import hostile_server, named
 from support.processes import is_alive, wait_until
 
@@ -172,5 +172,5 @@ def test_an_open_context_does_not_keep_the_program_alive() -> None:
 
 @pytest.mark.slow
 def test_a_timeout_names_the_tool(tmp_path: Path) -> None:
-    with mcp_tools(hostile_server("deaf")) as mcp, pytest.raises(ExecutorTimeout, match="'ping'"):
+    with mcp_tools(hostile_server("deaf")) as mcp, pytest.raises(ExecutorTimeoutError, match="'ping'"):
         ping(mcp, tmp_path, timeout_s=0.5)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gbnf import load_manifests
 from gbnf.prompts.messages import Image, Message
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.base import Backend, Completion, Usage
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
@@ -25,7 +25,7 @@ from gbnf_server.planner.effects import CallModel, ExecuteTool
 from gbnf_server.planner.events import StepStarted, ToolDone
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.bundled import manifests_path
-from gbnf_server.system.errors import ContextOverflow, ExecutorError
+from gbnf_server.system.errors import ContextOverflowError, ExecutorError
 from support.by_hand import ANSWER, POOL, Driven, call, drive_by_hand, resolved
 from support.effort import scaled
 from support.executors import world
@@ -48,15 +48,15 @@ class SmallModel:
     written: int = 0
     prompts: list[tuple[Message, ...]] = field(default_factory=list)
 
-    def __call__(self, request: CallModel) -> Completion | ContextOverflow:
+    def __call__(self, request: CallModel) -> Completion | ContextOverflowError:
         tokens = prompt_size(request.messages) // BYTES_PER_TOKEN
         self.prompts.append(request.messages)
         if tokens >= self.context:
-            return ContextOverflow(tokens if self.counts else None, self.context if self.known else None)
+            return ContextOverflowError(tokens if self.counts else None, self.context if self.known else None)
         text = self.texts[min(self.written, len(self.texts) - 1)]
         self.written += 1
         return Completion(
-            text, "stop", tokens if self.counts else 0, 9, 0, 0, 0,
+            text, "stop", Usage(tokens if self.counts else 0, 9),
             context_length=self.context if self.known else None,
         )  # fmt: skip
 

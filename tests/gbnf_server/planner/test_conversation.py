@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Usage
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner import Exchange, Planner, PlannerOptions, Run, RunStarted
 from gbnf_server.planner.conversation import earlier_messages
@@ -67,7 +67,7 @@ class Recorder(FakeBackend):
 
     def respond(self, messages: Sequence[Message], **_limits: Any) -> Completion:
         self.asked.append(list(messages))
-        return Completion(self._texts.pop(0), "stop", 10, 5, 0, 0.0, 0.0)
+        return Completion(self._texts.pop(0), "stop", Usage(10, 5))
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_a_run_continues_a_conversation(tmp_path: Path) -> None:
 def test_the_pool_filter_reads_the_whole_conversation(tmp_path: Path) -> None:
     def offered(*history: Exchange) -> tuple[str, ...]:
         planner = Planner(POOL, Recorder(NOW, ANSWER), context=Context(Workspace(tmp_path)))
-        [started] = [one for one in planner.events("again", history=history) if isinstance(one, RunStarted)]
+        [started] = [one for one in planner.stream("again", history=history) if isinstance(one, RunStarted)]
         return started.tools
 
     undo = Exchange("undo that", "done")

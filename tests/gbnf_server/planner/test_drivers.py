@@ -115,7 +115,7 @@ def test_both_drivers_plan_alike(tmp_path: Path, backend: InProcess) -> None:
 def test_events_come_as_they_happen_and_closing_stops(tmp_path: Path, backend: InProcess) -> None:
     ping = make_tool(tmp_path / "tools", "ping", '(context.workspace.root / "ran").touch()\nreturn {}')
     work = world(tmp_path / "work")
-    events = planner([ping], backend, work).events("ping")
+    events = planner([ping], backend, work).stream("ping")
     for event in events:
         if isinstance(event, ToolCalled):
             assert not (work.workspace.root / "ran").exists()

@@ -25,7 +25,7 @@ from gbnf_server.planner.events import RunStarted, StepStarted, ToolDone, Warnin
 from gbnf_server.planner.fingerprints import digest, options_identity
 from gbnf_server.planner.options import MAX_TOOLS, SMALL_MODEL_MARGIN, SMALL_MODEL_TOOLS, ResolvedOptions
 from gbnf_server.planner.tool_offer import FOUND_AT_ONCE
-from gbnf_server.system.errors import BackendUnreachable
+from gbnf_server.system.errors import BackendUnreachableError
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, POOL, Driven, call, completion, drive_by_hand, resolved
 from support.effort import scaled
@@ -237,7 +237,7 @@ def test_the_filter_off_offers_everything() -> None:
 
 def test_a_ranker_that_fails_is_replaced_and_named() -> None:
     def unreachable(texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        raise BackendUnreachable("no llama-server answers")
+        raise BackendUnreachableError("no llama-server answers")
 
     options = resolved(max_tools=4, ranker=EmbeddingRanker(unreachable))
     driven = drive(call("find_tools", query="lion"), call("feed_lion"), ANSWER, options=options)

@@ -86,7 +86,9 @@ def test_many_runs_end(mode: str, wire: str, tmp_path: Path) -> None:
         hostile(MODES[mode], WIRES[wire]) as server,
         WIRES[wire].client(server.url, retry_policy) as backend,
     ):
-        runs = Planner([TOOL], backend, context=world(tmp_path)).run_many(["look"] * 3)
+        planner = Planner([TOOL], backend, context=world(tmp_path))
+        with ThreadPoolExecutor(3) as threads:
+            runs = list(threads.map(planner.run, ["look"] * 3))
     assert all(run.outcome in OUTCOMES for run in runs)
 
 

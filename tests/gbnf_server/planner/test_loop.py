@@ -24,10 +24,10 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.repeats import MAX_READS
 from gbnf_server.system.errors import (
-    BackendUnreachable,
-    ContextOverflow,
+    BackendUnreachableError,
+    ContextOverflowError,
     ExecutorError,
-    ExecutorTimeout,
+    ExecutorTimeoutError,
     ServerResponseError,
     SetupError,
 )
@@ -161,7 +161,7 @@ def test_the_person_approves_what_will_really_be_done() -> None:
 
 def test_a_timeout_says_so() -> None:
     driven = drive_by_hand(
-        POOL, [completion(NOW), completion(ANSWER)], replies=[ExecutorTimeout("get_now", 10)]
+        POOL, [completion(NOW), completion(ANSWER)], replies=[ExecutorTimeoutError("get_now", 10)]
     )
     assert [event.fault for event in driven.of(ToolFailed)] == ["timeout"]
 
@@ -169,9 +169,9 @@ def test_a_timeout_says_so() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        BackendUnreachable("nobody at 127.0.0.1:1"),
+        BackendUnreachableError("nobody at 127.0.0.1:1"),
         ServerResponseError(400, "bad"),
-        ContextOverflow(2000, 1024),
+        ContextOverflowError(2000, 1024),
     ],
 )
 def test_a_backend_error_ends_the_run_with_its_message(error: GbnfError) -> None:

@@ -32,10 +32,10 @@ from gbnf_server.planner.events import (
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.repeats import MAX_READS, canonical
 from gbnf_server.system.errors import (
-    BackendUnreachable,
-    ContextOverflow,
+    BackendUnreachableError,
+    ContextOverflowError,
     ExecutorError,
-    ExecutorTimeout,
+    ExecutorTimeoutError,
     ServerResponseError,
     SetupError,
 )
@@ -73,14 +73,18 @@ COMPLETIONS = st.builds(
     st.sampled_from([None, None, None, None, "character 3: expected '}'"]),
 )
 FAULTS = st.sampled_from(
-    [BackendUnreachable("no server"), ServerResponseError(500, "empty stack"), ContextOverflow(2000, 1024)]
+    [
+        BackendUnreachableError("no server"),
+        ServerResponseError(500, "empty stack"),
+        ContextOverflowError(2000, 1024),
+    ]
 )
 NOBODY = ExecutorError("nobody is there to approve")
 REPLIES = st.one_of(
     st.builds(lambda entries: {"entries": entries}, st.lists(st.text(max_size=4), max_size=3)),
     st.just({"value": 1}),
     st.sampled_from(
-        [ExecutorError("no such file"), ExecutorTimeout("find_files", 3), SetupError("disk full")]
+        [ExecutorError("no such file"), ExecutorTimeoutError("find_files", 3), SetupError("disk full")]
     ),
 )
 

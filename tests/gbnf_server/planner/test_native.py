@@ -26,7 +26,7 @@ from gbnf_server.planner import Planner, PlannerOptions, Run
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.bundled import manifests_path
-from gbnf_server.system.errors import BackendError, RequestNotSupported
+from gbnf_server.system.errors import BackendError, RequestNotSupportedError
 from support.backends import FakeBackend
 from support.by_hand import Driven, completion, drive_by_hand, resolved
 from support.effort import scaled
@@ -266,7 +266,7 @@ def test_the_default_is_native_where_there_is_a_format(
 
 
 def test_native_is_refused_where_there_is_no_format() -> None:
-    with pytest.raises(RequestNotSupported, match="call format json"):
+    with pytest.raises(RequestNotSupportedError, match="call format json"):
         ResolvedOptions.resolve(PlannerOptions(call_format="native"), Native(None))
     with pytest.raises(ValueError, match="field"):
         PlannerOptions(call_format="native", reasoning="field")

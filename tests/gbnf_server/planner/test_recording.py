@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from gbnf import compile_schema
 from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.base import Completion, Request, Usage
 from gbnf_server.executors import Context, ScriptedPerson, Workspace
 from gbnf_server.llama.token_values import Candidate, TracedToken
 from gbnf_server.planner import Planner, PlannerOptions
@@ -62,7 +62,7 @@ def test_rounded_probabilities_stay_probabilities(values: list[float]) -> None:
 def test_a_request_is_written_without_its_images() -> None:
     message: Any = {"role": "user", "content": "look", "images": (Image(b"123", "image/png"),)}
     request = Request([message], compile_schema({"const": 1}), max_tokens=9, temperature=0.5, seed=3)
-    written = RecordedCall.of(request, Completion("1", "stop", 1, 1, 0, 0.0, 0.0)).to_json()
+    written = RecordedCall.of(request, Completion("1", "stop", Usage(1, 1))).to_json()
     [shown] = json.loads(json.dumps(written))["messages"]
     assert shown == {"role": "user", "content": "look", "images": [{"media_type": "image/png", "bytes": 3}]}
     assert "root ::=" in written["grammar"]
@@ -84,7 +84,7 @@ def recorded(
     with RunRecorder(path) as recorder:
         planner = Planner(tools, script, PlannerOptions(salvage=False), context=context)
         recorder.record(planner)
-        for number, _ in enumerate(planner.events("go")):
+        for number, _ in enumerate(planner.stream("go", text=False)):
             if on_event is not None:
                 on_event(number)
     [run] = read_runs(path)

@@ -14,7 +14,7 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.planner import Event, ModelCalled, Planner, PlannerOptions, Run, SalvageStarted
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.system.errors import BackendUnreachable, ContextOverflow, ExecutorError
+from gbnf_server.system.errors import BackendUnreachableError, ContextOverflowError, ExecutorError
 from support.by_hand import NOW, POOL, Driven, call, completion, drive_by_hand, resolved
 from support.executors import snapshot, world
 from support.server import completion as served
@@ -36,7 +36,7 @@ def driven(*texts: Any, options: ResolvedOptions = SALVAGE, **more: Any) -> Driv
     [
         ("nonsense", "blocked"),
         (call("create_dirs", paths=["a"]), "exhausted"),
-        (ContextOverflow(9, 8), "failed"),
+        (ContextOverflowError(9, 8), "failed"),
     ],
 )
 def test_however_a_run_ends_its_results_are_kept(second: Any, ended: str) -> None:
@@ -79,7 +79,7 @@ def test_it_is_counted_with_the_rest() -> None:
     [
         (["nonsense", "an answer"], {}),
         ([NOW, "nonsense", "an answer"], {"options": resolved(max_steps=2, max_blocked=1)}),
-        ([BackendUnreachable("gone")], {}),
+        ([BackendUnreachableError("gone")], {}),
     ],
     ids=["no results", "turned off", "no model"],
 )
@@ -99,8 +99,8 @@ def test_what_waits_for_approval_is_not_talked_over() -> None:
 @pytest.mark.parametrize(
     ("fault", "asked", "error"),
     [
-        (BackendUnreachable("gone"), 2, "error: the server is gone"),
-        (ContextOverflow(9, 8), 3, "error: the messages"),
+        (BackendUnreachableError("gone"), 2, "error: the server is gone"),
+        (ContextOverflowError(9, 8), 3, "error: the messages"),
     ],
 )
 def test_if_salvaging_fails_the_answer_is_the_result(fault: GbnfError, asked: int, error: str) -> None:
@@ -128,7 +128,7 @@ def test_salvaged_answers_are_in_the_language_of_the_run(
     found = driven(
         NOW,
         call("create_dirs", paths=["a"]),
-        BackendUnreachable("gone"),
+        BackendUnreachableError("gone"),
         options=resolved(**FREE, language=language),
     )
     assert str(found.run.answer).startswith(answer_from_results)

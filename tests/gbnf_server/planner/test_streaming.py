@@ -60,8 +60,8 @@ async def collected(events: AsyncGenerator[Event, None]) -> list[Event]:
 @pytest.fixture(params=["sync", "async"])
 def stream(request: pytest.FixtureRequest) -> Stream:
     if request.param == "sync":
-        return lambda planner, query, **options: list(planner.events(query, text=True, **options))
-    return lambda planner, query, **options: asyncio.run(collected(planner.stream(query, **options)))
+        return lambda planner, query, **options: list(planner.stream(query, text=True, **options))
+    return lambda planner, query, **options: asyncio.run(collected(planner.astream(query, **options)))
 
 
 def planner(tmp_path: Path, backend: Any, *, hooks: Sequence[Hook] = (), **options: Any) -> Planner:
@@ -163,7 +163,7 @@ def test_the_pieces_are_the_text_of_the_call(tmp_path: Path, backend: InProcess,
                 assert pieces == event.text
                 pieces, called = "", called + 1
     assert called == 4
-    quiet = list(planner(tmp_path / "quiet", backend).events("ping"))
+    quiet = list(planner(tmp_path / "quiet", backend).stream("ping", text=False))
     assert not any(isinstance(event, TextWritten) for event in quiet)
 
 
@@ -225,7 +225,7 @@ def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None
     running = Planner([ping, NEVER], backend, options, context=work)
 
     async def first() -> Event:
-        async with aclosing(running.stream("ping")) as events:
+        async with aclosing(running.astream("ping")) as events:
             async for event in events:
                 if isinstance(event, TextWritten):
                     break
@@ -233,11 +233,11 @@ def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None
         return event
 
     assert getattr(asyncio.run(first()), "step", None) == 1
-    events = running.events("ping", text=True)
+    events = running.stream("ping", text=True)
     next(event for event in events if isinstance(event, TextWritten))
     events.close()
     assert not (work.workspace.root / "ran").exists()
-    assert any(isinstance(event, ToolDone) for event in running.events("ping"))  # the model is free again
+    assert any(isinstance(event, ToolDone) for event in running.stream("ping"))  # the model is free again
 
 
 @pytest.mark.slow
@@ -256,11 +256,11 @@ def test_a_run_begins_outside_of_the_event_loop(tmp_path: Path, backend: InProce
     async def run() -> None:
         threads.clear()
         await running.arun("ping")
-        await collected(running.stream("ping"))
+        await collected(running.astream("ping"))
         assert len(threads) == 2
         assert threading.get_ident() not in threads
         with pytest.raises(ValueError, match="empty"):
-            running.stream(" ")
+            running.astream(" ")
 
     asyncio.run(run())
 

@@ -20,12 +20,12 @@ from typing import Any
 
 from gbnf.tools import Tool
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Completion, Timings, Usage
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
 from gbnf_server.system.errors import (
     BackendError,
-    BackendUnreachable,
-    ContextOverflow,
+    BackendUnreachableError,
+    ContextOverflowError,
     ExecutorError,
     ServerResponseError,
 )
@@ -73,11 +73,11 @@ class Replay:
                     if isinstance(event, Answered):
                         self.record("model", completion=asdict(event.completion))
                     yield event
-        except ContextOverflow as error:
+        except ContextOverflowError as error:
             self.record("model", overflow={"needed": error.needed, "available": error.available})
             raise
-        except (BackendUnreachable, ServerResponseError) as error:
-            if isinstance(error, BackendUnreachable) or error.is_retryable:
+        except (BackendUnreachableError, ServerResponseError) as error:
+            if isinstance(error, BackendUnreachableError) or error.is_retryable:
                 self.backend_error = error
             raise
 
@@ -88,8 +88,10 @@ class Replay:
         if entry is None:
             return None
         if "overflow" in entry:
-            raise ContextOverflow(**entry["overflow"])
-        return Completion(**{**entry["completion"], "logprobs": (), "trace": ()})
+            raise ContextOverflowError(**entry["overflow"])
+        completion = entry["completion"]
+        usage, timings = Usage(**completion["usage"]), Timings(**completion["timings"])
+        return Completion(**{**completion, "usage": usage, "timings": timings, "logprobs": (), "trace": ()})
 
     def person(self, person: Person) -> Person:
         """Wrap a person: replay approvals, then record them."""

@@ -22,7 +22,7 @@ from gbnf_server.executors import AbsentPerson, Context, Form, Person, ScriptedP
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.batch import Batch, BatchError, BatchRequest, BatchResult, write_result
 from gbnf_server.planner.compaction import prompt_size
-from gbnf_server.system.errors import BackendUnreachable, ContextOverflow, ServerResponseError
+from gbnf_server.system.errors import BackendUnreachableError, ContextOverflowError, ServerResponseError
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, call
 from support.effort import scaled
@@ -222,7 +222,7 @@ def test_a_run_on_a_server_that_ignored_the_grammar_resumes(looks: tuple[Tool, .
             assert {one.outcome for one in run(looks, tmp_path, script)} == {"answered"}
             assert script.asked == sum(map(len, texts.values())) - 4
         else:
-            with pytest.raises(BackendUnreachable):
+            with pytest.raises(BackendUnreachableError):
                 run(looks, tmp_path, script)
 
 
@@ -242,7 +242,7 @@ def test_an_unapproved_call_is_replayed(tmp_path: Path, answers: int) -> None:
     request = [BatchRequest("r", "go")]
     with (
         Batch(request, lonely(tools, Script(texts, lost_after=answers), tmp_path), tmp_path / "log") as batch,
-        pytest.raises(BackendUnreachable),
+        pytest.raises(BackendUnreachableError),
     ):
         results(batch)
     with Batch(request, lonely(tools, Script(texts), tmp_path), tmp_path / "log") as batch:
@@ -291,7 +291,7 @@ def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, pe
         with Batch([BatchRequest("r", "go")], planner, tmp_path / "log") as batch:
             return results(batch)
 
-    with pytest.raises(BackendUnreachable):
+    with pytest.raises(BackendUnreachableError):
         batch(Copying(texts, lost_after=2), Typing())
     [result] = batch(Copying(texts), person)
     assert result.run is not None
@@ -345,7 +345,7 @@ def test_a_log_that_cannot_be_written_is_named(looks: tuple[Tool, ...], tmp_path
 def test_a_model_that_goes_away_stops_the_batch_and_it_goes_on_later(
     tools: tuple[Tool, ...], tmp_path: Path, answers: int
 ) -> None:
-    with pytest.raises(BackendUnreachable):
+    with pytest.raises(BackendUnreachableError):
         run(tools, tmp_path, Script(TEXTS, lost_after=answers))
     script = Script(TEXTS)
     assert {one.outcome for one in run(tools, tmp_path, script)} == {"answered"}
@@ -457,7 +457,7 @@ def test_a_tool_that_fails_badly_fails_its_call_alone(tmp_path: Path, body: str,
             file.seek(0)
             return file.read()
 
-    with pytest.raises(BackendUnreachable):
+    with pytest.raises(BackendUnreachableError):
         batch(Script(texts, lost_after=1))
     [line] = batch(Script(texts)).splitlines()
     assert json.loads(line)["outcome"] == "answered"
@@ -488,10 +488,10 @@ class Tight(FakeBackend):
 
     def respond(self, messages: Sequence[Message], **_limits: Any) -> Completion:
         if prompt_size(messages) > 2500:
-            raise ContextOverflow(None, None)
+            raise ContextOverflowError(None, None)
         self.prompts.append(messages)
         steps = sum(message["content"].count('{"step": ') for message in messages)
-        return Completion(call("peek", at=steps) if steps < 7 else ANSWER, "stop", 0, 0, 0, 0.0, 0.0)
+        return Completion(call("peek", at=steps) if steps < 7 else ANSWER, "stop")
 
 
 @pytest.mark.slow

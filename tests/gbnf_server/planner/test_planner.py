@@ -1,4 +1,4 @@
-"""Many runs at a time: the same runs as one by one, in order, no more at a time than asked for."""
+"""A planner refuses what is no request, and serves several runs at a time."""
 
 from __future__ import annotations
 
@@ -23,20 +23,16 @@ def planner(backend: object, folder: Path) -> Planner:
     return Planner(POOL, backend, context=Context(Workspace(folder)))  # type: ignore[arg-type]  # one of two kinds
 
 
+async def together(one: Planner, queries: list[str]) -> list[Run]:
+    return await asyncio.gather(*map(one.arun, queries))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("concurrency", [1, 3, 9])
-def test_runs_come_in_order(tmp_path: Path, concurrency: int) -> None:
+def test_concurrent_runs_are_turns_of_their_own(tmp_path: Path) -> None:
     texts = {query: (NOW, call("final_answer", message=query)) for query in QUERIES}
-    script = Script(texts)
-    runs = planner(script, tmp_path).run_many(iter(QUERIES), concurrency=concurrency)
+    runs = asyncio.run(together(planner(Script(texts), tmp_path), QUERIES))
     assert [(run.query, run.answer) for run in runs] == [(query, query) for query in QUERIES]
-    assert script.most_together <= concurrency
     assert len({run.turn for run in runs}) == len(QUERIES)
-
-
-def test_none_at_a_time_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="concurrency is 0"):
-        planner(Script({}), tmp_path).run_many(QUERIES, concurrency=0)
 
 
 @pytest.mark.slow
@@ -45,16 +41,11 @@ def test_empty_and_non_text_requests_are_refused(tmp_path: Path, query: str) -> 
     good = "what time is it?"
     script = Script({query: (NOW, ANSWER), good: (NOW, ANSWER)})
     one = planner(script, tmp_path)
-    for way in (one.run, one.events, one.stream):
+    for way in (one.run, one.stream, one.astream, lambda query: asyncio.run(one.arun(query))):
         with pytest.raises(ValueError, match="the request "):
             way(query)
-    for queries in ([query], [good, query, good]):
-        with pytest.raises(ValueError, match="the request "):
-            one.run_many(iter(queries))
-        with pytest.raises(ValueError, match="the request "):
-            asyncio.run(one.arun_many(queries))
     assert script.most_together == 0  # nothing has begun
-    assert [run.outcome for run in one.run_many([good])] == ["answered"]
+    assert one.run(good).outcome == "answered"
 
 
 @pytest.mark.parametrize("call_format", get_args(CallFormat))
@@ -72,7 +63,7 @@ def test_cancelled_all_of_them_end(tmp_path: Path) -> None:
     script = Script(dict.fromkeys(QUERIES, (NOW, ANSWER)))
 
     async def cut_short() -> None:
-        task = asyncio.create_task(planner(script, tmp_path).arun_many(QUERIES, concurrency=5))
+        task = asyncio.create_task(together(planner(script, tmp_path), QUERIES))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -92,8 +83,8 @@ def test_a_model_in_process_answers_concurrent_runs_alike(tmp_path: Path) -> Non
     with InProcess(model_path()) as alone:
         one_by_one = [planner(alone, tmp_path / "alone").run(query) for query in queries]
     with InProcess(model_path(), parallel=2) as backend:
-        together = planner(backend, tmp_path / "together").run_many(queries, concurrency=4)
-    assert said(together) == said(one_by_one)
+        concurrent = asyncio.run(together(planner(backend, tmp_path / "together"), queries))
+    assert said(concurrent) == said(one_by_one)
 
 
 @pytest.mark.slow
