@@ -52,7 +52,7 @@ def _register(name: str, max_examples: int, **more: Any) -> None:
 
 # The same examples at every run: the thorough profile looks for what is new, not chance in a check.
 _register("quick", 10, derandomize=True)
-_register("full", 100, derandomize=True)
+_register("full", 50, derandomize=True)
 _register("thorough", 2000, print_blob=True)
 
 

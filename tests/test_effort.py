@@ -43,4 +43,4 @@ def test_examples_have_their_share_in_each_profile() -> None:
             found[profile] = (scaled(40), scaled(3))
     finally:
         settings.load_profile(current)
-    assert found == {"quick": (4, 1), "full": (40, 3), "thorough": (800, 60)}
+    assert found == {"quick": (4, 1), "full": (20, 1), "thorough": (800, 60)}

@@ -15,7 +15,7 @@ LIMIT_S = 60.0
 
 
 def test_bombs_are_defused() -> None:
-    tasks = [Task(name, order) for name in BOMBS for order in ("declared", "any")]
+    tasks = [Task(name, ("declared", "any")[number % 2]) for number, name in enumerate(BOMBS)]
     outcomes = dict(isolated(defuse, tasks, jobs=1, limit_s=LIMIT_S, memory_mib=MEMORY_MIB))
     errors = set()
     for index, task in enumerate(tasks):

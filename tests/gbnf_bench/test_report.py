@@ -72,8 +72,7 @@ def test_a_run_and_the_grammar_of_its_steps_are_a_click_away(watched: Watched, f
     watched.check(url_of(folder))
 
 
-@pytest.mark.parametrize("width", [360, 1280, 3840])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "dark"), (3840, "light")])
 def test_every_width_and_scheme(browser: Any, folder: Path, width: int, scheme: Any) -> None:
     context = new_context(
         browser, viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-_FULL = 100  # examples of a property in the full run: tests/conftest.py
+_FULL = 100
 
 
 def scaled(full: int) -> int:
-    """Return the examples for a property that has `full` of them in the full run."""
+    """Return the examples for a property whose share of them is `full` in a hundred."""
     return max(1, full * settings().max_examples // _FULL)
 
 

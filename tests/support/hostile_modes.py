@@ -269,7 +269,7 @@ def _json(name: str, text: bytes, answered: bool | None = False) -> None:
 _json("nested_lists", b"[" * 200_000)
 _json("nested_objects", b'{"a":' * 100_000)
 _json("nested_and_closed", b'{"content": ' + b"[" * 90_000 + b"]" * 90_000 + b"}")
-_json("many_lists", b"[" + b"[]," * 300_000 + b"[]]")
+_json("many_lists", b"[" + b"[]," * 100_000 + b"[]]")
 _json("many_digits", b'{"content": ' + b"9" * 100_000 + b"}")
 _json("many_digits_of_a_double", b'{"content": 1e' + b"9" * 100_000 + b"}")
 _json("not_a_number", b'{"content": NaN, "done": Infinity}')

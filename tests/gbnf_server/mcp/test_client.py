@@ -137,7 +137,7 @@ def test_a_call_that_hangs_is_cancelled_and_the_server_continues(session: Sessio
 
 def test_calls_run_at_the_same_time(session: Session, there: Context) -> None:
     async def both() -> list[dict[str, Any] | BaseException]:
-        hanging = with_limit(named(session.mcp, "hang"), 3.0)
+        hanging = with_limit(named(session.mcp, "hang"), 1.0)
         calls = [
             asyncio.to_thread(run_executor, hanging, {}, there),
             asyncio.to_thread(session.call, "echo", {"text": "first"}, there),
@@ -184,6 +184,9 @@ def test_an_invalid_answer_is_asked_again_and_then_declined(session: Session, tm
 
 
 def test_the_time_of_a_person_does_not_count(session: Session, tmp_path: Path) -> None:
+    if session.transport not in ("stdio", "http --legacy"):
+        pytest.skip("one transport of each protocol")
+
     class Slow(ScriptedPerson):
         def answer(self, form: Form) -> dict[str, Any]:
             time.sleep(3.0)
