@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from gbnf_server.backends.base import Usage
 from gbnf_server.inspect.inspection import Inspection
 from gbnf_server.llama.token_values import Candidate, TracedToken
 from gbnf_server.planner.recorded_calls import RecordedCall
@@ -88,7 +89,7 @@ def call(count: int, seed: int) -> RecordedCall:
         rest = [Candidate(own.choice(WORDS), 0.1 / (1 + n), own.choice(["grammar", None])) for n in range(9)]
         candidates = (Candidate(token, 0.4), *rest)
         trace.append(TracedToken(token, "sampled", number / 100, count - number, 0.4, 0.8, candidates))
-    return RecordedCall(text="x", completion_tokens=count, trace=tuple(trace))
+    return RecordedCall(text="x", usage=Usage(completion_tokens=count), trace=tuple(trace))
 
 
 def measure(browser: Any, count: int, folder: Path) -> list[str]:

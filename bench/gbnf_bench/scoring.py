@@ -105,7 +105,9 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
         run_s=run["duration_s"],
         model_s=_model_seconds(called),
         compile_s=tuple(event["compile_s"] for event in events if event["event"] == "step_started"),
-        grammar_s=tuple(event["grammar_s"] for event in called if event["grammar_s"] is not None),
+        grammar_s=tuple(
+            grammar_s for event in called if (grammar_s := event["timings"]["grammar_s"]) is not None
+        ),
     )
 
 

@@ -164,7 +164,7 @@ def test_the_grammars_of_steps_are_those_that_the_model_got(tmp_path: Path) -> N
 def _model_calls(record: RunRecord) -> list[tuple[str, int, int]]:
     """What the model wrote, the length of its prompt, and how much of that it remembered."""
     return [
-        (event["text"], event["prompt_tokens"], event["cached_tokens"])
+        (event["text"], event["usage"]["prompt_tokens"], event["usage"]["cached_tokens"])
         for event in record.events
         if event["event"] == "model_called"
     ]

@@ -49,7 +49,7 @@ def view_decoding(decoding: RecordedCall, label: str) -> DecodingView:
     if not tokens and decoding.text:
         text = decoding.text[:_MOST_CHARACTERS]
         tokens = (TokenView(text, "untraced"),)
-        data = [[text, "untraced", decoding.completion_s, 0, None, None, []]]
+        data = [[text, "untraced", decoding.timings.completion_s, 0, None, None, []]]
     return DecodingView(
         label,
         tuple(_facts(decoding)),
@@ -82,19 +82,21 @@ def _facts(decoding: RecordedCall) -> list[str]:
     if decoding.error:
         return []
     facts = [
-        f"{decoding.prompt_tokens} prompt tokens"
-        + (f" ({decoding.cached_tokens} cached)" if decoding.cached_tokens else ""),
-        f"{decoding.completion_tokens} generated",
+        f"{decoding.usage.prompt_tokens} prompt tokens"
+        + (f" ({decoding.usage.cached_tokens} cached)" if decoding.usage.cached_tokens else ""),
+        f"{decoding.usage.completion_tokens} generated",
     ]
-    forced, drafted = decoding.forced_tokens, decoding.accepted_tokens
+    forced, drafted = decoding.usage.forced_tokens, decoding.usage.accepted_tokens
     if decoding.trace:  # as the tokens are marked: a forced text may have been drafted
         kinds = [entry.kind for entry in decoding.trace]
         forced, drafted = kinds.count("forced"), kinds.count("drafted")
     facts += [f"{forced} forced"] if forced else []
     facts += [f"{drafted} drafted"] if drafted else []
-    facts.append(seconds(decoding.prompt_s + decoding.completion_s))
+    facts.append(seconds(decoding.timings.prompt_s + decoding.timings.completion_s))
     facts += (
-        [f"{seconds(decoding.grammar_s)} of it for the grammar"] if decoding.grammar_s is not None else []
+        [f"{seconds(decoding.timings.grammar_s)} of it for the grammar"]
+        if decoding.timings.grammar_s is not None
+        else []
     )
     facts.append("with a grammar" if decoding.grammar else "without a grammar")
     if decoding.max_tokens:
@@ -105,8 +107,8 @@ def _facts(decoding: RecordedCall) -> list[str]:
             else "greedy"
         )
     reason = f"the repetition of {decoding.repeated!r}" if decoding.repeated else "the token limit"
-    facts += [f"truncated by {reason}"] if decoding.finish == "length" else []
-    if decoding.finish != "length" and decoding.shortened_at is not None:
+    facts += [f"truncated by {reason}"] if decoding.finish_reason == "length" else []
+    if decoding.finish_reason != "length" and decoding.shortened_at is not None:
         facts.append(f"shortened by {reason} from character {decoding.shortened_at} on")
     return facts
 

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
+
+from gbnf_server.backends.base import Timings, Usage
 
 Unanswered: TypeAlias = Literal["blocked", "exhausted", "failed"]
 """blocked: too many refused calls in a row, or no call is left that would not repeat another. exhausted: no
@@ -66,6 +68,8 @@ def _plain(value: Any) -> Any:
     match value:
         case _Json():
             return value.to_json()
+        case Usage() | Timings():
+            return _plain(asdict(value))
         case datetime():
             return value.isoformat()
         case float():
@@ -217,9 +221,8 @@ class TextWritten(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ModelCalled(_Event):
-    """The model generated `text`, for a `purpose`. `duration_s`: the whole call; other times: the backend's.
+    """The model generated `text`, for a `purpose`. `duration_s`: the whole call; `timings`: the backend's.
 
-    `grammar_s`: seconds of grammar sampling, None without a grammar or if the backend does not report them.
     `shortened_at`: the index in the text from which on the token limit determined it, or `repeated` what the
     model repeated without an end (see `Completion`).
     """
@@ -227,15 +230,11 @@ class ModelCalled(_Event):
     at: datetime
     step: int
     text: str
-    finish: Literal["stop", "length"]
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    prompt_s: float
-    completion_s: float
+    finish_reason: Literal["stop", "length"]
+    usage: Usage
+    timings: Timings
     duration_s: float
     reasoning: str = ""
-    grammar_s: float | None = None
     purpose: Purpose = "call"
     shortened_at: int | None = None
     repeated: str = ""

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Image
-from gbnf_server.backends.base import AnswerFormat, Completion, Request, TracedToken
+from gbnf_server.backends.base import AnswerFormat, Completion, Request, Timings, TracedToken, Usage
 from gbnf_server.planner.events import Purpose
 
 _ENTRY = ("token", "kind", "at_s", "left", "probability", "allowed_probability", "candidates")
@@ -75,16 +75,10 @@ class RecordedCall:
     seed: int = 0
     text: str = ""
     reasoning: str = ""
-    finish: Literal["stop", "length", ""] = ""
+    finish_reason: Literal["stop", "length", ""] = ""
     error: str = ""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
-    forced_tokens: int = 0
-    accepted_tokens: int = 0
-    prompt_s: float = 0.0
-    completion_s: float = 0.0
-    grammar_s: float | None = None
+    usage: Usage = field(default_factory=Usage)
+    timings: Timings = field(default_factory=Timings)
     shortened_at: int | None = None
     repeated: str = ""
     step: int = 0
@@ -113,7 +107,12 @@ class RecordedCall:
     def to_json(self) -> dict[str, Any]:
         """Return the call as JSON."""
         value = {field.name: getattr(self, field.name) for field in fields(self)}
-        return value | {"messages": list(self.messages), "trace": trace_to_json(self.trace)}
+        return value | {
+            "messages": list(self.messages),
+            "usage": asdict(self.usage),
+            "timings": asdict(self.timings),
+            "trace": trace_to_json(self.trace),
+        }
 
 
 def trace_to_json(trace: Sequence[TracedToken]) -> list[Any]:

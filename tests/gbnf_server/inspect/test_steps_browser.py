@@ -41,7 +41,7 @@ def call(step: int, tokens: list[Any], grammar: str = "", kinds: list[str] | Non
         for number, (token, kind) in enumerate(zip(tokens, chosen, strict=True))
     ]
     text = "".join(token for token in tokens if isinstance(token, str))
-    about = {"grammar": grammar, "text": text, "finish": "stop", "step": step, "max_tokens": LONG}
+    about = {"grammar": grammar, "text": text, "finish_reason": "stop", "step": step, "max_tokens": LONG}
     messages = [{"role": "user", "content": EVIL}]
     return {**about, "messages": messages, "trace": [*trace, ["", "end", 1, 3, 0.9, 1.0, []]]}
 
@@ -60,7 +60,7 @@ RUN = {
     "decodings": [
         call(1, WORDS, "root ::= [a]"),
         call(2, [*WORDS[:4], "a b ", "x ", "c ", "d "]),
-        {"text": "of a server", "finish": "stop", "step": 3},
+        {"text": "of a server", "finish_reason": "stop", "step": 3},
         {"text": "", "error": "nobody answers", "step": 4},
     ],
 }  # fmt: skip

@@ -139,7 +139,7 @@ def test_only_whole_valid_calls_are_executed(case: tuple[ResolvedOptions, Driven
             case ExecuteTool() | AskPerson():
                 assert begun is not None
                 assert written is not None, "nothing is executed before the model wrote it, and only once"
-                assert written.finish == "stop"
+                assert written.finish_reason == "stop"
                 assert begun.step not in violated
                 value = json.loads(written.text)
                 if chosen.reasoning == "field":

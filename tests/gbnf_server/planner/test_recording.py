@@ -106,6 +106,8 @@ def test_the_file_of_a_run(tmp_path: Path) -> None:
         (3, "call", ANSWER),
     ]
     assert all(each.grammar.startswith("root ::=") for each in run.decodings)
+    assert [(each.finish_reason, each.usage) for each in run.decodings] == [("stop", Usage(10, 5))] * 3
+    assert [event["usage"]["prompt_tokens"] for event in value["events"] if "usage" in event] == [10] * 3
     assert [path.name for path in tmp_path.iterdir() if "run.json" in path.name] == ["run.json"]
 
 

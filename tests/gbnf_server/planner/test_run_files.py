@@ -20,14 +20,16 @@ TRACE = ['{"', "sampled", 0.1, 9, 0.5, 0.8, [["{", 0.6, "grammar"], ['{"', 0.5, 
 AT = "2026-01-02T03:04:05+00:00"
 STEP = {"number": 1, "text": "{}", "call": None, "error": "it is no call", "refusal": "unparsed"}
 CALLED = {
-    "event": "model_called", "at": AT, "step": 1, "text": "{}", "finish": "stop", "prompt_tokens": 1,
-    "completion_tokens": 1, "cached_tokens": 0, "prompt_s": 0.1, "completion_s": 0.1, "duration_s": 0.2,
+    "event": "model_called", "at": AT, "step": 1, "text": "{}", "finish_reason": "stop",
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1}, "timings": {"prompt_s": 0.1}, "duration_s": 0.2,
 }  # fmt: skip
 RUN: dict[str, Any] = {
     "outcome": "exhausted", "answer": None, "error": "no answer", "query": "go", "turn": "t", "steps": [STEP],
     "warnings": [], "started_at": AT, "duration_s": 1.5,
     "events": [{"event": "step_started", "at": AT, "step": 1, "tools": ["a"], "refers_to": []}, CALLED],
-    "decodings": [{"text": "{}", "finish": "stop", "step": 1, "grammar": "root ::= [a]", "trace": [TRACE]}],
+    "decodings": [
+        {"text": "{}", "finish_reason": "stop", "step": 1, "grammar": "root ::= [a]", "trace": [TRACE]},
+    ],
 }  # fmt: skip
 
 
@@ -70,7 +72,7 @@ def test_the_example_is_read() -> None:
         (("events",), {}, "/events", "must be a list, got {}"),
         (("events", 1), 7, "/events/1", "7 is no event"),
         (("events", 1, "event"), "no", "/events/1", '"no" is no event'),
-        (("events", 1, "finish"), "no", "/events/1/finish", '"no"'),
+        (("events", 1, "finish_reason"), "no", "/events/1/finish_reason", '"no"'),
         (("decodings",), 1, "/decodings", "must be a list, got 1"),
         (("decodings", 0), [], "/decodings/0", "[]"),
         (("decodings", 0, "trace"), {}, "/decodings/0/trace", "{}"),

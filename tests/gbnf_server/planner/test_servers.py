@@ -70,8 +70,8 @@ def test_a_real_server_reads_the_tools_once(tmp_path: Path, llama_server: LlamaS
     first, *later = [event for event in seen if isinstance(event, ModelCalled)]
     assert len(later) == 2
     for event in later:
-        assert event.cached_tokens >= first.prompt_tokens
-        assert event.prompt_tokens > event.cached_tokens
+        assert event.usage.cached_tokens >= first.usage.prompt_tokens
+        assert event.usage.prompt_tokens > event.usage.cached_tokens
 
 
 @pytest.mark.slow

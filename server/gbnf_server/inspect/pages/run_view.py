@@ -216,12 +216,12 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
 
 def _model_entry(event: ModelCalled, decoding: int | None) -> EntryView:
     facts = [
-        f"{event.prompt_tokens} prompt tokens ({event.cached_tokens} cached)",
-        f"{event.completion_tokens} generated",
+        f"{event.usage.prompt_tokens} prompt tokens ({event.usage.cached_tokens} cached)",
+        f"{event.usage.completion_tokens} generated",
     ]
-    if event.grammar_s is not None:
-        facts.append(f"grammar {seconds(event.grammar_s)}")
-    facts += ["truncated"] if event.finish == "length" else []
+    if event.timings.grammar_s is not None:
+        facts.append(f"grammar {seconds(event.timings.grammar_s)}")
+    facts += ["truncated"] if event.finish_reason == "length" else []
     reason = f"the repetition of {event.repeated!r}" if event.repeated else "the token limit"
     facts += [f"shortened by {reason}"] if event.shortened_at is not None else []
     return EntryView(
@@ -271,7 +271,7 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
 
 
 def _logged_entry(decoding: RecordedCall, index: int) -> EntryView:
-    facts = (f"{decoding.prompt_tokens} prompt tokens", f"{decoding.completion_tokens} generated")
+    facts = (f"{decoding.usage.prompt_tokens} prompt tokens", f"{decoding.usage.completion_tokens} generated")
     text, reasoning = _cut(decoding.text), _cut(decoding.reasoning)
     return EntryView("model", "Model: call", text, reasoning, facts, decoding=index, grammar=decoding.grammar)
 
