@@ -113,9 +113,10 @@ class _Started:
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> None:
         self._task = self._loop.create_task(_outcome(work), context=self._context)
-        self._task.add_done_callback(self._end)
+        self._task.add_done_callback(partial(self._end, work))
 
-    def _end(self, task: asyncio.Task[Any]) -> None:
+    def _end(self, work: Coroutine[Any, Any, Any], task: asyncio.Task[Any]) -> None:
+        work.close()  # it may have been cancelled before its first step
         if not task.cancelled() and task.exception() is None:
             self.outcome = task.result()
         self.ended.set()

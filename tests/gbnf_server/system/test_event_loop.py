@@ -1,0 +1,156 @@
+"""Blocking callers get what coroutines return, yield or raise, and nothing runs on after they have left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from contextvars import ContextVar
+
+import pytest
+
+from gbnf_server.system.event_loop import BackgroundLoop, shared_loop
+
+NAME: ContextVar[str] = ContextVar("NAME", default="")
+
+
+@pytest.fixture
+def loop() -> Iterator[BackgroundLoop]:
+    loop = BackgroundLoop("test")
+    yield loop
+    loop.close()
+
+
+async def count(to: int, ended: list[str], error: Exception | None = None) -> AsyncGenerator[int, None]:
+    try:
+        for number in range(to):
+            await asyncio.sleep(0)
+            yield number
+        if error is not None:
+            raise error
+    except asyncio.CancelledError:
+        ended.append("cancelled")
+        raise
+    finally:
+        ended.append("closed")
+
+
+def test_a_result_an_error_and_a_cancellation_reach_the_caller(loop: BackgroundLoop) -> None:
+    async def returns() -> str:
+        return NAME.get()
+
+    async def raises(error: BaseException) -> None:
+        raise error
+
+    NAME.set("of the caller")
+    assert loop.run(returns()) == "of the caller"
+    for kind in (ValueError, KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+        with pytest.raises(kind):
+            loop.run(raises(kind()))
+    assert loop.run(returns()) == "of the caller"
+
+
+def test_an_interrupted_caller_leaves_nothing_that_runs(
+    loop: BackgroundLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("closed")
+
+    waits = threading.Event.wait
+    interrupts = iter([True])
+
+    def wait(event: threading.Event, timeout: float | None = None) -> bool:
+        if timeout is None and next(interrupts, False):
+            raise KeyboardInterrupt
+        return waits(event, timeout)
+
+    monkeypatch.setattr(threading.Event, "wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(hang())
+    assert ended in ([], ["closed"])  # it may have been cancelled before its first step
+    assert loop.run(asyncio.sleep(0, "free")) == "free"
+
+
+@pytest.mark.parametrize("error", [None, ValueError("at the end")])
+def test_values_come_in_order_and_an_error_after_them(loop: BackgroundLoop, error: Exception | None) -> None:
+    ended: list[str] = []
+    found = []
+    values = loop.iterate(count(5, ended, error))
+    if error is None:
+        found = list(values)
+    else:
+        with pytest.raises(ValueError, match="at the end"):
+            found.extend(values)
+    assert found == [0, 1, 2, 3, 4]
+    assert ended == ["closed"]
+
+
+def test_closing_early_closes_the_generator(loop: BackgroundLoop) -> None:
+    ended: list[str] = []
+
+    async def endless() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            ended.append("closed")
+
+    values = loop.iterate(endless())
+    assert next(values) == 1
+    values.close()
+    assert ended == ["closed"]
+
+
+def test_another_loop_awaits_what_runs_in_this_one(loop: BackgroundLoop) -> None:
+    async def fails() -> None:
+        raise ValueError("there")
+
+    async def here() -> object:
+        with pytest.raises(ValueError, match="there"):
+            await loop.await_here(fails())
+        return await loop.await_here(asyncio.sleep(0, "found"))
+
+    assert asyncio.run(here()) == "found"
+
+
+def test_closing_ends_what_still_runs() -> None:
+    loop = BackgroundLoop("short")
+    ended: list[str] = []
+
+    async def forever() -> AsyncGenerator[str, None]:
+        try:
+            await asyncio.Event().wait()
+            yield ""
+        finally:
+            ended.append("closed")
+
+    def run() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            list(loop.iterate(forever()))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not asyncio.all_tasks(loop.loop):
+        pass
+    loop.close()
+    thread.join()
+    assert ended in ([], ["closed"])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_has_a_loop_of_its_own() -> None:
+    assert shared_loop() is shared_loop()
+    assert shared_loop().run(asyncio.sleep(0, 1)) == 1
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(shared_loop().run(asyncio.sleep(0, 7)))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
