@@ -111,7 +111,7 @@ def edge_transport(edge: Edge, answer: Callable[[Reply], Iterable[AnswerEvent]])
 
     def respond(request: httpx2.Request) -> httpx2.Response:
         try:
-            reply = edge.parse(json.loads(request.read()), dict(request.headers))
+            reply = edge.parse(json.loads(request.read()))
             sent = "".join(reply.feed(event) for event in answer(reply))
         except HttpError as error:
             return httpx2.Response(error.status, json=edge.error(error))

@@ -25,21 +25,22 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gbnf_server.backends.base import BackendUnreachableError
-from gbnf_server.gateway.edge import Edge, Reply, StoredAnswers, TokenCounts
+from gbnf_server.gateway.anthropic_messages import Messages
+from gbnf_server.gateway.edge import Edge, Reply
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.models import list_models, model_card
+from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.proxying import OF_ALL_REQUESTS, PASSED, PassThrough
 from gbnf_server.web.access import Access
 from gbnf_server.web.bodies import ClientLeftError, read_body, while_connected
 from gbnf_server.web.errors import HttpError
-from gbnf_server.web.event_streams import EventSender
 from gbnf_server.web.logs import log, log_error
-from gbnf_server.web.responses import ABORT, Response
+from gbnf_server.web.responses import ABORT, EventSender, Response
 
 _WATCHED = frozenset({"/health", "/metrics"})
 """Answered while the server drains, and not logged."""
 GRAMMAR_IGNORED = "upstream_ignored_grammar"
 """The code of the engine's error."""
+_CREATED = "1970-01-01T00:00:00Z"  # the API requires a time, and files of models tell none
 _EXCHANGE = "gbnf.exchange"
 _REQUEST_ID = re.compile(r"[\w.:@/+=-]{1,128}", re.ASCII)
 _CLIENT_LEFT = 499  # nginx's status, in logs and metrics only
@@ -77,11 +78,11 @@ def create_app(gateway: Gateway, access: Access, *, passed: PassThrough | None =
     handlers = _Handlers(gateway, passed)
     routes = [_route(edge.path, partial(handlers.answer, edge), "POST") for edge in gateway.edges]
     for edge in gateway.edges:
-        if isinstance(edge, StoredAnswers):
+        if isinstance(edge, Responses):
             path = f"{edge.path}/{{response_id}}"
             routes.append(_route(path, partial(handlers.stored, edge.retrieve), "GET"))
             routes.append(_route(path, partial(handlers.stored, edge.delete), "DELETE"))
-        if isinstance(edge, TokenCounts):
+        if isinstance(edge, Messages):
             routes.append(_route(f"{edge.path}/count_tokens", partial(handlers.count, edge), "POST"))
     routes += [
         _route("/v1/models", handlers.models, "GET"),
@@ -161,16 +162,32 @@ class _Handlers:
         await exchange.response.end(text)
 
     async def models(self, exchange: HttpExchange) -> None:
-        context_length = await self._gateway.context_length()
-        await exchange.response.send_json(list_models(self._gateway.models, exchange.headers, context_length))
+        cards = await self._cards(exchange)
+        if "anthropic-version" in exchange.headers:
+            ends = {"first_id": cards[0]["id"], "last_id": cards[-1]["id"]}
+            await exchange.response.send_json({"data": cards, "has_more": False, **ends})
+        else:
+            await exchange.response.send_json({"object": "list", "data": cards})
 
     async def model(self, exchange: HttpExchange) -> None:
         name = exchange.scope["path_params"]["name"]
-        if name not in self._gateway.models:
+        card = next((card for card in await self._cards(exchange) if card["id"] == name), None)
+        if card is None:
             listed = ", ".join(self._gateway.models)
             raise HttpError(404, f"there is no model {name[:100]!r}. Use {listed}.", "model_not_found")
-        context_length = await self._gateway.context_length()
-        await exchange.response.send_json(model_card(name, exchange.headers, context_length))
+        await exchange.response.send_json(card)
+
+    async def _cards(self, exchange: HttpExchange) -> list[dict[str, Any]]:
+        """Return the models: in Anthropic's shape for its clients, which send `anthropic-version`."""
+        length = await self._gateway.context_length()
+        if "anthropic-version" in exchange.headers:
+            about = {"created_at": _CREATED, "lifecycle": "active", "max_input_tokens": length}
+            return [
+                {"type": "model", "id": name, "display_name": name, **about} for name in self._gateway.models
+            ]
+        longest = {} if length is None else {"max_model_len": length}  # the key is vLLM's
+        about = {"object": "model", "created": 0, "owned_by": "gbnf", **longest}
+        return [{"id": name, **about} for name in self._gateway.models]
 
     async def stored(self, read: Callable[[str, str], Mapping[str, Any]], exchange: HttpExchange) -> None:
         response_id = exchange.scope["path_params"]["response_id"]
@@ -196,13 +213,13 @@ class _Handlers:
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
             gateway.log_content(exchange.request_id, "request", body)
-            parse = partial(edge.parse, headers=exchange.headers, owner=exchange.owner)
+            parse = partial(edge.parse, owner=exchange.owner)
             reading = gateway.read(parse, body, share)
             del body  # the queue may be long
             reply = await while_connected(exchange.receive, reading)
             await while_connected(exchange.receive, self._send_answer(reply, exchange))
 
-    async def count(self, edge: TokenCounts, exchange: HttpExchange) -> None:
+    async def count(self, edge: Messages, exchange: HttpExchange) -> None:
         gateway = self._gateway
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sys
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,6 @@ from typing import Any
 
 from gbnf_server.gateway.chat import ChatRequest, GbnfText, JsonSchema
 from gbnf_server.gateway.compiling import Compiled, Steps, Target, compile_steps
-from gbnf_server.gateway.process_caches import clear_process_caches
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.queue import AnswerQueue
 
@@ -31,6 +31,8 @@ _KEPT = 256
 _MOST_CHARACTERS = 8 * 1024 * 1024
 """Of the schemas and grammars of those, and of what is compiled between two times that all caches of the
 process are cleared. A character takes about 25 bytes in memory."""
+_PACKAGES = ("gbnf.", "gbnf_server.llama.")
+"""Those whose caches clients could fill with schemas that are sent once."""
 
 
 @dataclass(eq=False, slots=True)
@@ -161,3 +163,13 @@ def _content(request: ChatRequest) -> tuple[tuple[Any, ...], int]:
         output = replace(output, grammar="")
     chosen = (request.tool_choice, request.parallel, request.reasoning, output, request.excluded)
     return (digest, *chosen), len(text)
+
+
+def clear_process_caches() -> None:
+    """Empty all caches of functions that have a maximum size; the others depend on no schema."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_PACKAGES):
+            for function in list(vars(module).values()):
+                parameters = getattr(function, "cache_parameters", None)
+                if parameters is not None and parameters()["maxsize"] is not None:
+                    function.cache_clear()

@@ -13,11 +13,13 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from gbnf_server.backends.base import Backend, BackendError
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.edge import Edge
 from gbnf_server.gateway.metrics import Metrics
+from gbnf_server.gateway.openai_chat import ChatCompletions
+from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.upstreams import Upstreams
-from gbnf_server.web.event_streams import Pause
 from gbnf_server.web.limits import (
     Limits,
     MemoryBudget,
@@ -29,6 +31,7 @@ from gbnf_server.web.limits import (
 )
 from gbnf_server.web.logs import content_text, log
 from gbnf_server.web.queue import AnswerQueue
+from gbnf_server.web.responses import Pause
 
 _SMALL_BODY = 32 * 1024  # bytes: read in about a millisecond
 _READERS = 2  # threads that read JSON: what they build is bounded, and so is how many do
@@ -57,7 +60,8 @@ class Prepares(Protocol):
 class Gateway:
     """Answers requests with `engine` on `upstreams`; those to a model of `agents` with that.
 
-    `model`: the name of the model. `edges`: the APIs. `log_contents`: log requests and answers.
+    `model`: the name of the model. `edges`: the APIs; the first has the shape of errors at other paths.
+    `log_contents`: log requests and answers.
     `shares_cache`: prompts of several API keys share the prompt cache. `pause`: waits so many seconds before
     a silent stream is kept alive.
     """
@@ -66,16 +70,17 @@ class Gateway:
         self,
         engine: Answers,
         upstreams: Upstreams,
-        edges: Sequence[Edge],
         *,
         model: str,
+        edges: Sequence[Edge] | None = None,
         agents: Mapping[str, Answers] | None = None,
         limits: Limits | None = None,
         log_contents: bool = False,
         shares_cache: bool = False,
         pause: Pause = asyncio.sleep,
     ) -> None:
-        self.engine, self.upstreams, self.edges = engine, upstreams, tuple(edges)
+        self.engine, self.upstreams = engine, upstreams
+        self.edges = edges or (ChatCompletions(), Responses(), Messages())
         self.model, self.agents = model, dict(agents or {})
         self.limits = limits or Limits()
         self.log_contents, self.pause = log_contents, pause

@@ -8,19 +8,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gbnf.prompts.messages import Image
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
+from gbnf_server.gateway.chat import FunctionTool
 from gbnf_server.web.errors import HttpError
 
 _Model = TypeVar("_Model", bound="Part")
-
-NO_REASONING = frozenset({"none", "minimal"})
-"""The efforts at which a model does not reason."""
 
 _SHOWN = 120  # characters of a value in an error
 
@@ -32,9 +30,47 @@ class Part(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
-    def unknown(self) -> list[str]:
-        """Return the names of the members that the model does not declare."""
-        return list(self.model_extra or {})
+    def unknown(self, path: str = "") -> Iterator[str]:
+        """Yield the paths of the members that no model declares, in the parts of parts, too."""
+        yield from (f"{path}{name}" for name, value in (self.model_extra or {}).items() if value is not None)
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            for member in value if isinstance(value, list) else (value,):
+                if isinstance(member, Part):
+                    yield from member.unknown(f"{path}{name.rstrip('_')}.")
+
+
+class Content(Part):
+    """A part of a content that is a text or an image."""
+
+    def said(self, path: str) -> str | Image:
+        """Return the text or the image of the part, which is at `path`. Raises HttpError."""
+        raise NotImplementedError
+
+
+class Text(Content):
+    """A text."""
+
+    text: str
+
+    def said(self, path: str) -> str:  # noqa: ARG002 - see Content
+        """Return the text."""
+        return self.text
+
+
+class Function(Part):
+    """A function of the client, as the APIs of OpenAI declare it."""
+
+    name: Annotated[str, Field(min_length=1)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+    def tool(self, path: str, name: str | None = None) -> FunctionTool:
+        """Return the tool, which is at `path`. `name`: under which the model knows it, if another."""
+        schema = {"type": "object", "properties": {}} if self.parameters is None else self.parameters
+        described, strict = self.description or "", self.strict is True
+        return FunctionTool(name or self.name, described, schema, strict, f"{path}.parameters")
 
 
 def refused(problem: str, param: str | None = None, status: int = 400) -> HttpError:
@@ -85,6 +121,30 @@ def read_kind(models: Mapping[str, type[_Model]], value: Any, path: str, kind: s
         known = ", ".join(models)
         raise refused(f"{path}.type: {_shown(kind)} is not supported. Known types: {known}.", f"{path}.type")
     return read_part(model, value, path)
+
+
+def read_content(
+    kinds: Mapping[str, type[Content]], content: str | Sequence[Any], path: str
+) -> tuple[str, list[Image]]:
+    """Return the text of a content, a line break between its parts, and its images. Raises HttpError."""
+    if isinstance(content, str):
+        return content, []
+    places = [(f"{path}[{index}]", value) for index, value in enumerate(content)]
+    said = [read_kind(kinds, value, at).said(at) for at, value in places]
+    texts = [each for each in said if isinstance(each, str) and each]
+    return "\n".join(texts), [each for each in said if isinstance(each, Image)]
+
+
+def check_supported(body: Mapping[str, Any], hints: Mapping[str, str]) -> None:
+    """Raise HttpError for a parameter that would change the meaning of the answer. `hints`: by parameter."""
+    for name, hint in hints.items():
+        if body.get(name):
+            raise refused(f"{name} is not supported. {hint}", name)
+
+
+def read_effort(effort: str | None) -> bool | None:
+    """Return whether a model reasons at an effort, None if it may decide."""
+    return None if effort is None else effort not in {"none", "minimal"}
 
 
 def read_arguments(text: str, path: str) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def test_one_model_name_in_and_an_agent_out(tmp_path: Path) -> None:
 
     async def run(backend: Backend) -> tuple[list[str], str]:
         upstreams = Upstreams([Upstream(backend, always)])
-        gateway = Gateway(made, upstreams, [PlainEdge()], model="demo", agents={"planner": made})
+        gateway = Gateway(made, upstreams, model="demo", edges=[PlainEdge()], agents={"planner": made})
         body = request(text="create a folder trips", model="planner")
         async with client_of(gateway) as client:
             whole = (await client.post(PATH, json=body)).json()["texts"]
@@ -170,7 +170,7 @@ def test_a_client_that_leaves_ends_the_run(tmp_path: Path) -> None:
     made, backend = agent([make_tool(tmp_path, "ping")], tmp_path), Slow({})
 
     async def run() -> None:
-        gateway = Gateway(made, Upstreams([Upstream(backend, always)]), [PlainEdge()], model="planner")
+        gateway = Gateway(made, Upstreams([Upstream(backend, always)]), model="planner", edges=[PlainEdge()])
         async with served(gateway) as server:
             client = await server.connect()
             client.send(request(stream=True))

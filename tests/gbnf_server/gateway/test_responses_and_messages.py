@@ -17,7 +17,6 @@ from pydantic import BaseModel
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.app import create_app
-from gbnf_server.gateway.edges import all_edges
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
@@ -57,7 +56,7 @@ class Uncounting(InProcess):
 async def served(backend: InProcess) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a gateway in front of the model."""
     engine = Engine()
-    gateway = Gateway(engine, Upstreams([Upstream(backend, always, 1)]), all_edges(), model="demo")
+    gateway = Gateway(engine, Upstreams([Upstream(backend, always, 1)]), model="demo")
     transport = httpx2.ASGITransport(create_app(gateway, Access()))
     try:
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.app import create_app
-from gbnf_server.gateway.edges import all_edges
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
@@ -52,7 +51,7 @@ def demo() -> Iterator[InProcess]:
 
 def use(backend: Backend, work: Use) -> Any:
     async def run() -> Any:
-        gateway = Gateway(Engine(), Upstreams([Upstream(backend, always, 1)]), all_edges(), model="m")
+        gateway = Gateway(Engine(), Upstreams([Upstream(backend, always, 1)]), model="m")
         transport = httpx2.ASGITransport(create_app(gateway, Access()))
         async with httpx2.AsyncClient(transport=transport) as http:
             url = "http://127.0.0.1/v1"

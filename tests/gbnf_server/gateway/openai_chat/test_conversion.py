@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.gateway.chat import FreeText, GbnfText, JsonObject, JsonSchema, Sampling, ToolChoice
-from gbnf_server.gateway.openai_chat.conversion import parse_body
+from gbnf_server.gateway.openai_chat.request import parse_body
 from gbnf_server.web.errors import HttpError
 
 ASK = {"role": "user", "content": "hello"}

@@ -23,7 +23,7 @@ from gbnf_server.gateway.answers import (
     Usage,
 )
 from gbnf_server.gateway.openai_chat import ChatCompletions
-from gbnf_server.gateway.openai_chat.edge import ChatReply
+from gbnf_server.gateway.openai_chat.reply import ChatReply
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
 
@@ -59,7 +59,7 @@ def replies(draw: st.DrawFn) -> list[AnswerEvent]:
 def reply(events: list[AnswerEvent], **fields: Any) -> ChatReply:
     count = sum(isinstance(event, Started) for event in events)
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "n": count, **fields}
-    return ChatCompletions().parse(body, {})
+    return ChatCompletions().parse(body)
 
 
 def whole(events: list[AnswerEvent]) -> dict[str, Any]:
