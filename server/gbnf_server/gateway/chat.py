@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 from gbnf.prompts.messages import Message
+from gbnf.surrogates import has_surrogate
 from gbnf_server.gateway.failed_calls import CallKey
 from gbnf_server.web.errors import HttpError
+
+_MAX_NAME = 128  # characters of a tool's
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +128,21 @@ class ChatRequest:
 
     def __post_init__(self) -> None:
         if not self.messages:
-            raise HttpError(400, "there are no messages. Give at least one.", "invalid_request", "messages")
+            raise _invalid("there are no messages. Give at least one.", "messages")
         names = Counter(tool.name for tool in self.tools)
-        if twice := next((name for name, count in names.items() if count > 1), None):
-            raise HttpError(400, f"two tools have the name {twice!r}.", "invalid_request", "tools")
+        for name, count in names.items():
+            if not 0 < len(name) <= _MAX_NAME or not name.isprintable() or has_surrogate(name):
+                hint = f"Use 1 to {_MAX_NAME} printable characters."
+                raise _invalid(f"{name[:_MAX_NAME]!r} cannot be the name of a tool. {hint}", "tools")
+            if count > 1:
+                raise _invalid(f"two tools have the name {name!r}.", "tools")
         for name in self.tool_choice.names or ():
             if name not in names:
                 listed = ", ".join(names) or "none"
                 problem = f"tool_choice names the tool {name!r}; those of the request are: {listed}."
-                raise HttpError(400, problem, "invalid_request", "tool_choice")
+                raise _invalid(problem, "tool_choice")
         if self.tool_choice.mode == "required" and not self.callable_tools:
-            problem = "tool_choice requires a call, but there are no tools to call."
-            raise HttpError(400, problem, "invalid_request", "tool_choice")
+            raise _invalid("tool_choice requires a call, but there are no tools to call.", "tool_choice")
 
     @property
     def callable_tools(self) -> tuple[FunctionTool, ...]:
@@ -145,3 +151,7 @@ class ChatRequest:
             return ()
         names = self.tool_choice.names
         return tuple(tool for tool in self.tools if names is None or tool.name in names)
+
+
+def _invalid(problem: str, param: str) -> HttpError:
+    return HttpError(400, problem, "invalid_request", param)

@@ -120,7 +120,7 @@ class Engine:
         stop = () if in_text else request.stop
         return Asked(
             backend_request(request, compiled, limit, first + choice * (self._retries + 1), stop),
-            compiled.stream,
+            compiled.reader,
             stop=request.stop if in_text else (),
             call_begin=compiled.protocol.call_begin,
             verifies=True,
