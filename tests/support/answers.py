@@ -11,18 +11,8 @@ import httpx2
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from gbnf_server.gateway.answers import (
-    AnswerEvent,
-    ArgumentsDelta,
-    CallEnded,
-    CallStarted,
-    Finished,
-    ReasoningDelta,
-    Receipt,
-    Started,
-    TextDelta,
-    Usage,
-)
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started, Usage
 from gbnf_server.gateway.edge import Edge, Reply
 from gbnf_server.web.errors import HttpError
 

@@ -11,18 +11,10 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from gbnf.tool_formats import ToolFormat
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, TextDelta, ToolFormat
 from gbnf_server.backends.base import Backend, BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.gateway.answers import (
-    AnswerEvent,
-    ArgumentsDelta,
-    CallEnded,
-    CallStarted,
-    Finished,
-    Started,
-    TextDelta,
-)
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target

@@ -15,17 +15,10 @@ from functools import partial
 from itertools import pairwise
 
 from gbnf.prompts.messages import Message
+from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
-from gbnf_server.gateway.answers import (
-    AnswerEvent,
-    Finished,
-    ReasoningDelta,
-    Receipt,
-    Started,
-    TextDelta,
-    Usage,
-)
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started, Usage
 from gbnf_server.gateway.chat import ChatRequest, FreeText
 from gbnf_server.planner import (
     CallBlocked,
@@ -40,7 +33,7 @@ from gbnf_server.planner import (
     ToolDone,
     ToolFailed,
 )
-from gbnf_server.web.errors import HttpError
+from gbnf_server.web.errors import HttpError, invalid_request
 
 MODEL_NAME = "planner"
 _SHOWN_CHARACTERS = 500  # of a result, as reasoning
@@ -64,7 +57,7 @@ class PlannerAgent:
         try:
             run = await asyncio.to_thread(planner.astream, query, images=images, history=history, text=False)
         except ValueError as error:
-            raise HttpError(400, f"{error}.", "invalid_request", "messages") from None
+            raise invalid_request(f"{error}.", "messages") from None
         receipt = Receipt()
         yield Started(0, receipt)
         async with aclosing(run) as events:
@@ -94,7 +87,7 @@ def _check(request: ChatRequest) -> None:
                 param,
             )
     if request.messages[-1]["role"] != "user":
-        raise HttpError(400, "the last message must be the user's.", "invalid_request", "messages")
+        raise invalid_request("the last message must be the user's.", "messages")
 
 
 def _conversation(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:

@@ -10,11 +10,11 @@ leaves it out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from gbnf import Finding
-from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
+from gbnf.tool_formats import Delta
 from gbnf_server.backends.base import TokenLogprob
 
 
@@ -58,28 +58,13 @@ class Receipt:
         kinds = {"unenforced": "unenforced", "loosened": "loosened", "left_out": "loosened"}
         found: dict[str, list[dict[str, str]]] = {"unenforced": [], "loosened": [], "notes": []}
         for finding in self.findings:
-            found[kinds.get(finding.kind, "notes")].append(
-                {
-                    "tool": finding.tool,
-                    "pointer": finding.pointer,
-                    "keyword": finding.keyword,
-                    "reason": finding.reason,
-                }
-            )
-        return {
-            "grammar": self.grammar_hash,
-            "format": self.format,
-            "exact": self.exact,
-            **found,
-            "verified": self.verified,
-            "invalid": list(self.invalid),
-            "forced_tokens": self.forced_tokens,
-            "sampled_tokens": self.sampled_tokens,
-            "retries": self.retries,
-            "shortened_at": self.shortened_at,
-            "repeated": self.repeated,
-            "failed_before": list(self.failed_before),
-        }
+            shown = {name: getattr(finding, name) for name in ("tool", "pointer", "keyword", "reason")}
+            found[kinds.get(finding.kind, "notes")].append(shown)
+        answer: dict[str, Any] = {"grammar": self.grammar_hash, **found}
+        for name in (each.name for each in fields(self) if each.name not in {"grammar_hash", "findings"}):
+            value = getattr(self, name)
+            answer[name] = list(value) if isinstance(value, tuple) else value
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +104,3 @@ class Finished:
 
 
 AnswerEvent: TypeAlias = Started | Delta | Finished
-
-__all__ = [
-    "AnswerEvent",
-    "ArgumentsDelta",
-    "CallEnded",
-    "CallStarted",
-    "Finished",
-    "ReasoningDelta",
-    "Receipt",
-    "Started",
-    "TextDelta",
-    "Usage",
-]

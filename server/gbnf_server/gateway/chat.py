@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeAlias
 from gbnf.prompts.messages import Message
 from gbnf.surrogates import has_surrogate
 from gbnf_server.gateway.failed_calls import CallKey
-from gbnf_server.web.errors import HttpError
+from gbnf_server.web.errors import invalid_request
 
 _MAX_NAME = 128  # characters of a tool's
 
@@ -128,21 +128,23 @@ class ChatRequest:
 
     def __post_init__(self) -> None:
         if not self.messages:
-            raise _invalid("there are no messages. Give at least one.", "messages")
+            raise invalid_request("there are no messages. Give at least one.", "messages")
         names = Counter(tool.name for tool in self.tools)
         for name, count in names.items():
             if not 0 < len(name) <= _MAX_NAME or not name.isprintable() or has_surrogate(name):
                 hint = f"Use 1 to {_MAX_NAME} printable characters."
-                raise _invalid(f"{name[:_MAX_NAME]!r} cannot be the name of a tool. {hint}", "tools")
+                raise invalid_request(f"{name[:_MAX_NAME]!r} cannot be the name of a tool. {hint}", "tools")
             if count > 1:
-                raise _invalid(f"two tools have the name {name!r}.", "tools")
+                raise invalid_request(f"two tools have the name {name!r}.", "tools")
         for name in self.tool_choice.names or ():
             if name not in names:
                 listed = ", ".join(names) or "none"
                 problem = f"tool_choice names the tool {name!r}; those of the request are: {listed}."
-                raise _invalid(problem, "tool_choice")
+                raise invalid_request(problem, "tool_choice")
         if self.tool_choice.mode == "required" and not self.callable_tools:
-            raise _invalid("tool_choice requires a call, but there are no tools to call.", "tool_choice")
+            raise invalid_request(
+                "tool_choice requires a call, but there are no tools to call.", "tool_choice"
+            )
 
     @property
     def callable_tools(self) -> tuple[FunctionTool, ...]:
@@ -151,7 +153,3 @@ class ChatRequest:
             return ()
         names = self.tool_choice.names
         return tuple(tool for tool in self.tools if names is None or tool.name in names)
-
-
-def _invalid(problem: str, param: str) -> HttpError:
-    return HttpError(400, problem, "invalid_request", param)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gbnf.prompts.messages import Image
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
 from gbnf_server.gateway.chat import FunctionTool
-from gbnf_server.web.errors import HttpError
+from gbnf_server.web.errors import HttpError, invalid_request
 
 _Model = TypeVar("_Model", bound="Part")
 
@@ -58,6 +58,16 @@ class Text(Content):
         return self.text
 
 
+class Refusal(Content):
+    """A refusal of the model."""
+
+    refusal: str
+
+    def said(self, path: str) -> str:  # noqa: ARG002 - see Content
+        """Return the text."""
+        return self.refusal
+
+
 class Function(Part):
     """A function of the client, as the APIs of OpenAI declare it."""
 
@@ -71,11 +81,6 @@ class Function(Part):
         schema = {"type": "object", "properties": {}} if self.parameters is None else self.parameters
         described, strict = self.description or "", self.strict is True
         return FunctionTool(name or self.name, described, schema, strict, f"{path}.parameters")
-
-
-def refused(problem: str, param: str | None = None, status: int = 400) -> HttpError:
-    """Return the error of a request that is invalid at `param`."""
-    return HttpError(status, problem, "not_found" if status == 404 else "invalid_request", param)
 
 
 def read_part(model: type[_Model], value: Any, path: str = "") -> _Model:
@@ -92,7 +97,7 @@ def validation_error(error: ValidationError, value: Any, path: str = "") -> Http
     below, problem = max(problems, key=lambda each: each[0].count(".") + each[0].count("["))
     at = f"{path}{below}".removeprefix(".")
     shown = "" if problem["type"] == "missing" else f" (got {_shown(problem['input'])})"
-    return refused(f"{at}: {problem['msg']}{shown}.", at)
+    return invalid_request(f"{at}: {problem['msg']}{shown}.", at)
 
 
 def _path(steps: Sequence[str | int], value: Any) -> str:
@@ -114,24 +119,33 @@ def _shown(value: Any) -> str:
 def read_kind(models: Mapping[str, type[_Model]], value: Any, path: str, kind: str | None = None) -> _Model:
     """Return the part at `path` as the model of its `type`, or of `kind` without one. Raises HttpError."""
     if not isinstance(value, Mapping):
-        raise refused(f"{path}: a JSON object is expected (got {_shown(value)}).", path)
+        raise invalid_request(f"{path}: a JSON object is expected (got {_shown(value)}).", path)
     kind = value.get("type", kind)
     model = models.get(kind) if isinstance(kind, str) else None
     if model is None:
         known = ", ".join(models)
-        raise refused(f"{path}.type: {_shown(kind)} is not supported. Known types: {known}.", f"{path}.type")
+        raise invalid_request(
+            f"{path}.type: {_shown(kind)} is not supported. Known types: {known}.", f"{path}.type"
+        )
     return read_part(model, value, path)
 
 
 def read_content(
     kinds: Mapping[str, type[Content]], content: str | Sequence[Any], path: str
 ) -> tuple[str, list[Image]]:
+    """Return the text and the images of a content that is not read yet. Raises HttpError."""
+    if isinstance(content, str):
+        return content, []
+    parts = [read_kind(kinds, value, f"{path}[{index}]") for index, value in enumerate(content)]
+    return join_content(parts, path)
+
+
+def join_content(content: str | Sequence[Content], path: str) -> tuple[str, list[Image]]:
     """Return the text of a content, a line break between its parts, and its images. Raises HttpError."""
     if isinstance(content, str):
         return content, []
-    places = [(f"{path}[{index}]", value) for index, value in enumerate(content)]
-    said = [read_kind(kinds, value, at).said(at) for at, value in places]
-    texts = [each for each in said if isinstance(each, str) and each]
+    said = [part.said(f"{path}[{index}]") for index, part in enumerate(content)]
+    texts = [each for each in said if isinstance(each, str)]
     return "\n".join(texts), [each for each in said if isinstance(each, Image)]
 
 
@@ -139,7 +153,7 @@ def check_supported(body: Mapping[str, Any], hints: Mapping[str, str]) -> None:
     """Raise HttpError for a parameter that would change the meaning of the answer. `hints`: by parameter."""
     for name, hint in hints.items():
         if body.get(name):
-            raise refused(f"{name} is not supported. {hint}", name)
+            raise invalid_request(f"{name} is not supported. {hint}", name)
 
 
 def read_effort(effort: str | None) -> bool | None:
@@ -152,9 +166,9 @@ def read_arguments(text: str, path: str) -> dict[str, Any]:
     try:
         value = parse_json(text) if text.strip() else {}
     except InvalidJsonError as error:
-        raise refused(f"{path}: invalid JSON: {error}.", path) from None
+        raise invalid_request(f"{path}: invalid JSON: {error}.", path) from None
     if not isinstance(value, dict):
-        raise refused(f"{path}: the arguments must be a JSON object, got {json_type(value)}.", path)
+        raise invalid_request(f"{path}: the arguments must be a JSON object, got {json_type(value)}.", path)
     return value
 
 
@@ -164,15 +178,17 @@ def read_data_url(url: str, path: str) -> Image:
     if found is None:
         example = "such as data:image/png;base64,…"
         problem = f"{path}: only data URLs of images are supported, {example}; nothing is fetched."
-        raise refused(problem, path)
+        raise invalid_request(problem, path)
     return read_image(found[1].lower(), url[found.end() :], path)
 
 
 def read_image(media_type: str, data: str, path: str) -> Image:
     """Return the image with these bytes in base64. Raises HttpError."""
     if not media_type.startswith("image/"):
-        raise refused(f"{path}: {media_type!r} is no media type of an image, such as image/png.", path)
+        raise invalid_request(
+            f"{path}: {media_type!r} is no media type of an image, such as image/png.", path
+        )
     try:
         return Image(base64.b64decode(data, validate=True), media_type)
     except (binascii.Error, ValueError) as error:
-        raise refused(f"{path}: invalid base64: {error}.", path) from None
+        raise invalid_request(f"{path}: invalid base64: {error}.", path) from None

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from gbnf import load_manifests
+from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.executors import AbsentPerson, Context, Workspace
 from gbnf_server.gateway.agent import PlannerAgent
-from gbnf_server.gateway.answers import AnswerEvent, Finished, ReasoningDelta, Started, TextDelta
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always

@@ -14,7 +14,8 @@ from hypothesis import given
 from pydantic import BaseModel, TypeAdapter
 
 from gbnf.prompts.messages import Image
-from gbnf_server.gateway.answers import Started, TextDelta
+from gbnf.tool_formats import TextDelta
+from gbnf_server.gateway.answers import Started
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.chat import FunctionTool, JsonSchema, Sampling, ToolChoice
 from gbnf_server.web.errors import HttpError

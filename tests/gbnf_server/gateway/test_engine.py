@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf.prompts.messages import Image
+from gbnf.tool_formats import CallEnded, CallStarted, TextDelta
 from gbnf_server.backends.base import BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.gateway.answers import CallEnded, CallStarted, Finished, Started, TextDelta
+from gbnf_server.gateway.answers import Finished, Started
 from gbnf_server.gateway.chat import (
     ChatRequest,
     FunctionTool,

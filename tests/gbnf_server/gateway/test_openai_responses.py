@@ -14,7 +14,8 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
 from gbnf.prompts.messages import Image
-from gbnf_server.gateway.answers import Finished, Started, TextDelta
+from gbnf.tool_formats import TextDelta
+from gbnf_server.gateway.answers import Finished, Started
 from gbnf_server.gateway.chat import FunctionTool, JsonObject, JsonSchema, ToolChoice
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
-from gbnf_server.gateway.answers import ReasoningDelta, TextDelta
 from gbnf_server.gateway.chat import ChatRequest, GbnfText, JsonSchema, Sampling, ToolChoice
 from support.gateway_answers import PLACE, TOOLS, USER, answer, calls, check_guarantees, end, text
 from support.models import make_model

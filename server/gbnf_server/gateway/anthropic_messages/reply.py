@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gbnf_server.gateway.answers import CallStarted, Finished, Receipt, Usage
+from gbnf.tool_formats import CallStarted
+from gbnf_server.gateway.answers import Finished, Receipt, Usage
 from gbnf_server.gateway.anthropic_messages.request import THREAD_REFUSED
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.edge import Block, BlockReply, Event, Kind

@@ -23,10 +23,9 @@ from gbnf_server.gateway.reading import (
     read_image,
     read_kind,
     read_part,
-    refused,
 )
 from gbnf_server.gateway.turns import Turns
-from gbnf_server.web.errors import HttpError
+from gbnf_server.web.errors import HttpError, invalid_request
 
 # -- messages
 
@@ -228,7 +227,7 @@ def _chat(body: _CountBody) -> ChatRequest:
         _add_message(turns, read_part(_Message, value, path), f"{path}.content")
     if turns.messages and turns.messages[-1]["role"] == "assistant":
         problem = "the last message is the assistant's. Prefilled answers are not supported."
-        raise refused(problem, "messages")
+        raise invalid_request(problem, "messages")
     choice, parallel = _choice(body.tool_choice)
     form = body.output_config.format if body.output_config is not None else None
     return ChatRequest(
@@ -246,7 +245,9 @@ def _tool(value: Any, path: str) -> FunctionTool:
     kind = value.get("type") if isinstance(value, dict) else None
     if kind not in {None, "custom"}:
         problem = f"{path} is a tool of the type {kind!r}, which Anthropic defines. "
-        raise refused(problem + "Give tools with an input_schema, which the client executes.", f"{path}.type")
+        raise invalid_request(
+            problem + "Give tools with an input_schema, which the client executes.", f"{path}.type"
+        )
     tool = read_part(_Tool, value, path)
     return FunctionTool(
         tool.name, tool.description or "", tool.input_schema, tool.strict is True, f"{path}.input_schema"

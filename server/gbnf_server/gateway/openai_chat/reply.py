@@ -12,16 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from gbnf_server.gateway.answers import (
-    AnswerEvent,
-    ArgumentsDelta,
-    CallEnded,
-    CallStarted,
-    Finished,
-    ReasoningDelta,
-    Started,
-    TextDelta,
-)
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.edge import Reply, logprob_json
 from gbnf_server.web.errors import HttpError

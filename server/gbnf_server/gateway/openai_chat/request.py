@@ -5,12 +5,12 @@ Source: OpenAI's API reference, "Create chat completion".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, assert_never
 
 from pydantic import Field, StrictBool
 
-from gbnf.prompts.messages import Message
+from gbnf.prompts.messages import Image, Message
 from gbnf_server.gateway.chat import (
     ChatRequest,
     FreeText,
@@ -23,36 +23,41 @@ from gbnf_server.gateway.chat import (
 )
 from gbnf_server.gateway.openai_chat.reply import ChatReply
 from gbnf_server.gateway.reading import (
+    Content,
     Function,
     Part,
+    Refusal,
+    Text,
+    join_content,
     read_arguments,
     read_data_url,
     read_effort,
     read_part,
-    refused,
 )
-from gbnf_server.web.errors import HttpError
+from gbnf_server.web.errors import HttpError, invalid_request
 
 # -- messages
 
 
-class _Text(Part):
+class _Text(Text):
     type: Literal["text"]
-    text: str
 
 
-class _Refusal(Part):
+class _Refusal(Refusal):
     type: Literal["refusal"]
-    refusal: str
 
 
 class _ImageUrl(Part):
     url: str
 
 
-class _Image(Part):
+class _Image(Content):
     type: Literal["image_url"]
     image_url: _ImageUrl
+
+    def said(self, path: str) -> Image:
+        """Return the image. Only data URLs are read."""
+        return read_data_url(self.image_url.url, f"{path}.image_url.url")
 
 
 _UserPart: TypeAlias = Annotated[_Text | _Image, Field(discriminator="type")]
@@ -239,7 +244,7 @@ def parse_body(body: Mapping[str, Any]) -> ChatReply:
 
 def _request(body: _Body) -> ChatRequest:
     if body.top_logprobs is not None and not body.logprobs:
-        raise refused("top_logprobs needs logprobs: true.", "top_logprobs")
+        raise invalid_request("top_logprobs needs logprobs: true.", "top_logprobs")
     sampling = Sampling.given(
         max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
         temperature=body.temperature,
@@ -288,7 +293,7 @@ def _output(body: _Body) -> OutputFormat:
     form = body.response_format
     if body.grammar is not None:
         if form is not None and form.type != "text":
-            raise refused(
+            raise invalid_request(
                 "an answer has either a grammar or a response_format. Send one of the two.", "grammar"
             )
         return GbnfText(body.grammar)
@@ -305,49 +310,31 @@ def _output(body: _Body) -> OutputFormat:
 
 def _message(message: _Message, index: int) -> Message:
     path = f"messages[{index}]"
+    text, images = join_content(message.content or "", f"{path}.content")
+    made: Message = {"role": "system" if message.role == "developer" else message.role, "content": text}
+    if images:
+        made["images"] = images
     match message:
-        case _SystemMessage():
-            return {"role": "system", "content": _text(message.content)}
-        case _UserMessage(content=str() as text):
-            return {"role": "user", "content": text}
-        case _UserMessage(content=parts):
-            images = [
-                read_data_url(part.image_url.url, f"{path}.content[{at}].image_url.url")
-                for at, part in enumerate(parts)
-                if isinstance(part, _Image)
-            ]
-            user: Message = {"role": "user", "content": _text(parts)}
-            return {**user, "images": images} if images else user
         case _ToolMessage():
-            result: Message = {"role": "tool", "content": _text(message.content)}
-            result["tool_call_id"] = message.tool_call_id
+            made["tool_call_id"] = message.tool_call_id
             if message.name is not None:
-                result["name"] = message.name
-            return result
+                made["name"] = message.name
         case _AssistantMessage():
-            answer: Message = {"role": "assistant", "content": _text(message.content or "")}
             if message.tool_calls:
-                answer["tool_calls"] = [
+                made["tool_calls"] = [
                     _call(call.id, call.function, f"{path}.tool_calls[{at}].function.arguments")
                     for at, call in enumerate(message.tool_calls)
                 ]
             if message.reasoning_content:
-                answer["reasoning_content"] = message.reasoning_content
-            return answer
-        case other:
-            assert_never(other)
+                made["reasoning_content"] = message.reasoning_content
+        case _:
+            pass
+    return made
 
 
 def _call(identifier: str, function: _CalledFunction, path: str) -> dict[str, Any]:
     called = {"name": function.name, "arguments": read_arguments(function.arguments, path)}
     return {"id": identifier, "type": "function", "function": called}
-
-
-def _text(content: str | Sequence[_UserPart | _AssistantPart]) -> str:
-    if isinstance(content, str):
-        return content
-    said = [part for part in content if not isinstance(part, _Image)]
-    return "\n".join(part.refusal if isinstance(part, _Refusal) else part.text for part in said)
 
 
 def _unsupported(problem: str, param: str) -> HttpError:

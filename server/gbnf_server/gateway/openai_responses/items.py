@@ -20,25 +20,18 @@ from gbnf_server.gateway.reading import (
     Content,
     Function,
     Part,
+    Refusal,
     Text,
     read_arguments,
     read_content,
     read_data_url,
     read_kind,
     read_part,
-    refused,
 )
 from gbnf_server.gateway.turns import Turns
+from gbnf_server.web.errors import HttpError, invalid_request
 
 # -- items
-
-
-class _Refusal(Content):
-    refusal: str
-
-    def said(self, path: str) -> str:  # noqa: ARG002 - see Content
-        """Return the refusal of the model."""
-        return self.refusal
 
 
 class _InputImage(Content):
@@ -52,7 +45,7 @@ class _InputImage(Content):
 _CONTENT: dict[str, type[Content]] = {
     **dict.fromkeys(("input_text", "output_text", "text"), Text),
     "input_image": _InputImage,
-    "refusal": _Refusal,
+    "refusal": Refusal,
 }
 
 
@@ -110,7 +103,8 @@ def add_items(
         if isinstance(item, _Reference):
             found = stored(item.id)
             if found is None:
-                raise refused(f"no stored response has an item with the id {item.id!r}.", f"{path}.id", 404)
+                problem = f"no stored response has an item with the id {item.id!r}."
+                raise HttpError(404, problem, "not_found", f"{path}.id")
             item = read_kind(_ITEMS, found, path)
         _add_item(turns, item, path)
 
@@ -120,7 +114,7 @@ def _add_item(turns: Turns, item: Part, path: str) -> None:
         case _Message(role=role):
             text, images = read_content(_CONTENT, item.content, f"{path}.content")
             if images and role != "user":
-                raise refused(f"{path} is a message of the {role} with an image.", f"{path}.content")
+                raise invalid_request(f"{path} is a message of the {role} with an image.", f"{path}.content")
             match role:
                 case "user":
                     turns.user(text, images)
@@ -245,7 +239,9 @@ def read_choice(value: str | Mapping[str, Any] | None) -> ToolChoice:
         case "required" | "none":
             return ToolChoice(value)
         case str():
-            raise refused(f"tool_choice is {value!r}. Use auto, none, required or an object.", "tool_choice")
+            raise invalid_request(
+                f"tool_choice is {value!r}. Use auto, none, required or an object.", "tool_choice"
+            )
     match read_kind(_CHOICES, value, "tool_choice"):
         case _Named() as named:
             return ToolChoice("required", (named.model_name,))

@@ -13,7 +13,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from gbnf_server.gateway.answers import CallStarted, Finished, Receipt
+from gbnf.tool_formats import CallStarted
+from gbnf_server.gateway.answers import Finished, Receipt
 from gbnf_server.gateway.edge import Block, BlockReply, Event, Kind, logprob_json
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse, memory_of

@@ -14,8 +14,9 @@ from pydantic import Field
 from gbnf_server.gateway.chat import ChatRequest, FreeText, JsonObject, JsonSchema, OutputFormat, Sampling
 from gbnf_server.gateway.openai_responses.items import ToolTable, add_items, read_choice, read_tools
 from gbnf_server.gateway.openai_responses.store import ResponseStore
-from gbnf_server.gateway.reading import Part, check_supported, read_effort, read_kind, read_part, refused
+from gbnf_server.gateway.reading import Part, check_supported, read_effort, read_kind, read_part
 from gbnf_server.gateway.turns import Turns
+from gbnf_server.web.errors import HttpError
 
 
 class _PlainFormat(Part):
@@ -122,7 +123,7 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
         if earlier is None:
             problem = f"there is no stored response with the id {body.previous_response_id!r}. "
             hint = "Responses are kept in memory, up to a limit. Send all items instead."
-            raise refused(problem + hint, "previous_response_id", 404)
+            raise HttpError(404, problem + hint, "not_found", "previous_response_id")
         add_items(turns, earlier, store.item)
     add_items(turns, items, store.item)
     logprobs = body.top_logprobs

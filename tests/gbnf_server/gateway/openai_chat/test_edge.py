@@ -10,18 +10,8 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gbnf_server.gateway.answers import (
-    AnswerEvent,
-    ArgumentsDelta,
-    CallEnded,
-    CallStarted,
-    Finished,
-    ReasoningDelta,
-    Receipt,
-    Started,
-    TextDelta,
-    Usage,
-)
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started, Usage
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_chat.reply import ChatReply
 from gbnf_server.llama.token_values import TokenLogprob
