@@ -81,7 +81,7 @@ class PlainEdge(Edge):
 
 
 @dataclass
-class ScriptedEngine:
+class ScriptedEngine(Answers):
     """Answers with `texts`, each after one permission of `allowed`, or all at once if `allowed` is None.
 
     `running`, `ended` and `cancelled` count answers; `seen` has the last messages.

@@ -20,6 +20,7 @@ from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started, Usage
 from gbnf_server.gateway.chat import ChatRequest, FreeText
+from gbnf_server.gateway.gateway import Answers
 from gbnf_server.planner import (
     CallBlocked,
     Context,
@@ -39,7 +40,7 @@ MODEL_NAME = "planner"
 _SHOWN_CHARACTERS = 500  # of a result, as reasoning
 
 
-class PlannerAgent:
+class PlannerAgent(Answers):
     """Answers requests by runs of a planner with these tools. `context`: where they run, and who approves."""
 
     def __init__(

@@ -13,14 +13,13 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -46,21 +45,21 @@ _REQUEST_ID = re.compile(r"[\w.:@/+=-]{1,128}", re.ASCII)
 _CLIENT_LEFT = 499  # nginx's status, in logs and metrics only
 
 
-@dataclass(eq=False)
-class HttpExchange:
-    """A request and its response. Names of `headers` are in lower case. `owner`: see `Access.check`."""
+class HttpExchange(Request):
+    """A request and its response. `owner`: see `Access.check`."""
 
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    request_id: str
-    scope: Scope
-    receive: Receive
-    response: Response
-    endpoint: str = "other"
-    owner: str = ""
-    started: float = field(default_factory=time.monotonic)
-    error: HttpError | None = None
+    def __init__(self, scope: Scope, receive: Receive, send: Send, send_s: float) -> None:
+        super().__init__(scope, receive)
+        given = self.headers.get("x-request-id", "")
+        self.path: str = scope["path"]
+        self.request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+        self.owner, self.endpoint = "", "other"
+        self.started = time.monotonic()
+        self.error: HttpError | None = None
+        state = scope.setdefault("state", {})
+        state[_EXCHANGE] = self
+        headers = {"x-request-id": self.request_id, "request-id": self.request_id}
+        self.response = Response(send, headers, send_s, state.get(ABORT))
 
 
 _Handler = Callable[[HttpExchange], Awaitable[None]]
@@ -170,7 +169,7 @@ class _Handlers:
             await exchange.response.send_json({"object": "list", "data": cards})
 
     async def model(self, exchange: HttpExchange) -> None:
-        name = exchange.scope["path_params"]["name"]
+        name = exchange.path_params["name"]
         card = next((card for card in await self._cards(exchange) if card["id"] == name), None)
         if card is None:
             listed = ", ".join(self._gateway.models)
@@ -190,7 +189,7 @@ class _Handlers:
         return [{"id": name, **about} for name in self._gateway.models]
 
     async def stored(self, read: Callable[[str, str], Mapping[str, Any]], exchange: HttpExchange) -> None:
-        response_id = exchange.scope["path_params"]["response_id"]
+        response_id = exchange.path_params["response_id"]
         await exchange.response.send_json(read(response_id, exchange.owner))
 
     async def pass_on(self, exchange: HttpExchange) -> None:
@@ -267,8 +266,8 @@ class _Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return  # the server closes a WebSocket that is not accepted
-        exchange = self._exchange(scope, receive, send)
         gateway = self._gateway
+        exchange = HttpExchange(scope, receive, send, gateway.limits.send_s)
         gateway.open_requests += 1
         status = _CLIENT_LEFT
         try:
@@ -283,23 +282,6 @@ class _Guard:
             gateway.open_requests -= 1
             self._record(exchange, status)
 
-    def _exchange(self, scope: Scope, receive: Receive, send: Send) -> HttpExchange:
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
-        }
-        given = headers.get("x-request-id", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
-        state = scope.setdefault("state", {})
-        response = Response(
-            send,
-            {"x-request-id": request_id, "request-id": request_id},
-            self._gateway.limits.send_s,
-            state.get(ABORT),
-        )
-        exchange = HttpExchange(scope["method"], scope["path"], headers, request_id, scope, receive, response)
-        state[_EXCHANGE] = exchange
-        return exchange
-
     async def _respond(self, exchange: HttpExchange) -> None:
         try:
             self._check(exchange)
@@ -310,18 +292,14 @@ class _Guard:
             problem = exchange.error = problem_of(error, exchange)
             if exchange.response.status is not None:
                 raise  # the server breaks the connection off, so that the client sees it
-            await exchange.response.send_error(problem, self._shape(exchange.path))
+            edges = self._gateway.edges
+            edge = next((edge for edge in edges if exchange.path.startswith(edge.path)), edges[0])
+            await exchange.response.send_error(problem, edge.error)
 
     def _check(self, exchange: HttpExchange) -> None:
         exchange.owner = self._access.check(exchange.path, exchange.headers)
         if self._gateway.is_draining and exchange.path not in _WATCHED:
             raise HttpError(503, "the server is shutting down.", "shutting_down", retry_after=5)
-
-    def _shape(self, path: str) -> Callable[[HttpError], dict[str, Any]]:
-        """Return the API's shape of errors; that of the first API for other paths."""
-        edges = self._gateway.edges
-        edge = next((edge for edge in edges if path.startswith(edge.path)), edges[0])
-        return edge.error
 
     def _record(self, exchange: HttpExchange, status: int) -> None:
         seconds = time.monotonic() - exchange.started

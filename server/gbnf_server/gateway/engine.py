@@ -34,6 +34,7 @@ from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
 from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
+from gbnf_server.gateway.gateway import Answers
 from gbnf_server.web.errors import HttpError
 
 _LETTERS = string.ascii_letters + string.digits
@@ -44,7 +45,7 @@ DEFAULT_MAX_TOKENS = 4096
 """The limit of an answer's tokens if the client gives none, and the context has twice as many."""
 
 
-class Engine:
+class Engine(Answers):
     """Answers requests, and caches their grammars. Not for use by several event loops.
 
     `retries`: how often a backend that ignored the grammar, or that wrote invalid arguments where the grammar
@@ -66,13 +67,7 @@ class Engine:
 
         `owner`: whose it is; compilations of several take turns. Raises HttpError.
         """
-        if self._no_repeat is not None:
-            request = replace(request, excluded=excluded_calls(request.messages, self._no_repeat))
-        try:
-            target, _ = await asyncio.to_thread(_facts, backend)
-        except BackendError as error:
-            raise _gateway_error(error, request) from error
-        await self._compiler.compiled(request, target, owner)
+        await self._compiled(request, backend, owner)
 
     async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
         """Yield the events of the answers of a request.
@@ -81,11 +76,8 @@ class Engine:
         has an HTTP status of its own. Otherwise those of an answer come at its end. Closing the iterator ends
         the generation. Raises HttpError.
         """
+        target, default_limit, compiled = await self._compiled(request, backend)
         try:
-            if self._no_repeat is not None:
-                request = replace(request, excluded=excluded_calls(request.messages, self._no_repeat))
-            target, default_limit = await asyncio.to_thread(_facts, backend)
-            compiled = await self._compiler.compiled(request, target)
             if not target.takes_images and any(message.get("images") for message in request.messages):
                 problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
                 raise HttpError(400, problem, "unsupported_by_backend", "messages")
@@ -111,6 +103,18 @@ class Engine:
                             yield each
         except BackendError as error:
             raise _gateway_error(error, request) from error
+
+    async def _compiled(
+        self, request: ChatRequest, backend: Backend, owner: str = ""
+    ) -> tuple[Target, int, Compiled]:
+        """Return how the backend is asked, its limit of tokens, and what constrains an answer."""
+        if self._no_repeat is not None:
+            request = replace(request, excluded=excluded_calls(request.messages, self._no_repeat))
+        try:
+            target, limit = await asyncio.to_thread(_facts, backend)
+        except BackendError as error:
+            raise _gateway_error(error, request) from error
+        return target, limit, await self._compiler.compiled(request, target, owner)
 
     def _asked(self, request: ChatRequest, compiled: Compiled, choice: int, limit: int) -> Asked:
         """Return what the backend is asked for one of the answers of a request."""

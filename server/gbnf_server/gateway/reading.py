@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gbnf.prompts.messages import Image
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
 from gbnf_server.gateway.chat import FunctionTool
-from gbnf_server.web.errors import HttpError, invalid_request
+from gbnf_server.web.errors import invalid_request
 
 _Model = TypeVar("_Model", bound="Part")
 
@@ -84,20 +84,18 @@ class Function(Part):
 
 
 def read_part(model: type[_Model], value: Any, path: str = "") -> _Model:
-    """Return the part of a request at `path`. Raises HttpError with the path of a fault."""
+    """Return the part of a request at `path`.
+
+    Raises HttpError for its first problem; of a union's members, for the deepest one.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise validation_error(error, value, path) from None
-
-
-def validation_error(error: ValidationError, value: Any, path: str = "") -> HttpError:
-    """Return the error of a part at `path`: of its first problem; of a union's members, the deepest one."""
-    problems = [(_path(problem["loc"], value), problem) for problem in error.errors(include_url=False)]
+        problems = [(_path(problem["loc"], value), problem) for problem in error.errors(include_url=False)]
     below, problem = max(problems, key=lambda each: each[0].count(".") + each[0].count("["))
     at = f"{path}{below}".removeprefix(".")
     shown = "" if problem["type"] == "missing" else f" (got {_shown(problem['input'])})"
-    return invalid_request(f"{at}: {problem['msg']}{shown}.", at)
+    raise invalid_request(f"{at}: {problem['msg']}{shown}.", at)
 
 
 def _path(steps: Sequence[str | int], value: Any) -> str:
