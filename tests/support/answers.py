@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started, Usage
+from gbnf_server.backends.base import Usage
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
 from gbnf_server.gateway.edge import Edge, Reply
 from gbnf_server.web.errors import HttpError
 

@@ -18,8 +18,8 @@ import httpx
 from starlette.types import ASGIApp
 
 from gbnf.tool_formats import TextDelta
-from gbnf_server.backends.base import Backend
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started, Usage
+from gbnf_server.backends.base import Backend, Usage
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
 from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.edge import Edge, Reply

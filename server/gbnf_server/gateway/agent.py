@@ -17,8 +17,8 @@ from itertools import pairwise
 from gbnf.prompts.messages import Message
 from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started, Usage
+from gbnf_server.backends.base import Backend, Usage
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
 from gbnf_server.gateway.chat import ChatRequest, FreeText
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.planner import (
@@ -65,7 +65,10 @@ class PlannerAgent(Answers):
             async for event in events:
                 if isinstance(event, RunFinished):
                     yield TextDelta(_answer(event.run))
-                    yield Finished("stop", _usage(event.run), receipt)
+                    usage = Usage(
+                        event.run.prompt_tokens, event.run.completion_tokens, event.run.cached_tokens
+                    )
+                    yield Finished("stop", usage, receipt)
                 elif shown := _shown(event):
                     yield ReasoningDelta(f"{shown}\n")
 
@@ -127,7 +130,3 @@ def _answer(run: Run) -> str:
     if run.outcome == "failed" and not any(step.result is not None or step.fault for step in run.steps):
         raise HttpError(502, f"the planner has no answer: {run.error}", "planner_failed")
     return f"There is no answer: {run.error}"
-
-
-def _usage(run: Run) -> Usage:
-    return Usage(run.prompt_tokens, run.completion_tokens, run.cached_tokens)

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf import Finding
 from gbnf.tool_formats import Delta
-from gbnf_server.backends.base import TokenLogprob
+from gbnf_server.backends.base import TokenLogprob, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +68,6 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens. `cached_tokens`: how many of the prompt's were in the KV cache.
-
-    `reasoning_tokens`: about how many of the answer's are reasoning: its pieces are counted.
-    """
-
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Started:
     """An answer begins. `choice` counts the answers of a request from 0."""
 
@@ -94,6 +81,7 @@ class Finished:
 
     `reason`: "length" if the limit of tokens truncated it, "tool_calls" if it ends with calls. `stop_string`:
     that of the request which ended it. `logprobs`: one per token, if the request asked for them.
+    `reasoning_tokens`: about how many of the answer's tokens are reasoning: its pieces are counted.
     """
 
     reason: Literal["stop", "length", "tool_calls"]
@@ -101,6 +89,7 @@ class Finished:
     receipt: Receipt
     stop_string: str | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
+    reasoning_tokens: int = 0
 
 
 AnswerEvent: TypeAlias = Started | Delta | Finished

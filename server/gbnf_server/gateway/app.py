@@ -225,7 +225,7 @@ class _Handlers:
             request = await gateway.read(edge.parse_count, body, share)
             counting = gateway.count_tokens(request, exchange.endpoint, exchange.owner)
             tokens = await while_connected(exchange.receive, counting)
-            await exchange.response.send_json(edge.count(tokens))
+            await exchange.response.send_json({"input_tokens": tokens})
 
     async def _send_answer(self, reply: Reply, exchange: HttpExchange) -> None:
         response = exchange.response

@@ -28,8 +28,9 @@ from gbnf_server.backends.base import (
     Request,
     RequestNotSupportedError,
     ServerResponseError,
+    Usage,
 )
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
@@ -135,11 +136,7 @@ class Engine(Answers):
 
 
 def backend_request(
-    request: ChatRequest,
-    compiled: Compiled,
-    limit: int,
-    seed: int,
-    stop: tuple[str, ...],
+    request: ChatRequest, compiled: Compiled, limit: int, seed: int, stop: tuple[str, ...]
 ) -> Request:
     """Return the request for the backend, without callbacks. Raises HttpError for a value out of range."""
     sampling = request.sampling
@@ -228,10 +225,9 @@ def _finished(request: ChatRequest, compiled: Compiled, answered: Answered) -> F
         repeated=completion.repeated,
         failed_before=_failed_before(request.messages, answered.calls),
     )
-    reasoning = min(answered.reasoning_pieces, tokens)
-    usage = Usage(completion.usage.prompt_tokens, tokens, completion.usage.cached_tokens, reasoning)
-    reason = _reason(compiled, answered)
-    return Finished(reason, usage, receipt, completion.stop_string, completion.logprobs)
+    reason, reasoning = _reason(compiled, answered), min(answered.reasoning_pieces, tokens)
+    ending = (completion.stop_string, completion.logprobs)
+    return Finished(reason, completion.usage, receipt, *ending, reasoning_tokens=reasoning)
 
 
 def _reason(compiled: Compiled, answered: Answered) -> Literal["stop", "length", "tool_calls"]:

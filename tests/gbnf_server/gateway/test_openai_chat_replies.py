@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gbnf_server.gateway.answers import AnswerEvent, Started
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_chat.reply import ChatReply
 from gbnf_server.llama.token_values import TokenLogprob
@@ -27,9 +27,9 @@ def replies(draw: st.DrawFn) -> list[AnswerEvent]:
     """The events of one to three answers."""
     events: list[AnswerEvent] = []
     for _ in range(draw(st.integers(1, 3))):
-        events += draw(answers(NAMES) | answers(NAMES, truncated=True)).events()
-        if draw(st.booleans()):
-            events[-1] = replace(events[-1], logprobs=TOKENS)
+        *made, end = draw(answers(NAMES) | answers(NAMES, truncated=True)).events()
+        assert isinstance(end, Finished)
+        events += [*made, replace(end, logprobs=draw(st.sampled_from([(), TOKENS])))]
     return events
 
 

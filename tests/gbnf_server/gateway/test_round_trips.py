@@ -23,7 +23,7 @@ from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.web.access import Access
-from support.clients import CREATED, PATHS, QUESTION
+from support.clients import CREATED, PATHS, QUESTION, declared
 
 CHAT_TOOL: Any = {"type": "function", "function": {"name": "create_dirs", "parameters": PATHS}}
 FUNCTION: Any = {"type": "function", "name": "create_dirs", "parameters": PATHS}
@@ -178,7 +178,7 @@ def test_a_truncated_call_is_no_call(demo: InProcess) -> None:
 def test_tokens_are_counted(demo: InProcess) -> None:
     async def work(client: anthropic.AsyncAnthropic) -> None:
         body: Any = {"model": "demo", "messages": [ASK], "system": "Hi."}
-        count = await client.messages.count_tokens(**body)
+        count = declared(await client.messages.count_tokens(**body))
         usage = (await client.messages.create(**body, max_tokens=1)).usage
         assert count.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
         more = await client.messages.count_tokens(**body, tools=[TOOL])

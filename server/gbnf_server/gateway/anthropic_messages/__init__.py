@@ -11,28 +11,16 @@ from typing import Any
 
 from gbnf_server.gateway.anthropic_messages.reply import MessagesReply, error_body
 from gbnf_server.gateway.anthropic_messages.request import read_count_request, read_request
-from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.edge import Edge
-from gbnf_server.web.errors import HttpError
 
 
 class Messages(Edge):
     """The Messages API."""
 
     path = "/v1/messages"
+    error = staticmethod(error_body)
+    parse_count = staticmethod(read_count_request)
 
     def parse(self, body: Mapping[str, Any], owner: str = "") -> MessagesReply:  # noqa: ARG002 - see Edge
         """Read the JSON of a request. Raises HttpError."""
         return MessagesReply(*read_request(body), f"msg_{secrets.token_hex(16)}")
-
-    def parse_count(self, body: Mapping[str, Any]) -> ChatRequest:
-        """Read the JSON of a request whose prompt's tokens are counted. Raises HttpError."""
-        return read_count_request(body)
-
-    def count(self, tokens: int) -> dict[str, Any]:
-        """Return the JSON of a number of tokens."""
-        return {"input_tokens": tokens}
-
-    def error(self, error: HttpError) -> dict[str, Any]:
-        """Return the JSON of an error."""
-        return error_body(error)

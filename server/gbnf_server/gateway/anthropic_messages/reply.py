@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gbnf.tool_formats import CallStarted
-from gbnf_server.gateway.answers import Finished, Receipt, Usage
+from gbnf_server.backends.base import Usage
+from gbnf_server.gateway.answers import Finished, Receipt
 from gbnf_server.gateway.anthropic_messages.request import THREAD_REFUSED
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.edge import Block, BlockReply, Event, Kind
@@ -49,7 +50,7 @@ class MessagesReply(BlockReply["_ContentBlock"]):
         return _ContentBlock(kind, index, call)
 
     def _begin(self, receipt: Receipt) -> Iterator[Event]:
-        yield {"type": "message_start", "message": self._message([], None, None, Usage(0, 0), receipt)}
+        yield {"type": "message_start", "message": self._message([], None, None, Usage(), receipt)}
 
     def _close(self) -> Iterator[Event]:
         """End the last block, unless it is a truncated call."""
@@ -107,11 +108,7 @@ class _ContentBlock(Block):
         self._call = {} if call is None else {"type": "tool_use", "id": call.id, "name": call.name}
 
     def begin(self) -> Iterator[Event]:
-        yield {
-            "type": "content_block_start",
-            "index": self.index,
-            "content_block": self._content("", {}, ""),
-        }
+        yield {"type": "content_block_start", "index": self.index, "content_block": self._content("", {}, "")}
 
     def delta(self, text: str) -> Event:
         match self.kind:

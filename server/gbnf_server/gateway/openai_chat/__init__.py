@@ -8,18 +8,14 @@ from typing import Any
 from gbnf_server.gateway.edge import Edge
 from gbnf_server.gateway.openai_chat.reply import ChatReply, error_body
 from gbnf_server.gateway.openai_chat.request import parse_body
-from gbnf_server.web.errors import HttpError
 
 
 class ChatCompletions(Edge):
     """The chat API."""
 
     path = "/v1/chat/completions"
+    error = staticmethod(error_body)
 
     def parse(self, body: Mapping[str, Any], owner: str = "") -> ChatReply:  # noqa: ARG002 - see Edge
         """Read the JSON of a request. Raises HttpError (400)."""
         return parse_body(body)
-
-    def error(self, error: HttpError) -> dict[str, Any]:
-        """Return the JSON of an error."""
-        return error_body(error)

@@ -150,7 +150,7 @@ def _usage(finished: Sequence[Finished]) -> dict[str, Any]:
     """Return the tokens of all answers; they have the same prompt."""
     prompt = max(each.usage.prompt_tokens for each in finished)
     completion = sum(each.usage.completion_tokens for each in finished)
-    reasoning = sum(each.usage.reasoning_tokens for each in finished)
+    reasoning = sum(each.reasoning_tokens for each in finished)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,

@@ -112,13 +112,9 @@ class _Tool(Part):
     function: Function
 
 
-class _NamedFunction(Part):
-    name: str
-
-
 class _NamedTool(Part):
     type: Literal["function"] = "function"
-    function: _NamedFunction
+    function: Function
 
 
 class _AllowedTools(Part):
@@ -131,11 +127,7 @@ class _AllowedToolsChoice(Part):
     allowed_tools: _AllowedTools
 
 
-class _NamedToolChoice(_NamedTool):
-    type: Literal["function"]
-
-
-_ToolChoice: TypeAlias = Annotated[_NamedToolChoice | _AllowedToolsChoice, Field(discriminator="type")]
+_ToolChoice: TypeAlias = Annotated[_Tool | _AllowedToolsChoice, Field(discriminator="type")]
 
 
 class _Schema(Part):
@@ -279,12 +271,11 @@ def _tool_choice(body: _Body) -> ToolChoice:
             return ToolChoice()
         case "none" | "auto" | "required" as mode:
             return ToolChoice(mode)
-        case _NamedToolChoice(function=function):
+        case _Tool(function=function):
             return ToolChoice("required", (function.name,))
         case _AllowedToolsChoice(allowed_tools=allowed):
-            return ToolChoice(
-                allowed.mode, tuple(dict.fromkeys(tool.function.name for tool in allowed.tools))
-            )
+            names = dict.fromkeys(tool.function.name for tool in allowed.tools)
+            return ToolChoice(allowed.mode, tuple(names))
         case other:
             assert_never(other)
 

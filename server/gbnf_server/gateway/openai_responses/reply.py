@@ -241,7 +241,7 @@ def _end(finished: Finished, output: Iterable[_Item], status: _Status) -> dict[s
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
             "output_tokens": usage.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+            "output_tokens_details": {"reasoning_tokens": finished.reasoning_tokens},
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         },
         "x_gbnf": finished.receipt.as_json(),
