@@ -19,7 +19,7 @@ from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend, Usage
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
-from gbnf_server.gateway.chat import ChatRequest, FreeText
+from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.planner import (
     CallBlocked,
@@ -77,7 +77,7 @@ def _check(request: ChatRequest) -> None:
     """Raise HttpError for what the planner cannot do."""
     refused = {
         "tools": request.tools,
-        "response_format": not isinstance(request.output, FreeText),
+        "response_format": request.output is not None,
         "n": request.count > 1,
         "stop": request.stop,
         "logprobs": request.sampling.logprobs is not None,

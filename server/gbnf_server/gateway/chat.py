@@ -51,11 +51,6 @@ class ToolChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class FreeText:
-    """A text without a format."""
-
-
-@dataclass(frozen=True, slots=True)
 class JsonObject:
     """Any JSON object."""
 
@@ -77,7 +72,7 @@ class GbnfText:
     param: str = "grammar"
 
 
-OutputFormat: TypeAlias = FreeText | JsonObject | JsonSchema | GbnfText
+OutputFormat: TypeAlias = JsonObject | JsonSchema | GbnfText
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +101,7 @@ class Sampling:
 class ChatRequest:
     """What a client asks for. `model`: the name that it gave, which the answer repeats.
 
-    `parallel`: an answer may have several calls. `stop`: strings that end an answer's text, and are no part
+    `parallel`: an answer may have several calls. `output`: the format of a text, None for any text. `stop`: strings that end an answer's text, and are no part
     of it. `reasoning`: whether the model reasons before it answers, None if its template can. `count`: how
     many answers to generate, one after another; 0 counts the prompt's tokens. `stream`: events are sent as
     they come. `excluded`: calls that an answer may not make, as far as a grammar can exclude them. Raises
@@ -118,7 +113,7 @@ class ChatRequest:
     tools: tuple[FunctionTool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel: bool = True
-    output: OutputFormat = FreeText()
+    output: OutputFormat | None = None
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
     reasoning: bool | None = False

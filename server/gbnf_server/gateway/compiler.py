@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import sys
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from gbnf_server.gateway.chat import ChatRequest, GbnfText, JsonSchema
+from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.compiling import Compiled, Steps, Target, compile_steps
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.queue import AnswerQueue
@@ -150,19 +149,11 @@ def _take_turn(steps: Steps[Compiled]) -> tuple[Compiled | None, int]:
     return None, size
 
 
-def _content(request: ChatRequest) -> tuple[tuple[Any, ...], int]:
-    """Return what of a request decides its grammar, as a hashable value, and its size in characters."""
-    tools = [[tool.name, tool.description, tool.parameters, tool.strict] for tool in request.tools]
-    output = request.output
-    schema = output.schema if isinstance(output, JsonSchema) else None
-    if isinstance(output, JsonSchema):
-        output = replace(output, schema=True)
-    text = json.dumps([tools, schema, output.grammar if isinstance(output, GbnfText) else None])
-    digest = hashlib.sha256(text.encode()).digest()
-    if isinstance(output, GbnfText):
-        output = replace(output, grammar="")
-    chosen = (request.tool_choice, request.parallel, request.reasoning, output, request.excluded)
-    return (digest, *chosen), len(text)
+def _content(request: ChatRequest) -> tuple[bytes, int]:
+    """Return the hash of what of a request decides its grammar and its errors, and its size in characters."""
+    given = (request.tools, request.tool_choice, request.parallel, request.output)
+    text = repr((given, request.reasoning, request.excluded))
+    return hashlib.sha256(text.encode()).digest(), len(text)
 
 
 def clear_process_caches() -> None:

@@ -27,7 +27,6 @@ from gbnf_server.backends.base import MOST_RULES, AnswerFormat, Backend, Dialect
 from gbnf_server.gateway.answers import Receipt
 from gbnf_server.gateway.chat import (
     ChatRequest,
-    FreeText,
     FunctionTool,
     GbnfText,
     JsonObject,
@@ -168,9 +167,10 @@ def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ..
     compiled = yield from _compile_calls(request, target, tools, "any")
     if _strict_problem(request, compiled):  # many properties are exact in their order only
         compiled = yield from _compile_calls(request, target, tools, "declared")
-    text = _output_grammar(request.output) if request.tool_choice.mode == "auto" else None
-    if text is not None and compiled.grammar is not None:
-        text, text_reader = _text(text, target.tool_format if compiled.reasoning else None)
+    if request.output is not None and request.tool_choice.mode == "auto" and compiled.grammar is not None:
+        text, text_reader = _text(
+            _output_grammar(request.output), target.tool_format if compiled.reasoning else None
+        )
         ways = ((compiled.grammar, compiled.reader), (text, text_reader))
         constraint = union(compiled.grammar, text)
         receipt = _receipt(constraint, compiled.protocol)
@@ -190,7 +190,7 @@ def _check_supported(request: ChatRequest, target: Target, tools: Sequence[Tool]
     """Raise HttpError (400) for what a backend that takes JSON Schemas, or nothing at all, cannot enforce."""
     if target.dialect == "gbnf":
         return
-    output, is_free = request.output, isinstance(request.output, FreeText)
+    output, is_free = request.output, request.output is None
     if not is_free and (target.dialect == "none" or isinstance(output, GbnfText)):
         param = "grammar" if isinstance(output, GbnfText) else "response_format"
         problem = f"the backend takes no grammar, so '{param}' cannot be enforced."
@@ -217,7 +217,7 @@ def _compile_calls(
     choice, reasoning = request.tool_choice, target.reasons(request)
     is_named = choice.mode == "required" and len(choice.names or ()) == 1
     # with an output format, the text is that format's
-    is_answer = choice.mode == "auto" and isinstance(request.output, FreeText)
+    is_answer = choice.mode == "auto" and request.output is None
     offered = Offered(
         tools,
         is_answer,
@@ -264,30 +264,26 @@ def _compile_output(request: ChatRequest, target: Target) -> Compiled:
     constraint: AnswerFormat | None = None
     reader: Callable[[], AnswerReader] = PlainText
     reasoning, schema = target.reasons(request), None
-    if isinstance(output, FreeText) and request.tools and protocol.declares_tools:
+    if output is None and request.tools and protocol.declares_tools:
         offered = Offered((), reasoning=reasoning)
         constraint, reader = protocol.constraint(offered), partial(protocol.reader, offered)
-    elif isinstance(output, FreeText):
+    elif output is None:
         # the backend separates it. Ollama refuses to have a model reason that does not
         reasoning = request.reasoning is not False if target.dialect == "gbnf" else request.reasoning is True
     elif target.dialect == "json_schema":
         given = output.schema if isinstance(output, JsonSchema) else {"type": "object"}
         constraint = given if isinstance(given, Mapping) else {}
     else:
-        grammar = _output_grammar(output)
-        assert grammar is not None
         reasoning = reasoning and not isinstance(output, GbnfText)  # which covers the whole answer
-        constraint, reader = _text(grammar, target.tool_format if reasoning else None)
+        constraint, reader = _text(_output_grammar(output), target.tool_format if reasoning else None)
         if isinstance(output, JsonSchema) and isinstance(output.schema, Mapping):
             schema = output.schema
     return Compiled(constraint, (), reader, _receipt(constraint), protocol, "", reasoning, schema)
 
 
-def _output_grammar(output: OutputFormat) -> Grammar | None:
+def _output_grammar(output: OutputFormat) -> Grammar:
     """Compile the grammar of an output format. Raises HttpError (400)."""
     match output:
-        case FreeText():
-            return None
         case JsonObject():
             return compile_schema({"type": "object"})
         case JsonSchema(schema, strict, param):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gbnf.prompts.messages import Image
-from gbnf_server.gateway.chat import ChatRequest, FreeText, FunctionTool, JsonSchema, Sampling, ToolChoice
+from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonSchema, Sampling, ToolChoice
 from gbnf_server.gateway.reading import (
     Content,
     Part,
@@ -31,31 +31,31 @@ from gbnf_server.web.errors import HttpError, invalid_request
 
 
 class _Base64Source(Part):
+    type: Literal["base64"]
     media_type: str
     data: str
 
 
 class _ImageBlock(Content):
-    source: dict[str, Any]
+    source: _Base64Source
 
     def said(self, path: str) -> Image:
         """Return the image. Only its bytes are read, no URL."""
-        image = read_kind({"base64": _Base64Source}, self.source, f"{path}.source")
-        return read_image(image.media_type, image.data, f"{path}.source")
+        return read_image(self.source.media_type, self.source.data, f"{path}.source")
 
 
 class _TextSource(Part):
+    type: Literal["text"]
     data: str
 
 
 class _DocumentBlock(Content):
-    source: dict[str, Any]
+    source: _TextSource
     title: str | None = None
 
-    def said(self, path: str) -> str:
+    def said(self, path: str) -> str:  # noqa: ARG002 - see Content
         """Return the document. Only plain text is read."""
-        text = read_kind({"text": _TextSource}, self.source, f"{path}.source").data
-        return f"{self.title}\n\n{text}" if self.title else text
+        return f"{self.title}\n\n{self.source.data}" if self.title else self.source.data
 
 
 class _ToolUseBlock(Part):
@@ -236,7 +236,7 @@ def _chat(body: _CountBody) -> ChatRequest:
         tools=tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.tools or ())),
         tool_choice=choice,
         parallel=parallel,
-        output=FreeText() if form is None else JsonSchema(form.schema_, param="output_config.format.schema"),
+        output=None if form is None else JsonSchema(form.schema_, param="output_config.format.schema"),
         reasoning=body.thinking is not None and body.thinking.type != "disabled",
     )
 

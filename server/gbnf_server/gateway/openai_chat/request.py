@@ -13,7 +13,6 @@ from pydantic import Field, StrictBool
 from gbnf.prompts.messages import Image, Message
 from gbnf_server.gateway.chat import (
     ChatRequest,
-    FreeText,
     GbnfText,
     JsonObject,
     JsonSchema,
@@ -280,7 +279,7 @@ def _tool_choice(body: _Body) -> ToolChoice:
             assert_never(other)
 
 
-def _output(body: _Body) -> OutputFormat:
+def _output(body: _Body) -> OutputFormat | None:
     form = body.response_format
     if body.grammar is not None:
         if form is not None and form.type != "text":
@@ -296,7 +295,7 @@ def _output(body: _Body) -> OutputFormat:
         case _JsonObjectResponse(schema_=dict() as schema):
             return JsonSchema(schema, param="response_format.schema")
         case _:
-            return FreeText()
+            return None
 
 
 def _message(message: _Message, index: int) -> Message:

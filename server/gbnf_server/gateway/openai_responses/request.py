@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gbnf_server.gateway.chat import ChatRequest, FreeText, JsonObject, JsonSchema, OutputFormat, Sampling
+from gbnf_server.gateway.chat import ChatRequest, JsonObject, JsonSchema, OutputFormat, Sampling
 from gbnf_server.gateway.openai_responses.items import ToolTable, add_items, read_choice, read_tools
 from gbnf_server.gateway.openai_responses.store import ResponseStore
 from gbnf_server.gateway.reading import Part, check_supported, read_effort, read_kind, read_part
@@ -158,13 +158,13 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
     return ResponsesRequest(chat, body, tools, tuple(items), ignored)
 
 
-def _output(text: _TextConfig | None) -> OutputFormat:
+def _output(text: _TextConfig | None) -> OutputFormat | None:
     if text is None or text.format is None:
-        return FreeText()
+        return None
     match read_kind(_FORMATS, text.format, "text.format"):
         case _SchemaFormat(schema_=schema, strict=strict):
             return JsonSchema(schema, strict is True, "text.format.schema")
         case _PlainFormat(type="json_object"):
             return JsonObject()
         case _:
-            return FreeText()
+            return None
