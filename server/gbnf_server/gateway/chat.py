@@ -101,11 +101,11 @@ class Sampling:
 class ChatRequest:
     """What a client asks for. `model`: the name that it gave, which the answer repeats.
 
-    `parallel`: an answer may have several calls. `output`: the format of a text, None for any text. `stop`: strings that end an answer's text, and are no part
-    of it. `reasoning`: whether the model reasons before it answers, None if its template can. `count`: how
-    many answers to generate, one after another; 0 counts the prompt's tokens. `stream`: events are sent as
-    they come. `excluded`: calls that an answer may not make, as far as a grammar can exclude them. Raises
-    HttpError.
+    `parallel`: an answer may have several calls. `output`: the format of its text, None for any. `stop`:
+    strings that end the text, and are no part of it. `reasoning`: whether the model reasons before it
+    answers, None if its template can. `count`: how many answers to generate, one after another; 0 counts the
+    prompt's tokens. `stream`: events are sent as they come. `excluded`: calls that an answer may not make, as
+    far as a grammar can exclude them. Raises HttpError.
     """
 
     model: str
