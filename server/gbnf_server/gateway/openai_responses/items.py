@@ -9,8 +9,7 @@ Source: the types of the package `openai` (`openai.types.responses.ResponseInput
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -190,45 +189,36 @@ class _Allowed(Part):
 _CHOICES: dict[str, type[Part]] = {"function": _Named, "allowed_tools": _Allowed}
 
 
-@dataclass(frozen=True, slots=True)
-class ToolTable:
-    """The tools of a request. `places`: the model's name of each function -> namespace and name.
+Places: TypeAlias = dict[str, tuple[str | None, str]]
+"""The name under which the model knows a function -> its namespace and its name."""
 
-    `left_out`: the paths of the tools that are left out.
+
+def read_tools(values: Sequence[Any]) -> tuple[list[FunctionTool], Places, list[str]]:
+    """Return the tools of a request, where they are, and the paths of those that are left out.
+
+    Raises HttpError for one that cannot be left out.
     """
-
-    functions: tuple[FunctionTool, ...]
-    places: Mapping[str, tuple[str | None, str]]
-    left_out: tuple[str, ...]
-
-    def place(self, model_name: str) -> tuple[str | None, str]:
-        """Return the namespace and the name of a function that the model called."""
-        return self.places.get(model_name, (None, model_name))
-
-
-def read_tools(values: Sequence[Any]) -> ToolTable:
-    """Return the tools of a request. Raises HttpError for one that cannot be left out."""
-    functions: list[FunctionTool] = []
-    places: dict[str, tuple[str | None, str]] = {}
+    tools: list[FunctionTool] = []
+    places: Places = {}
     left_out: list[str] = []
 
-    def add(tool: Function, namespace: str | None, path: str) -> None:
-        name = _model_name(namespace, tool.name)
-        places[name] = (namespace, tool.name)
-        functions.append(tool.tool(path, name))
+    def add(function: Function, namespace: str | None, path: str) -> None:
+        name = _model_name(namespace, function.name)
+        places[name] = (namespace, function.name)
+        tools.append(function.tool(path, name))
 
     for index, value in enumerate(values):
         path = f"tools[{index}]"
         match read_kind(_TOOLS, value, path):
-            case Function() as tool:
-                add(tool, None, path)
+            case Function() as function:
+                add(function, None, path)
             case _Namespace(name=namespace, tools=members):
                 for position, member in enumerate(members):
                     at = f"{path}.tools[{position}]"
                     add(read_kind({"function": Function}, member, at), namespace, at)
             case _LeftOut(type=kind):
                 left_out.append(f"{path} ({kind})")
-    return ToolTable(tuple(functions), places, tuple(left_out))
+    return tools, places, left_out
 
 
 def read_choice(value: str | Mapping[str, Any] | None) -> ToolChoice:

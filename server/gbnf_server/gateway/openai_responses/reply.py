@@ -31,7 +31,11 @@ class ResponsesReply(BlockReply["_Item"]):
         self._parsed, self._store = request, store
         self._base = self._body = _base(request)
         # measured here, in the thread that parses: both may be large
-        self._size = memory_of(self._base) + memory_of(request.items) if request.stored else 0
+        self._is_stored = request.body.store is not False
+        self._size = memory_of(self._base) + memory_of(request.items) if self._is_stored else 0
+        reasoning = request.body.reasoning
+        has_summary = reasoning is not None and (reasoning.summary or reasoning.generate_summary)
+        self._reasoning = _SUMMARY if has_summary else _REASONING
         self._sent = 0
         self._has_begun = False
 
@@ -42,10 +46,10 @@ class ResponsesReply(BlockReply["_Item"]):
 
     def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _Item:
         if call is not None:
-            return _Call(index, _new_id("fc"), call.id, self._parsed.tools.place(call.name))
+            return _Call(index, _new_id("fc"), call.id, self._parsed.places.get(call.name, (None, call.name)))
         if kind == "text":
             return _Text(kind, index, _new_id("msg"), _TEXT)
-        return _Text(kind, index, _new_id("rs"), _SUMMARY if self._parsed.summarized else _REASONING)
+        return _Text(kind, index, _new_id("rs"), self._reasoning)
 
     def _begin(self, receipt: Receipt | None = None) -> Iterator[Event]:  # noqa: ARG002 - see BlockReply
         if not self._has_begun:
@@ -72,7 +76,7 @@ class ResponsesReply(BlockReply["_Item"]):
             if item.status == "in_progress":
                 yield from item.end(status)
         self._body = self._base | _end(finished, output, status)
-        if self._parsed.stored:
+        if self._is_stored:
             size = self._size + memory_of([self._body["output"], self._body["x_gbnf"]])
             self._store.put(StoredResponse(self._body, self._parsed.items, size))
         yield {"type": f"response.{status}", "response": self._body}

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gbnf_server.gateway.chat import ChatRequest, JsonObject, JsonSchema, OutputFormat, Sampling
-from gbnf_server.gateway.openai_responses.items import ToolTable, add_items, read_choice, read_tools
+from gbnf_server.gateway.openai_responses.items import Places, add_items, read_choice, read_tools
 from gbnf_server.gateway.openai_responses.store import ResponseStore
 from gbnf_server.gateway.reading import Part, check_supported, read_effort, read_kind, read_part
 from gbnf_server.gateway.turns import Turns
@@ -87,33 +87,22 @@ _ENCRYPTED = "reasoning.encrypted_content"
 class ResponsesRequest:
     """A request: `chat`, what is decoded; `body`, what is repeated in the response.
 
-    `items`: the items of the input, which are stored with the response. `ignored`: the paths of what
-    has no effect.
+    `places`: of the functions. `items`: the items of the input, which are stored with the response.
+    `ignored`: the paths of what has no effect.
     """
 
     chat: ChatRequest
     body: ResponsesBody
-    tools: ToolTable
+    places: Places
     items: tuple[Mapping[str, Any], ...]
     ignored: tuple[str, ...]
-
-    @property
-    def stored(self) -> bool:
-        """Whether the response is stored."""
-        return self.body.store is not False
-
-    @property
-    def summarized(self) -> bool:
-        """Whether the reasoning is streamed as a summary."""
-        reasoning = self.body.reasoning
-        return reasoning is not None and bool(reasoning.summary or reasoning.generate_summary)
 
 
 def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesRequest:
     """Read the JSON of a request. Raises HttpError."""
     check_supported(value, _CHANGES_MEANING)
     body = read_part(ResponsesBody, value)
-    tools = read_tools(body.tools or ())
+    tools, places, left_out = read_tools(body.tools or ())
     items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
     turns = Turns()
     if body.instructions:
@@ -132,7 +121,7 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
     chat = ChatRequest(
         model=body.model,
         messages=turns.messages,
-        tools=tools.functions,
+        tools=tuple(tools),
         tool_choice=read_choice(body.tool_choice),
         parallel=body.parallel_tool_calls is not False,
         output=_output(body.text),
@@ -146,7 +135,7 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
         stream=body.stream is True,
     )
     ignored = (
-        *tools.left_out,
+        *left_out,
         *body.unknown(),
         *(
             f"include[{index}]"
@@ -155,7 +144,7 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
         ),
         *(["truncation"] if body.truncation == "auto" else []),
     )
-    return ResponsesRequest(chat, body, tools, tuple(items), ignored)
+    return ResponsesRequest(chat, body, places, tuple(items), ignored)
 
 
 def _output(text: _TextConfig | None) -> OutputFormat | None:
