@@ -51,14 +51,12 @@ def _without_own_keywords(args: Mapping[str, Any]) -> dict[str, Any]:
     plain = _plain(args)
     properties = {
         # the integer `from_step` refers to a step, unless its type is written as a list
-        name: {**schema, "type": ["integer"]} if _is_integer(schema) else schema
+        name: {**schema, "type": ["integer"]}
+        if isinstance(schema, Mapping) and schema.get("type") == "integer"
+        else schema
         for name, schema in plain.get("properties", {}).items()
     }
     return {**plain, "properties": properties} if properties else plain
-
-
-def _is_integer(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and schema.get("type") == "integer"
 
 
 def _plain(schema: Any) -> Any:
