@@ -194,20 +194,16 @@ def _check_supported(request: ChatRequest, target: Target, tools: Sequence[Tool]
     if not is_free and (target.dialect == "none" or isinstance(output, GbnfText)):
         param = "grammar" if isinstance(output, GbnfText) else "response_format"
         problem = f"the backend takes no grammar, so '{param}' cannot be enforced."
-        raise _unsupported(f"{problem} Use a llama-server or vLLM.", param)
+        hint = "Use a llama-server or vLLM."
+        raise HttpError(400, f"{problem} {hint}", "unsupported_by_backend", param)
     if tools and not is_free:
         problem = "the backend takes either tools or response_format. Send one of the two."
-        raise _unsupported(problem, "response_format")
+        raise HttpError(400, problem, "unsupported_by_backend", "response_format")
     strict = next((tool for tool in request.tools if tool.strict), None)
     if tools and target.dialect == "none" and strict is not None:
-        problem = (
-            f"strict: the backend takes no grammar, so that the schema of {strict.name!r} is not enforced."
-        )
-        raise _unsupported(f"{problem} Do not ask for strict.", strict.param)
-
-
-def _unsupported(problem: str, param: str) -> HttpError:
-    return HttpError(400, problem, "unsupported_by_backend", param)
+        problem = f"strict: the backend takes no grammar, so the schema of {strict.name!r} is not enforced."
+        hint = "Do not ask for strict."
+        raise HttpError(400, f"{problem} {hint}", "unsupported_by_backend", strict.param)
 
 
 def _compile_calls(

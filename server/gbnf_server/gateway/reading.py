@@ -43,7 +43,7 @@ class Part(BaseModel):
 class Content(Part):
     """A part of a content that is a text or an image."""
 
-    def said(self, path: str) -> str | Image:
+    def read(self, path: str) -> str | Image:
         """Return the text or the image of the part, which is at `path`. Raises HttpError."""
         raise NotImplementedError
 
@@ -53,7 +53,7 @@ class Text(Content):
 
     text: str
 
-    def said(self, path: str) -> str:  # noqa: ARG002 - see Content
+    def read(self, path: str) -> str:  # noqa: ARG002 - see Content
         """Return the text."""
         return self.text
 
@@ -63,7 +63,7 @@ class Refusal(Content):
 
     refusal: str
 
-    def said(self, path: str) -> str:  # noqa: ARG002 - see Content
+    def read(self, path: str) -> str:  # noqa: ARG002 - see Content
         """Return the text."""
         return self.refusal
 
@@ -142,7 +142,7 @@ def join_content(content: str | Sequence[Content], path: str) -> tuple[str, list
     """Return the text of a content, a line break between its parts, and its images. Raises HttpError."""
     if isinstance(content, str):
         return content, []
-    said = [part.said(f"{path}[{index}]") for index, part in enumerate(content)]
+    said = [part.read(f"{path}[{index}]") for index, part in enumerate(content)]
     texts = [each for each in said if isinstance(each, str)]
     return "\n".join(texts), [each for each in said if isinstance(each, Image)]
 

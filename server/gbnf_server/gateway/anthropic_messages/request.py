@@ -39,7 +39,7 @@ class _Base64Source(Part):
 class _ImageBlock(Content):
     source: _Base64Source
 
-    def said(self, path: str) -> Image:
+    def read(self, path: str) -> Image:
         """Return the image. Only its bytes are read, no URL."""
         return read_image(self.source.media_type, self.source.data, f"{path}.source")
 
@@ -53,7 +53,7 @@ class _DocumentBlock(Content):
     source: _TextSource
     title: str | None = None
 
-    def said(self, path: str) -> str:  # noqa: ARG002 - see Content
+    def read(self, path: str) -> str:  # noqa: ARG002 - see Content
         """Return the document. Only plain text is read."""
         return f"{self.title}\n\n{self.source.data}" if self.title else self.source.data
 
@@ -107,7 +107,7 @@ def _add_message(turns: Turns, message: _Message, path: str) -> None:
         at = f"{path}[{index}]"
         match read_kind(_BLOCKS[message.role], value, at):
             case Content() as block:
-                said = block.said(at)
+                said = block.read(at)
                 if isinstance(said, Image):
                     turns.user("", [said])
                 else:

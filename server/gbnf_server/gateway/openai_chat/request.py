@@ -54,7 +54,7 @@ class _Image(Content):
     type: Literal["image_url"]
     image_url: _ImageUrl
 
-    def said(self, path: str) -> Image:
+    def read(self, path: str) -> Image:
         """Return the image. Only data URLs are read."""
         return read_data_url(self.image_url.url, f"{path}.image_url.url")
 
@@ -222,12 +222,13 @@ def parse_body(body: Mapping[str, Any]) -> ChatReply:
         value = body.get(name)
         if value is not None and value not in neutral:
             hint = "Use tools and tool_choice." if name in {"functions", "function_call"} else "Leave it out."
-            raise _unsupported(f"the parameter {name!r} is not supported. {hint}", name)
+            problem = f"the parameter {name!r} is not supported. {hint}"
+            raise HttpError(400, problem, "unsupported_parameter", name)
     parsed = read_part(_Body, body)
     options = parsed.chat_template_kwargs
     for name in (options.model_extra or {}) if options is not None else {}:
         problem = f"the argument {name!r} of the chat template is not supported. Leave it out."
-        raise _unsupported(problem, f"chat_template_kwargs.{name}")
+        raise HttpError(400, problem, "unsupported_parameter", f"chat_template_kwargs.{name}")
     ignored = dict.fromkeys(name for name in parsed.unknown() if name not in _NEUTRAL)
     include_usage = parsed.stream_options is not None and parsed.stream_options.include_usage is True
     return ChatReply(_request(parsed), tuple(ignored), include_usage=include_usage)
@@ -325,7 +326,3 @@ def _message(message: _Message, index: int) -> Message:
 def _call(identifier: str, function: _CalledFunction, path: str) -> dict[str, Any]:
     called = {"name": function.name, "arguments": read_arguments(function.arguments, path)}
     return {"id": identifier, "type": "function", "function": called}
-
-
-def _unsupported(problem: str, param: str) -> HttpError:
-    return HttpError(400, problem, "unsupported_parameter", param)

@@ -36,7 +36,7 @@ from gbnf_server.web.errors import HttpError, invalid_request
 class _InputImage(Content):
     image_url: str
 
-    def said(self, path: str) -> Image:
+    def read(self, path: str) -> Image:
         """Return the image. Only data URLs are read."""
         return read_data_url(self.image_url, f"{path}.image_url")
 
