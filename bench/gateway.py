@@ -43,7 +43,7 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Target
 from gbnf_server.gateway.engine import backend_request
-from gbnf_server.gateway.openai_chat.edge import ChatCompletions
+from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_build import start
 
@@ -218,7 +218,7 @@ async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
     direct: list[float] = []
     through: list[float] = []
     with LlamaServer(server_url) as backend, closing(Compiler(timeout_s=TIMEOUT)) as compiler:
-        asked = ChatCompletions().parse(body, {}).request
+        asked = ChatCompletions().parse(body).request
         compiled = await compiler.compiled(asked, Target.of(backend))
         request = backend_request(asked, compiled, MAX_TOKENS, 0, ())
         async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:

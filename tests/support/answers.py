@@ -11,18 +11,9 @@ import httpx2
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from gbnf_server.gateway.answers import (
-    AnswerEvent,
-    ArgumentsDelta,
-    CallEnded,
-    CallStarted,
-    Finished,
-    ReasoningDelta,
-    Receipt,
-    Started,
-    TextDelta,
-    Usage,
-)
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
+from gbnf_server.backends.base import Usage
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
 from gbnf_server.gateway.edge import Edge, Reply
 from gbnf_server.web.errors import HttpError
 
@@ -111,7 +102,7 @@ def edge_transport(edge: Edge, answer: Callable[[Reply], Iterable[AnswerEvent]])
 
     def respond(request: httpx2.Request) -> httpx2.Response:
         try:
-            reply = edge.parse(json.loads(request.read()), dict(request.headers))
+            reply = edge.parse(json.loads(request.read()))
             sent = "".join(reply.feed(event) for event in answer(reply))
         except HttpError as error:
             return httpx2.Response(error.status, json=edge.error(error))

@@ -11,21 +11,17 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, TextDelta, ToolFormat
 from gbnf_server.backends.base import Backend, BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.gateway.answers import (
-    AnswerEvent,
-    ArgumentsDelta,
-    CallEnded,
-    CallStarted,
-    Finished,
-    Started,
-    TextDelta,
-)
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool
+from gbnf_server.gateway.compiler import Compiler
+from gbnf_server.gateway.compiling import Compiled, Target
 from gbnf_server.gateway.engine import Engine
 
 USER: Any = {"role": "user", "content": "hello"}
+TARGET = Target("gbnf", "full", None, takes_images=False)
 
 
 class Ignoring(InProcess):
@@ -57,6 +53,20 @@ def answer(request: ChatRequest, backend: Backend, engine: Engine | None = None)
                 used.close()
 
     return asyncio.run(collect())
+
+
+def compile_all(requests: Sequence[ChatRequest], native: ToolFormat | None = None) -> list[Compiled]:
+    """What constrains the answers of the requests, by one compiler. `native`: the format of calls."""
+    target = replace(TARGET, tool_format=native)
+
+    async def run() -> list[Compiled]:
+        compiler = Compiler(timeout_s=60)
+        try:
+            return [await compiler.compiled(each, target) for each in requests]
+        finally:
+            compiler.close()
+
+    return asyncio.run(run())
 
 
 def end(events: Sequence[AnswerEvent]) -> Finished:

@@ -17,10 +17,12 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from gbnf_server.backends.base import Backend
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started, TextDelta, Usage
+from gbnf.tool_formats import TextDelta
+from gbnf_server.backends.base import Backend, Usage
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
 from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.chat import ChatRequest
+from gbnf_server.gateway.edge import Edge, Reply
 from gbnf_server.gateway.gateway import Answers, Gateway
 from gbnf_server.gateway.serving import GatewayServer
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
@@ -32,13 +34,14 @@ from support.backends import FakeBackend
 PATH = "/v1/chat/completions"
 
 
-class PlainReply:
+class PlainReply(Reply):
     """Writes each text as one line."""
 
     keep_alive = "…\n"
 
     def __init__(self, request: ChatRequest) -> None:
-        self.request, self.texts = request, list[str]()
+        super().__init__(request)
+        self.texts = list[str]()
 
     def feed(self, event: AnswerEvent) -> str:
         text = event.text if isinstance(event, TextDelta) else type(event).__name__
@@ -48,19 +51,19 @@ class PlainReply:
     def fail(self, error: HttpError) -> str:
         return f"error {error.status} {error.code}\n"
 
-    def headers(self) -> Mapping[str, str]:
+    def headers(self) -> dict[str, str]:
         return {"x-plain": "yes"}
 
     def body(self) -> dict[str, Any]:
         return {"texts": self.texts}
 
 
-class PlainEdge:
+class PlainEdge(Edge):
     """The smallest API: `{"messages": …, "stream": true}`."""
 
     path = PATH
 
-    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str], owner: str = "") -> PlainReply:  # noqa: ARG002 - of the protocol
+    def parse(self, body: Mapping[str, Any], owner: str = "") -> PlainReply:  # noqa: ARG002 - see Edge
         messages = body.get("messages")
         if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
             raise HttpError(400, "messages must be a list of objects.", "invalid_request", "messages")
@@ -78,7 +81,7 @@ class PlainEdge:
 
 
 @dataclass
-class ScriptedEngine:
+class ScriptedEngine(Answers):
     """Answers with `texts`, each after one permission of `allowed`, or all at once if `allowed` is None.
 
     `running`, `ended` and `cancelled` count answers; `seen` has the last messages.
@@ -122,7 +125,7 @@ def make_gateway(
 ) -> Gateway:
     """A gateway in front of an engine."""
     upstreams = Upstreams([Upstream(FakeBackend(), always, places)])
-    return Gateway(engine, upstreams, [PlainEdge()], model="stub", limits=limits, **options)
+    return Gateway(engine, upstreams, model="stub", edges=[PlainEdge()], limits=limits, **options)
 
 
 def request(stream: bool = False, text: str = "hello", **fields: Any) -> dict[str, Any]:

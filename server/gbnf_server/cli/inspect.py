@@ -251,8 +251,7 @@ def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
 
     from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.inspect.app import create_app
-    from gbnf_server.web.http_server import server_config
-    from gbnf_server.web.listening import listen, url_of
+    from gbnf_server.web.http_server import listen, server_config, url_of
 
     token = secrets.token_urlsafe(24)
     with listen(_HOST, port) as listening:

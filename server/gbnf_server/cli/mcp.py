@@ -89,7 +89,7 @@ def _serve_http(app: ASGIApp, host: str, port: int) -> None:
 
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console, write
-    from gbnf_server.web.listening import listen, url_of
+    from gbnf_server.web.http_server import listen, url_of
 
     with listen(host, port) as listening, interruptible():
         write(f"{url_of(host, listening)}{_HTTP_PATH}")

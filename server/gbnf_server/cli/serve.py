@@ -153,12 +153,11 @@ def serve(
     from gbnf_server.cli.default_model import model_for_other_tools
     from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.gateway.app import create_app
-    from gbnf_server.gateway.edges import all_edges
     from gbnf_server.gateway.engine import Engine
     from gbnf_server.gateway.gateway import Gateway
     from gbnf_server.gateway.serving import GatewayServer, end_process_after
     from gbnf_server.web.access import Access
-    from gbnf_server.web.listening import listen, url_of
+    from gbnf_server.web.http_server import listen, url_of
     from gbnf_server.web.logs import log_to_stderr
 
     console = stderr_console()
@@ -174,7 +173,6 @@ def serve(
         gateway = Gateway(
             Engine(retries=retry, no_repeat=no_repeat),
             upstreams,
-            all_edges(),
             model=_model_name(sources[0], upstreams),
             agents=agents,
             log_contents=log_requests,

@@ -15,18 +15,12 @@ from functools import partial
 from itertools import pairwise
 
 from gbnf.prompts.messages import Message
+from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend
-from gbnf_server.gateway.answers import (
-    AnswerEvent,
-    Finished,
-    ReasoningDelta,
-    Receipt,
-    Started,
-    TextDelta,
-    Usage,
-)
-from gbnf_server.gateway.chat import ChatRequest, FreeText
+from gbnf_server.backends.base import Backend, Usage
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
+from gbnf_server.gateway.chat import ChatRequest
+from gbnf_server.gateway.gateway import Answers
 from gbnf_server.planner import (
     CallBlocked,
     Context,
@@ -40,13 +34,13 @@ from gbnf_server.planner import (
     ToolDone,
     ToolFailed,
 )
-from gbnf_server.web.errors import HttpError
+from gbnf_server.web.errors import HttpError, invalid_request
 
 MODEL_NAME = "planner"
 _SHOWN_CHARACTERS = 500  # of a result, as reasoning
 
 
-class PlannerAgent:
+class PlannerAgent(Answers):
     """Answers requests by runs of a planner with these tools. `context`: where they run, and who approves."""
 
     def __init__(
@@ -64,14 +58,17 @@ class PlannerAgent:
         try:
             run = await asyncio.to_thread(planner.astream, query, images=images, history=history, text=False)
         except ValueError as error:
-            raise HttpError(400, f"{error}.", "invalid_request", "messages") from None
+            raise invalid_request(f"{error}.", "messages") from None
         receipt = Receipt()
         yield Started(0, receipt)
         async with aclosing(run) as events:
             async for event in events:
                 if isinstance(event, RunFinished):
                     yield TextDelta(_answer(event.run))
-                    yield Finished("stop", _usage(event.run), receipt)
+                    usage = Usage(
+                        event.run.prompt_tokens, event.run.completion_tokens, event.run.cached_tokens
+                    )
+                    yield Finished("stop", usage, receipt)
                 elif shown := _shown(event):
                     yield ReasoningDelta(f"{shown}\n")
 
@@ -80,7 +77,7 @@ def _check(request: ChatRequest) -> None:
     """Raise HttpError for what the planner cannot do."""
     refused = {
         "tools": request.tools,
-        "response_format": not isinstance(request.output, FreeText),
+        "response_format": request.output is not None,
         "n": request.count > 1,
         "stop": request.stop,
         "logprobs": request.sampling.logprobs is not None,
@@ -94,7 +91,7 @@ def _check(request: ChatRequest) -> None:
                 param,
             )
     if request.messages[-1]["role"] != "user":
-        raise HttpError(400, "the last message must be the user's.", "invalid_request", "messages")
+        raise invalid_request("the last message must be the user's.", "messages")
 
 
 def _conversation(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
@@ -133,7 +130,3 @@ def _answer(run: Run) -> str:
     if run.outcome == "failed" and not any(step.result is not None or step.fault for step in run.steps):
         raise HttpError(502, f"the planner has no answer: {run.error}", "planner_failed")
     return f"There is no answer: {run.error}"
-
-
-def _usage(run: Run) -> Usage:
-    return Usage(run.prompt_tokens, run.completion_tokens, run.cached_tokens)

@@ -10,12 +10,12 @@ leaves it out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from gbnf import Finding
-from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
-from gbnf_server.backends.base import TokenLogprob
+from gbnf.tool_formats import Delta
+from gbnf_server.backends.base import TokenLogprob, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,41 +58,13 @@ class Receipt:
         kinds = {"unenforced": "unenforced", "loosened": "loosened", "left_out": "loosened"}
         found: dict[str, list[dict[str, str]]] = {"unenforced": [], "loosened": [], "notes": []}
         for finding in self.findings:
-            found[kinds.get(finding.kind, "notes")].append(
-                {
-                    "tool": finding.tool,
-                    "pointer": finding.pointer,
-                    "keyword": finding.keyword,
-                    "reason": finding.reason,
-                }
-            )
-        return {
-            "grammar": self.grammar_hash,
-            "format": self.format,
-            "exact": self.exact,
-            **found,
-            "verified": self.verified,
-            "invalid": list(self.invalid),
-            "forced_tokens": self.forced_tokens,
-            "sampled_tokens": self.sampled_tokens,
-            "retries": self.retries,
-            "shortened_at": self.shortened_at,
-            "repeated": self.repeated,
-            "failed_before": list(self.failed_before),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens. `cached_tokens`: how many of the prompt's were in the KV cache.
-
-    `reasoning_tokens`: about how many of the answer's are reasoning: its pieces are counted.
-    """
-
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
+            shown = {name: getattr(finding, name) for name in ("tool", "pointer", "keyword", "reason")}
+            found[kinds.get(finding.kind, "notes")].append(shown)
+        answer: dict[str, Any] = {"grammar": self.grammar_hash, **found}
+        for name in (each.name for each in fields(self) if each.name not in {"grammar_hash", "findings"}):
+            value = getattr(self, name)
+            answer[name] = list(value) if isinstance(value, tuple) else value
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +81,7 @@ class Finished:
 
     `reason`: "length" if the limit of tokens truncated it, "tool_calls" if it ends with calls. `stop_string`:
     that of the request which ended it. `logprobs`: one per token, if the request asked for them.
+    `reasoning_tokens`: about how many of the answer's tokens are reasoning: its pieces are counted.
     """
 
     reason: Literal["stop", "length", "tool_calls"]
@@ -116,19 +89,7 @@ class Finished:
     receipt: Receipt
     stop_string: str | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
+    reasoning_tokens: int = 0
 
 
 AnswerEvent: TypeAlias = Started | Delta | Finished
-
-__all__ = [
-    "AnswerEvent",
-    "ArgumentsDelta",
-    "CallEnded",
-    "CallStarted",
-    "Finished",
-    "ReasoningDelta",
-    "Receipt",
-    "Started",
-    "TextDelta",
-    "Usage",
-]

@@ -13,53 +13,53 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gbnf_server.backends.base import BackendUnreachableError
-from gbnf_server.gateway.edge import Edge, Reply, StoredAnswers, TokenCounts
+from gbnf_server.gateway.anthropic_messages import Messages
+from gbnf_server.gateway.edge import Edge, Reply
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.models import list_models, model_card
+from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.proxying import OF_ALL_REQUESTS, PASSED, PassThrough
 from gbnf_server.web.access import Access
 from gbnf_server.web.bodies import ClientLeftError, read_body, while_connected
 from gbnf_server.web.errors import HttpError
-from gbnf_server.web.event_streams import EventSender
 from gbnf_server.web.logs import log, log_error
-from gbnf_server.web.responses import ABORT, Response
+from gbnf_server.web.responses import ABORT, EventSender, Response
 
 _WATCHED = frozenset({"/health", "/metrics"})
 """Answered while the server drains, and not logged."""
 GRAMMAR_IGNORED = "upstream_ignored_grammar"
 """The code of the engine's error."""
+_CREATED = "1970-01-01T00:00:00Z"  # the API requires a time, and files of models tell none
 _EXCHANGE = "gbnf.exchange"
 _REQUEST_ID = re.compile(r"[\w.:@/+=-]{1,128}", re.ASCII)
 _CLIENT_LEFT = 499  # nginx's status, in logs and metrics only
 
 
-@dataclass(eq=False)
-class HttpExchange:
-    """A request and its response. Names of `headers` are in lower case. `owner`: see `Access.check`."""
+class HttpExchange(Request):
+    """A request and its response. `owner`: see `Access.check`."""
 
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    request_id: str
-    scope: Scope
-    receive: Receive
-    response: Response
-    endpoint: str = "other"
-    owner: str = ""
-    started: float = field(default_factory=time.monotonic)
-    error: HttpError | None = None
+    def __init__(self, scope: Scope, receive: Receive, send: Send, send_s: float) -> None:
+        super().__init__(scope, receive)
+        given = self.headers.get("x-request-id", "")
+        self.path: str = scope["path"]
+        self.request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+        self.owner, self.endpoint = "", "other"
+        self.started = time.monotonic()
+        self.error: HttpError | None = None
+        state = scope.setdefault("state", {})
+        state[_EXCHANGE] = self
+        headers = {"x-request-id": self.request_id, "request-id": self.request_id}
+        self.response = Response(send, headers, send_s, state.get(ABORT))
 
 
 _Handler = Callable[[HttpExchange], Awaitable[None]]
@@ -77,11 +77,11 @@ def create_app(gateway: Gateway, access: Access, *, passed: PassThrough | None =
     handlers = _Handlers(gateway, passed)
     routes = [_route(edge.path, partial(handlers.answer, edge), "POST") for edge in gateway.edges]
     for edge in gateway.edges:
-        if isinstance(edge, StoredAnswers):
+        if isinstance(edge, Responses):
             path = f"{edge.path}/{{response_id}}"
             routes.append(_route(path, partial(handlers.stored, edge.retrieve), "GET"))
             routes.append(_route(path, partial(handlers.stored, edge.delete), "DELETE"))
-        if isinstance(edge, TokenCounts):
+        if isinstance(edge, Messages):
             routes.append(_route(f"{edge.path}/count_tokens", partial(handlers.count, edge), "POST"))
     routes += [
         _route("/v1/models", handlers.models, "GET"),
@@ -161,19 +161,35 @@ class _Handlers:
         await exchange.response.end(text)
 
     async def models(self, exchange: HttpExchange) -> None:
-        context_length = await self._gateway.context_length()
-        await exchange.response.send_json(list_models(self._gateway.models, exchange.headers, context_length))
+        cards = await self._cards(exchange)
+        if "anthropic-version" in exchange.headers:
+            ends = {"first_id": cards[0]["id"], "last_id": cards[-1]["id"]}
+            await exchange.response.send_json({"data": cards, "has_more": False, **ends})
+        else:
+            await exchange.response.send_json({"object": "list", "data": cards})
 
     async def model(self, exchange: HttpExchange) -> None:
-        name = exchange.scope["path_params"]["name"]
-        if name not in self._gateway.models:
+        name = exchange.path_params["name"]
+        card = next((card for card in await self._cards(exchange) if card["id"] == name), None)
+        if card is None:
             listed = ", ".join(self._gateway.models)
             raise HttpError(404, f"there is no model {name[:100]!r}. Use {listed}.", "model_not_found")
-        context_length = await self._gateway.context_length()
-        await exchange.response.send_json(model_card(name, exchange.headers, context_length))
+        await exchange.response.send_json(card)
+
+    async def _cards(self, exchange: HttpExchange) -> list[dict[str, Any]]:
+        """Return the models: in Anthropic's shape for its clients, which send `anthropic-version`."""
+        length = await self._gateway.context_length()
+        if "anthropic-version" in exchange.headers:
+            about = {"created_at": _CREATED, "lifecycle": "active", "max_input_tokens": length}
+            return [
+                {"type": "model", "id": name, "display_name": name, **about} for name in self._gateway.models
+            ]
+        longest = {} if length is None else {"max_model_len": length}  # the key is vLLM's
+        about = {"object": "model", "created": 0, "owned_by": "gbnf", **longest}
+        return [{"id": name, **about} for name in self._gateway.models]
 
     async def stored(self, read: Callable[[str, str], Mapping[str, Any]], exchange: HttpExchange) -> None:
-        response_id = exchange.scope["path_params"]["response_id"]
+        response_id = exchange.path_params["response_id"]
         await exchange.response.send_json(read(response_id, exchange.owner))
 
     async def pass_on(self, exchange: HttpExchange) -> None:
@@ -196,20 +212,20 @@ class _Handlers:
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
             gateway.log_content(exchange.request_id, "request", body)
-            parse = partial(edge.parse, headers=exchange.headers, owner=exchange.owner)
+            parse = partial(edge.parse, owner=exchange.owner)
             reading = gateway.read(parse, body, share)
             del body  # the queue may be long
             reply = await while_connected(exchange.receive, reading)
             await while_connected(exchange.receive, self._send_answer(reply, exchange))
 
-    async def count(self, edge: TokenCounts, exchange: HttpExchange) -> None:
+    async def count(self, edge: Messages, exchange: HttpExchange) -> None:
         gateway = self._gateway
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
             request = await gateway.read(edge.parse_count, body, share)
             counting = gateway.count_tokens(request, exchange.endpoint, exchange.owner)
             tokens = await while_connected(exchange.receive, counting)
-            await exchange.response.send_json(edge.count(tokens))
+            await exchange.response.send_json({"input_tokens": tokens})
 
     async def _send_answer(self, reply: Reply, exchange: HttpExchange) -> None:
         response = exchange.response
@@ -250,8 +266,8 @@ class _Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return  # the server closes a WebSocket that is not accepted
-        exchange = self._exchange(scope, receive, send)
         gateway = self._gateway
+        exchange = HttpExchange(scope, receive, send, gateway.limits.send_s)
         gateway.open_requests += 1
         status = _CLIENT_LEFT
         try:
@@ -266,23 +282,6 @@ class _Guard:
             gateway.open_requests -= 1
             self._record(exchange, status)
 
-    def _exchange(self, scope: Scope, receive: Receive, send: Send) -> HttpExchange:
-        headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
-        }
-        given = headers.get("x-request-id", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
-        state = scope.setdefault("state", {})
-        response = Response(
-            send,
-            {"x-request-id": request_id, "request-id": request_id},
-            self._gateway.limits.send_s,
-            state.get(ABORT),
-        )
-        exchange = HttpExchange(scope["method"], scope["path"], headers, request_id, scope, receive, response)
-        state[_EXCHANGE] = exchange
-        return exchange
-
     async def _respond(self, exchange: HttpExchange) -> None:
         try:
             self._check(exchange)
@@ -293,18 +292,14 @@ class _Guard:
             problem = exchange.error = problem_of(error, exchange)
             if exchange.response.status is not None:
                 raise  # the server breaks the connection off, so that the client sees it
-            await exchange.response.send_error(problem, self._shape(exchange.path))
+            edges = self._gateway.edges
+            edge = next((edge for edge in edges if exchange.path.startswith(edge.path)), edges[0])
+            await exchange.response.send_error(problem, edge.error)
 
     def _check(self, exchange: HttpExchange) -> None:
         exchange.owner = self._access.check(exchange.path, exchange.headers)
         if self._gateway.is_draining and exchange.path not in _WATCHED:
             raise HttpError(503, "the server is shutting down.", "shutting_down", retry_after=5)
-
-    def _shape(self, path: str) -> Callable[[HttpError], dict[str, Any]]:
-        """Return the API's shape of errors; that of the first API for other paths."""
-        edges = self._gateway.edges
-        edge = next((edge for edge in edges if path.startswith(edge.path)), edges[0])
-        return edge.error
 
     def _record(self, exchange: HttpExchange, status: int) -> None:
         seconds = time.monotonic() - exchange.started

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 from gbnf.prompts.messages import Message
+from gbnf.surrogates import has_surrogate
 from gbnf_server.gateway.failed_calls import CallKey
-from gbnf_server.web.errors import HttpError
+from gbnf_server.web.errors import invalid_request
+
+_MAX_NAME = 128  # characters of a tool's
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,6 @@ class ToolChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class FreeText:
-    """A text without a format."""
-
-
-@dataclass(frozen=True, slots=True)
 class JsonObject:
     """Any JSON object."""
 
@@ -74,7 +72,7 @@ class GbnfText:
     param: str = "grammar"
 
 
-OutputFormat: TypeAlias = FreeText | JsonObject | JsonSchema | GbnfText
+OutputFormat: TypeAlias = JsonObject | JsonSchema | GbnfText
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +101,11 @@ class Sampling:
 class ChatRequest:
     """What a client asks for. `model`: the name that it gave, which the answer repeats.
 
-    `parallel`: an answer may have several calls. `stop`: strings that end an answer's text, and are no part
-    of it. `reasoning`: whether the model reasons before it answers, None if its template can. `count`: how
-    many answers to generate, one after another; 0 counts the prompt's tokens. `stream`: events are sent as
-    they come. `excluded`: calls that an answer may not make, as far as a grammar can exclude them. Raises
-    HttpError.
+    `parallel`: an answer may have several calls. `output`: the format of its text, None for any. `stop`:
+    strings that end the text, and are no part of it. `reasoning`: whether the model reasons before it
+    answers, None if its template can. `count`: how many answers to generate, one after another; 0 counts the
+    prompt's tokens. `stream`: events are sent as they come. `excluded`: calls that an answer may not make, as
+    far as a grammar can exclude them. Raises HttpError.
     """
 
     model: str
@@ -115,7 +113,7 @@ class ChatRequest:
     tools: tuple[FunctionTool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel: bool = True
-    output: OutputFormat = FreeText()
+    output: OutputFormat | None = None
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
     reasoning: bool | None = False
@@ -125,18 +123,23 @@ class ChatRequest:
 
     def __post_init__(self) -> None:
         if not self.messages:
-            raise HttpError(400, "there are no messages. Give at least one.", "invalid_request", "messages")
+            raise invalid_request("there are no messages. Give at least one.", "messages")
         names = Counter(tool.name for tool in self.tools)
-        if twice := next((name for name, count in names.items() if count > 1), None):
-            raise HttpError(400, f"two tools have the name {twice!r}.", "invalid_request", "tools")
+        for name, count in names.items():
+            if not 0 < len(name) <= _MAX_NAME or not name.isprintable() or has_surrogate(name):
+                hint = f"Use 1 to {_MAX_NAME} printable characters."
+                raise invalid_request(f"{name[:_MAX_NAME]!r} cannot be the name of a tool. {hint}", "tools")
+            if count > 1:
+                raise invalid_request(f"two tools have the name {name!r}.", "tools")
         for name in self.tool_choice.names or ():
             if name not in names:
                 listed = ", ".join(names) or "none"
                 problem = f"tool_choice names the tool {name!r}; those of the request are: {listed}."
-                raise HttpError(400, problem, "invalid_request", "tool_choice")
+                raise invalid_request(problem, "tool_choice")
         if self.tool_choice.mode == "required" and not self.callable_tools:
-            problem = "tool_choice requires a call, but there are no tools to call."
-            raise HttpError(400, problem, "invalid_request", "tool_choice")
+            raise invalid_request(
+                "tool_choice requires a call, but there are no tools to call.", "tool_choice"
+            )
 
     @property
     def callable_tools(self) -> tuple[FunctionTool, ...]:

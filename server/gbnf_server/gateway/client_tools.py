@@ -7,13 +7,11 @@ from typing import Any
 
 from gbnf import Finding, Tool
 from gbnf.schema.applicators import SchemaPath, map_subschemas
-from gbnf.surrogates import has_surrogate
 from gbnf.tools.loosening import loosened_argument_schema
 from gbnf.tools.manifest_checks import nests_deeper
 from gbnf_server.gateway.chat import FunctionTool
 from gbnf_server.web.errors import HttpError
 
-_MAX_NAME = 128
 _MAX_DEPTH = 60
 """How deeply a schema may be nested: it is rewritten and checked recursively."""
 NOT_ENFORCED = frozenset({"unenforced", "loosened", "left_out"})
@@ -29,8 +27,7 @@ def opened(tools: Iterable[Tool], findings: Iterable[Finding]) -> tuple[Tool, ..
 
 
 def client_tool(given: FunctionTool) -> Tool:
-    """Return the tool. What of its schema cannot be read is left out, with a finding. Raises HttpError."""
-    _check_name(given.name)
+    """Return the tool. What of its schema cannot be read is left out, with a finding."""
     # too deep: None is no schema, so any arguments are accepted
     schema = None if nests_deeper(given.parameters, _MAX_DEPTH) else given.parameters
     args, findings = loosened_argument_schema(given.name, schema)
@@ -49,27 +46,17 @@ def _open_tool(tool: Tool, error: Finding) -> Tool:
     return Tool(tool.name, descriptions=tool.descriptions, args=args, findings=(*tool.findings, finding))
 
 
-def _check_name(name: str) -> None:
-    if not 0 < len(name) <= _MAX_NAME or not name.isprintable() or has_surrogate(name):
-        problem = (
-            f"{name[:_MAX_NAME]!r} cannot be the name of a tool. Use 1 to {_MAX_NAME} printable characters."
-        )
-        raise HttpError(400, problem, "invalid_request", "tools")
-
-
 def _without_own_keywords(args: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema without the keywords of manifests, and without step references."""
     plain = _plain(args)
     properties = {
         # the integer `from_step` refers to a step, unless its type is written as a list
-        name: {**schema, "type": ["integer"]} if _is_integer(schema) else schema
+        name: {**schema, "type": ["integer"]}
+        if isinstance(schema, Mapping) and schema.get("type") == "integer"
+        else schema
         for name, schema in plain.get("properties", {}).items()
     }
     return {**plain, "properties": properties} if properties else plain
-
-
-def _is_integer(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and schema.get("type") == "integer"
 
 
 def _plain(schema: Any) -> Any:

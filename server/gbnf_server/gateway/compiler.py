@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
+import sys
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from gbnf_server.gateway.chat import ChatRequest, GbnfText, JsonSchema
+from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.compiling import Compiled, Steps, Target, compile_steps
-from gbnf_server.gateway.process_caches import clear_process_caches
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.queue import AnswerQueue
 
@@ -31,6 +30,8 @@ _KEPT = 256
 _MOST_CHARACTERS = 8 * 1024 * 1024
 """Of the schemas and grammars of those, and of what is compiled between two times that all caches of the
 process are cleared. A character takes about 25 bytes in memory."""
+_PACKAGES = ("gbnf.", "gbnf_server.llama.")
+"""Those whose caches clients could fill with schemas that are sent once."""
 
 
 @dataclass(eq=False, slots=True)
@@ -148,16 +149,18 @@ def _take_turn(steps: Steps[Compiled]) -> tuple[Compiled | None, int]:
     return None, size
 
 
-def _content(request: ChatRequest) -> tuple[tuple[Any, ...], int]:
-    """Return what of a request decides its grammar, as a hashable value, and its size in characters."""
-    tools = [[tool.name, tool.description, tool.parameters, tool.strict] for tool in request.tools]
-    output = request.output
-    schema = output.schema if isinstance(output, JsonSchema) else None
-    if isinstance(output, JsonSchema):
-        output = replace(output, schema=True)
-    text = json.dumps([tools, schema, output.grammar if isinstance(output, GbnfText) else None])
-    digest = hashlib.sha256(text.encode()).digest()
-    if isinstance(output, GbnfText):
-        output = replace(output, grammar="")
-    chosen = (request.tool_choice, request.parallel, request.reasoning, output, request.excluded)
-    return (digest, *chosen), len(text)
+def _content(request: ChatRequest) -> tuple[bytes, int]:
+    """Return the hash of what of a request decides its grammar and its errors, and its size in characters."""
+    given = (request.tools, request.tool_choice, request.parallel, request.output)
+    text = repr((given, request.reasoning, request.excluded))
+    return hashlib.sha256(text.encode()).digest(), len(text)
+
+
+def clear_process_caches() -> None:
+    """Empty all caches of functions that have a maximum size; the others depend on no schema."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_PACKAGES):
+            for function in list(vars(module).values()):
+                parameters = getattr(function, "cache_parameters", None)
+                if parameters is not None and parameters()["maxsize"] is not None:
+                    function.cache_clear()

@@ -6,82 +6,179 @@ place, has the engine answer the request of the `Reply`, feeds it the events, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from gbnf_server.gateway.answers import AnswerEvent
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
+from gbnf_server.backends.base import TokenLogprob
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.web.errors import HttpError
+from gbnf_server.web.responses import COMMENT
+
+Event: TypeAlias = dict[str, Any]
+"""A server-sent event: its data, whose `type` is also its name."""
+
+Kind: TypeAlias = Literal["text", "reasoning", "call"]
+
+_LONGEST_WARNING = 2000
+"""Characters: clients limit the size of headers."""
 
 
-class Reply(Protocol):
-    """A request, and its answer while it is made: collects the events, and writes them as the API does.
-
-    If the request is streamed, `feed` returns server-sent events; otherwise `body` returns the answer.
-    `keep_alive`: the event that says nothing, for a stream in which nothing happens.
-    """
-
-    request: ChatRequest
-    keep_alive: str
-
-    def feed(self, event: AnswerEvent) -> str:
-        """Add an event. Return the text to send now: server-sent events, "" for none or if not streamed."""
-        ...
-
-    def fail(self, error: HttpError) -> str:
-        """Return the text that ends a stream that has begun, as the API reports an error in its midst."""
-        ...
-
-    def headers(self) -> Mapping[str, str]:
-        """Return more headers, such as warnings; called before the first byte is sent."""
-        ...
-
-    def body(self) -> dict[str, Any]:
-        """Return the JSON of an answer that is not streamed, after its last event."""
-        ...
-
-
-class Edge(Protocol):
+class Edge(ABC):
     """One API: a path, and what is exchanged there."""
 
     path: str
 
-    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str], owner: str = "") -> Reply:
-        """Read the JSON of a request; names of headers are in lower case. Raises HttpError.
+    @abstractmethod
+    def parse(self, body: Mapping[str, Any], owner: str = "") -> Reply:
+        """Read the JSON of a request of `owner`, see `Access.check`. Raises HttpError."""
 
-        `owner`: whose request it is, see `Access.check`.
-        """
-        ...
-
+    @abstractmethod
     def error(self, error: HttpError) -> dict[str, Any]:
         """Return the JSON of an error."""
-        ...
 
 
-@runtime_checkable
-class StoredAnswers(Protocol):
-    """An API that keeps its answers: they are read and deleted at the path of the edge, `/` and their id.
+class Reply(ABC):
+    """A request, and its answer while it is made: collects the events, and writes them as the API does.
 
-    Only the `owner` of an answer reads and deletes it: for others, it does not exist.
+    If the request is streamed, `feed` returns server-sent events; otherwise `body` returns the answer.
+    `keep_alive`: the event that says nothing, for a stream in which nothing happens. `ignored`: the paths of
+    what in the request has no effect.
     """
 
-    def retrieve(self, response_id: str, owner: str = "") -> Mapping[str, Any]:
-        """Return the JSON of a kept answer. Raises HttpError."""
-        ...
+    keep_alive = COMMENT
 
-    def delete(self, response_id: str, owner: str = "") -> Mapping[str, Any]:
-        """Forget an answer, and return the JSON that confirms it. Raises HttpError."""
-        ...
+    def __init__(self, request: ChatRequest, ignored: Sequence[str] = ()) -> None:
+        self.request, self.ignored = request, ignored
+        self._receipt: Receipt | None = None
+
+    @abstractmethod
+    def feed(self, event: AnswerEvent) -> str:
+        """Add an event. Return the text to send now: server-sent events, "" for none or if not streamed."""
+
+    @abstractmethod
+    def fail(self, error: HttpError) -> str:
+        """Return the text that ends a stream that has begun, as the API reports an error in its midst."""
+
+    @abstractmethod
+    def body(self) -> dict[str, Any]:
+        """Return the JSON of an answer that is not streamed, after its last event."""
+
+    def headers(self) -> dict[str, str]:
+        """Return more headers, before the first byte is sent: the receipt, and what has no effect."""
+        headers = {} if self._receipt is None else {"x-gbnf": self._receipt.header()}
+        if self.ignored:
+            paths = f"without effect: {', '.join(self.ignored)}".encode("ascii", "replace").decode()
+            plain = (character if character.isprintable() else "?" for character in paths[:_LONGEST_WARNING])
+            headers["x-gbnf-warning"] = "".join(plain)
+        return headers
 
 
-@runtime_checkable
-class TokenCounts(Protocol):
-    """An API that counts the tokens of a request, at the path of the edge and `/count_tokens`."""
+class Block(ABC):
+    """A part of an answer with a place of its own: a text, reasoning, or a call.
 
-    def parse_count(self, body: Mapping[str, Any]) -> ChatRequest:
-        """Read the JSON of a request. Raises HttpError."""
-        ...
+    `is_complete`: whether it may end here, which a call may only with its arguments.
+    """
 
-    def count(self, tokens: int) -> dict[str, Any]:
-        """Return the JSON of a count."""
-        ...
+    def __init__(self, kind: Kind, index: int) -> None:
+        self.kind, self.index = kind, index
+        self.pieces: list[str] = []
+        self.is_complete = kind != "call"
+
+    @property
+    def text(self) -> str:
+        """What the deltas so far join to."""
+        return "".join(self.pieces)
+
+    @abstractmethod
+    def begin(self) -> Iterator[Event]:
+        """Yield the events before the first delta."""
+
+    @abstractmethod
+    def delta(self, text: str) -> Event:
+        """Return the event of a delta."""
+
+
+_Block = TypeVar("_Block", bound=Block)
+
+
+class BlockReply(Reply, Generic[_Block]):
+    """A reply whose answer is a list of blocks, one after another."""
+
+    def __init__(self, request: ChatRequest, ignored: Sequence[str]) -> None:
+        super().__init__(request, ignored)
+        self._blocks: list[_Block] = []
+        self._body: dict[str, Any] = {}
+
+    def feed(self, event: AnswerEvent) -> str:
+        """Add an event. Return the server-sent events to send now, "" if it is not streamed."""
+        return self._written(self._events(event))
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON of the answer, after its last event."""
+        return self._body
+
+    def _events(self, event: AnswerEvent) -> Iterator[Event]:
+        match event:
+            case Started(receipt=receipt):
+                self._receipt = receipt
+                yield from self._begin(receipt)
+            case TextDelta(text) | ReasoningDelta(text):
+                kind: Kind = "text" if isinstance(event, TextDelta) else "reasoning"
+                if not self._blocks or self._blocks[-1].kind != kind:
+                    yield from self._open(kind)
+                yield self._add(text)
+            case CallStarted():
+                yield from self._open("call", event)
+            case ArgumentsDelta(json_text=text):
+                yield self._add(text)
+            case CallEnded():
+                self._blocks[-1].is_complete = True
+            case Finished():
+                yield from self._finish(event)
+
+    def _open(self, kind: Kind, call: CallStarted | None = None) -> Iterator[Event]:
+        yield from self._close()
+        block = self._block(kind, len(self._blocks), call)
+        self._blocks.append(block)
+        yield from block.begin()
+
+    def _add(self, text: str) -> Event:
+        self._blocks[-1].pieces.append(text)
+        return self._blocks[-1].delta(text)
+
+    def _written(self, events: Iterable[Event]) -> str:
+        """Return events as they are sent. They build the blocks, so they are made in any case."""
+        made = list(events)
+        if not self.request.stream:
+            return ""
+        return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in made)
+
+    @abstractmethod
+    def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _Block:
+        """Return a new block."""
+
+    @abstractmethod
+    def _begin(self, receipt: Receipt) -> Iterator[Event]:
+        """Yield the events before the first block."""
+
+    @abstractmethod
+    def _close(self) -> Iterator[Event]:
+        """Yield the events that end the last block, if it may end before another begins."""
+
+    @abstractmethod
+    def _finish(self, finished: Finished) -> Iterator[Event]:
+        """Yield the events that end the answer, and set its JSON."""
+
+
+def logprob_json(token: TokenLogprob) -> dict[str, Any]:
+    """Return the log-probability of a token, as both APIs of OpenAI write it."""
+    top = [_token(piece, logprob) for piece, logprob in token.top]
+    return {**_token(token.token, token.logprob), "top_logprobs": top}
+
+
+def _token(piece: bytes, logprob: float) -> dict[str, Any]:
+    return {"token": piece.decode("utf-8", "replace"), "logprob": logprob, "bytes": [*piece]}

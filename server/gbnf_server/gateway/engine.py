@@ -28,12 +28,14 @@ from gbnf_server.backends.base import (
     Request,
     RequestNotSupportedError,
     ServerResponseError,
+    Usage,
 )
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Started, Usage
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
 from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
+from gbnf_server.gateway.gateway import Answers
 from gbnf_server.web.errors import HttpError
 
 _LETTERS = string.ascii_letters + string.digits
@@ -44,7 +46,7 @@ DEFAULT_MAX_TOKENS = 4096
 """The limit of an answer's tokens if the client gives none, and the context has twice as many."""
 
 
-class Engine:
+class Engine(Answers):
     """Answers requests, and caches their grammars. Not for use by several event loops.
 
     `retries`: how often a backend that ignored the grammar, or that wrote invalid arguments where the grammar
@@ -66,13 +68,7 @@ class Engine:
 
         `owner`: whose it is; compilations of several take turns. Raises HttpError.
         """
-        if self._no_repeat is not None:
-            request = replace(request, excluded=excluded_calls(request.messages, self._no_repeat))
-        try:
-            target, _ = await asyncio.to_thread(_facts, backend)
-        except BackendError as error:
-            raise _gateway_error(error, request) from error
-        await self._compiler.compiled(request, target, owner)
+        await self._compiled(request, backend, owner)
 
     async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
         """Yield the events of the answers of a request.
@@ -81,11 +77,8 @@ class Engine:
         has an HTTP status of its own. Otherwise those of an answer come at its end. Closing the iterator ends
         the generation. Raises HttpError.
         """
+        target, default_limit, compiled = await self._compiled(request, backend)
         try:
-            if self._no_repeat is not None:
-                request = replace(request, excluded=excluded_calls(request.messages, self._no_repeat))
-            target, default_limit = await asyncio.to_thread(_facts, backend)
-            compiled = await self._compiler.compiled(request, target)
             if not target.takes_images and any(message.get("images") for message in request.messages):
                 problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
                 raise HttpError(400, problem, "unsupported_by_backend", "messages")
@@ -112,6 +105,18 @@ class Engine:
         except BackendError as error:
             raise _gateway_error(error, request) from error
 
+    async def _compiled(
+        self, request: ChatRequest, backend: Backend, owner: str = ""
+    ) -> tuple[Target, int, Compiled]:
+        """Return how the backend is asked, its limit of tokens, and what constrains an answer."""
+        if self._no_repeat is not None:
+            request = replace(request, excluded=excluded_calls(request.messages, self._no_repeat))
+        try:
+            target, limit = await asyncio.to_thread(_facts, backend)
+        except BackendError as error:
+            raise _gateway_error(error, request) from error
+        return target, limit, await self._compiler.compiled(request, target, owner)
+
     def _asked(self, request: ChatRequest, compiled: Compiled, choice: int, limit: int) -> Asked:
         """Return what the backend is asked for one of the answers of a request."""
         first = secrets.randbelow(1 << 31) if request.sampling.seed is None else request.sampling.seed
@@ -120,7 +125,7 @@ class Engine:
         stop = () if in_text else request.stop
         return Asked(
             backend_request(request, compiled, limit, first + choice * (self._retries + 1), stop),
-            compiled.stream,
+            compiled.reader,
             stop=request.stop if in_text else (),
             call_begin=compiled.protocol.call_begin,
             verifies=True,
@@ -131,11 +136,7 @@ class Engine:
 
 
 def backend_request(
-    request: ChatRequest,
-    compiled: Compiled,
-    limit: int,
-    seed: int,
-    stop: tuple[str, ...],
+    request: ChatRequest, compiled: Compiled, limit: int, seed: int, stop: tuple[str, ...]
 ) -> Request:
     """Return the request for the backend, without callbacks. Raises HttpError for a value out of range."""
     sampling = request.sampling
@@ -224,10 +225,9 @@ def _finished(request: ChatRequest, compiled: Compiled, answered: Answered) -> F
         repeated=completion.repeated,
         failed_before=_failed_before(request.messages, answered.calls),
     )
-    reasoning = min(answered.reasoning_pieces, tokens)
-    usage = Usage(completion.usage.prompt_tokens, tokens, completion.usage.cached_tokens, reasoning)
-    reason = _reason(compiled, answered)
-    return Finished(reason, usage, receipt, completion.stop_string, completion.logprobs)
+    reason, reasoning = _reason(compiled, answered), min(answered.reasoning_pieces, tokens)
+    ending = (completion.stop_string, completion.logprobs)
+    return Finished(reason, completion.usage, receipt, *ending, reasoning_tokens=reasoning)
 
 
 def _reason(compiled: Compiled, answered: Answered) -> Literal["stop", "length", "tool_calls"]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from gbnf_server.backends.base import Backend, BackendError
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.edge import Edge
-from gbnf_server.gateway.metrics import Metrics
+from gbnf_server.gateway.openai_chat import ChatCompletions
+from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.upstreams import Upstreams
-from gbnf_server.web.event_streams import Pause
 from gbnf_server.web.limits import (
     Limits,
     MemoryBudget,
@@ -29,6 +33,7 @@ from gbnf_server.web.limits import (
 )
 from gbnf_server.web.logs import content_text, log
 from gbnf_server.web.queue import AnswerQueue
+from gbnf_server.web.responses import Pause
 
 _SMALL_BODY = 32 * 1024  # bytes: read in about a millisecond
 _READERS = 2  # threads that read JSON: what they build is bounded, and so is how many do
@@ -36,28 +41,60 @@ _READERS = 2  # threads that read JSON: what they build is bounded, and so is ho
 _OTHER_THREADS = 16
 _Parsed = TypeVar("_Parsed")
 
+_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)  # of the histograms
 
-class Answers(Protocol):
+
+class Answers(ABC):
     """Answers requests: the engine, or the planner."""
 
+    @abstractmethod
     def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
         """Yield the events of an answer; closing the generator ends it. Raises HttpError."""
-        ...
+
+    async def prepare(self, request: ChatRequest, backend: Backend, owner: str) -> None:  # noqa: B027 - may do nothing
+        """Do what an answer to a request of `owner` needs before it takes a place. Raises HttpError."""
 
 
-@runtime_checkable
-class Prepares(Protocol):
-    """Does what an answer needs before it takes a place."""
+class Metrics:
+    """What Prometheus reads at `/metrics`. Labels have few values: endpoints, not paths of requests."""
 
-    async def prepare(self, request: ChatRequest, backend: Backend, owner: str) -> None:
-        """Prepare an answer to a request of `owner`. Raises HttpError."""
-        ...
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        seconds = partial(Histogram, registry=self.registry, buckets=_SECONDS)
+        by_endpoint = ["endpoint"]
+        self.requests = counter(
+            "gbnf_requests", "Requests by endpoint and HTTP status.", ["endpoint", "status"]
+        )
+        self.cancelled = counter("gbnf_requests_cancelled", "Requests whose client left.", by_endpoint)
+        self.seconds = seconds(
+            "gbnf_request_seconds", "Time from a request to the end of its answer.", by_endpoint
+        )
+        self.first_seconds = seconds(
+            "gbnf_first_delta_seconds", "Time from a request to the first event of its answer.", by_endpoint
+        )
+        self.queue_seconds = seconds("gbnf_queue_seconds", "Time in the queue.")
+        self.running = gauge("gbnf_requests_running", "Answers being made.")
+        self.waiting = gauge("gbnf_requests_waiting", "Requests in the queue.")
+        self.memory = gauge("gbnf_request_bytes", "Memory that requests reserve.")
+        self.tokens = counter("gbnf_tokens", "Tokens by kind.", ["kind"])
+        self.grammar_ignored = counter(
+            "gbnf_grammar_ignored", "Answers of a backend that ignored the grammar."
+        )
+        self.loosened_tools = counter("gbnf_loosened_tools", "Tools whose schema could not be compiled.")
+        self.upstreams = gauge("gbnf_upstream_healthy", "1 for an upstream that is used.", ["upstream"])
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
 
 
 class Gateway:
     """Answers requests with `engine` on `upstreams`; those to a model of `agents` with that.
 
-    `model`: the name of the model. `edges`: the APIs. `log_contents`: log requests and answers.
+    `model`: the name of the model. `edges`: the APIs; the first has the shape of errors at other paths.
+    `log_contents`: log requests and answers.
     `shares_cache`: prompts of several API keys share the prompt cache. `pause`: waits so many seconds before
     a silent stream is kept alive.
     """
@@ -66,16 +103,17 @@ class Gateway:
         self,
         engine: Answers,
         upstreams: Upstreams,
-        edges: Sequence[Edge],
         *,
         model: str,
+        edges: Sequence[Edge] | None = None,
         agents: Mapping[str, Answers] | None = None,
         limits: Limits | None = None,
         log_contents: bool = False,
         shares_cache: bool = False,
         pause: Pause = asyncio.sleep,
     ) -> None:
-        self.engine, self.upstreams, self.edges = engine, upstreams, tuple(edges)
+        self.engine, self.upstreams = engine, upstreams
+        self.edges = edges or (ChatCompletions(), Responses(), Messages())
         self.model, self.agents = model, dict(agents or {})
         self.limits = limits or Limits()
         self.log_contents, self.pause = log_contents, pause
@@ -139,8 +177,7 @@ class Gateway:
         asked = time.monotonic()
         backend = self.upstreams if self._shares_cache else self.upstreams.with_salt(owner)
         source = self.agents.get(request.model, self.engine) if request.count else self.engine
-        if isinstance(source, Prepares):
-            await source.prepare(request, backend, owner)
+        await source.prepare(request, backend, owner)
         prepared = time.monotonic()
         async with self.queue.place(owner):
             metrics.queue_seconds.observe(time.monotonic() - prepared)

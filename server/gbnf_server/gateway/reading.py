@@ -8,19 +8,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gbnf.prompts.messages import Image
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
-from gbnf_server.web.errors import HttpError
+from gbnf_server.gateway.chat import FunctionTool
+from gbnf_server.web.errors import invalid_request
 
 _Model = TypeVar("_Model", bound="Part")
-
-NO_REASONING = frozenset({"none", "minimal"})
-"""The efforts at which a model does not reason."""
 
 _SHOWN = 120  # characters of a value in an error
 
@@ -32,31 +30,72 @@ class Part(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
-    def unknown(self) -> list[str]:
-        """Return the names of the members that the model does not declare."""
-        return list(self.model_extra or {})
+    def unknown(self, path: str = "") -> Iterator[str]:
+        """Yield the paths of the members that no model declares, in the parts of parts, too."""
+        yield from (f"{path}{name}" for name, value in (self.model_extra or {}).items() if value is not None)
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            for member in value if isinstance(value, list) else (value,):
+                if isinstance(member, Part):
+                    yield from member.unknown(f"{path}{name.rstrip('_')}.")
 
 
-def refused(problem: str, param: str | None = None, status: int = 400) -> HttpError:
-    """Return the error of a request that is invalid at `param`."""
-    return HttpError(status, problem, "not_found" if status == 404 else "invalid_request", param)
+class Content(Part):
+    """A part of a content that is a text or an image."""
+
+    def read(self, path: str) -> str | Image:
+        """Return the text or the image of the part, which is at `path`. Raises HttpError."""
+        raise NotImplementedError
+
+
+class Text(Content):
+    """A text."""
+
+    text: str
+
+    def read(self, path: str) -> str:  # noqa: ARG002 - see Content
+        """Return the text."""
+        return self.text
+
+
+class Refusal(Content):
+    """A refusal of the model."""
+
+    refusal: str
+
+    def read(self, path: str) -> str:  # noqa: ARG002 - see Content
+        """Return the text."""
+        return self.refusal
+
+
+class Function(Part):
+    """A function of the client, as the APIs of OpenAI declare it."""
+
+    name: Annotated[str, Field(min_length=1)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+    def tool(self, path: str, name: str | None = None) -> FunctionTool:
+        """Return the tool, which is at `path`. `name`: under which the model knows it, if another."""
+        schema = {"type": "object", "properties": {}} if self.parameters is None else self.parameters
+        described, strict = self.description or "", self.strict is True
+        return FunctionTool(name or self.name, described, schema, strict, f"{path}.parameters")
 
 
 def read_part(model: type[_Model], value: Any, path: str = "") -> _Model:
-    """Return the part of a request at `path`. Raises HttpError with the path of a fault."""
+    """Return the part of a request at `path`.
+
+    Raises HttpError for its first problem; of a union's members, for the deepest one.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise validation_error(error, value, path) from None
-
-
-def validation_error(error: ValidationError, value: Any, path: str = "") -> HttpError:
-    """Return the error of a part at `path`: of its first problem; of a union's members, the deepest one."""
-    problems = [(_path(problem["loc"], value), problem) for problem in error.errors(include_url=False)]
+        problems = [(_path(problem["loc"], value), problem) for problem in error.errors(include_url=False)]
     below, problem = max(problems, key=lambda each: each[0].count(".") + each[0].count("["))
     at = f"{path}{below}".removeprefix(".")
     shown = "" if problem["type"] == "missing" else f" (got {_shown(problem['input'])})"
-    return refused(f"{at}: {problem['msg']}{shown}.", at)
+    raise invalid_request(f"{at}: {problem['msg']}{shown}.", at)
 
 
 def _path(steps: Sequence[str | int], value: Any) -> str:
@@ -78,13 +117,46 @@ def _shown(value: Any) -> str:
 def read_kind(models: Mapping[str, type[_Model]], value: Any, path: str, kind: str | None = None) -> _Model:
     """Return the part at `path` as the model of its `type`, or of `kind` without one. Raises HttpError."""
     if not isinstance(value, Mapping):
-        raise refused(f"{path}: a JSON object is expected (got {_shown(value)}).", path)
+        raise invalid_request(f"{path}: a JSON object is expected (got {_shown(value)}).", path)
     kind = value.get("type", kind)
     model = models.get(kind) if isinstance(kind, str) else None
     if model is None:
         known = ", ".join(models)
-        raise refused(f"{path}.type: {_shown(kind)} is not supported. Known types: {known}.", f"{path}.type")
+        raise invalid_request(
+            f"{path}.type: {_shown(kind)} is not supported. Known types: {known}.", f"{path}.type"
+        )
     return read_part(model, value, path)
+
+
+def read_content(
+    kinds: Mapping[str, type[Content]], content: str | Sequence[Any], path: str
+) -> tuple[str, list[Image]]:
+    """Return the text and the images of a content that is not read yet. Raises HttpError."""
+    if isinstance(content, str):
+        return content, []
+    parts = [read_kind(kinds, value, f"{path}[{index}]") for index, value in enumerate(content)]
+    return join_content(parts, path)
+
+
+def join_content(content: str | Sequence[Content], path: str) -> tuple[str, list[Image]]:
+    """Return the text of a content, a line break between its parts, and its images. Raises HttpError."""
+    if isinstance(content, str):
+        return content, []
+    said = [part.read(f"{path}[{index}]") for index, part in enumerate(content)]
+    texts = [each for each in said if isinstance(each, str)]
+    return "\n".join(texts), [each for each in said if isinstance(each, Image)]
+
+
+def check_supported(body: Mapping[str, Any], hints: Mapping[str, str]) -> None:
+    """Raise HttpError for a parameter that would change the meaning of the answer. `hints`: by parameter."""
+    for name, hint in hints.items():
+        if body.get(name):
+            raise invalid_request(f"{name} is not supported. {hint}", name)
+
+
+def read_effort(effort: str | None) -> bool | None:
+    """Return whether a model reasons at an effort, None if it may decide."""
+    return None if effort is None else effort not in {"none", "minimal"}
 
 
 def read_arguments(text: str, path: str) -> dict[str, Any]:
@@ -92,9 +164,9 @@ def read_arguments(text: str, path: str) -> dict[str, Any]:
     try:
         value = parse_json(text) if text.strip() else {}
     except InvalidJsonError as error:
-        raise refused(f"{path}: invalid JSON: {error}.", path) from None
+        raise invalid_request(f"{path}: invalid JSON: {error}.", path) from None
     if not isinstance(value, dict):
-        raise refused(f"{path}: the arguments must be a JSON object, got {json_type(value)}.", path)
+        raise invalid_request(f"{path}: the arguments must be a JSON object, got {json_type(value)}.", path)
     return value
 
 
@@ -104,15 +176,17 @@ def read_data_url(url: str, path: str) -> Image:
     if found is None:
         example = "such as data:image/png;base64,…"
         problem = f"{path}: only data URLs of images are supported, {example}; nothing is fetched."
-        raise refused(problem, path)
+        raise invalid_request(problem, path)
     return read_image(found[1].lower(), url[found.end() :], path)
 
 
 def read_image(media_type: str, data: str, path: str) -> Image:
     """Return the image with these bytes in base64. Raises HttpError."""
     if not media_type.startswith("image/"):
-        raise refused(f"{path}: {media_type!r} is no media type of an image, such as image/png.", path)
+        raise invalid_request(
+            f"{path}: {media_type!r} is no media type of an image, such as image/png.", path
+        )
     try:
         return Image(base64.b64decode(data, validate=True), media_type)
     except (binascii.Error, ValueError) as error:
-        raise refused(f"{path}: invalid base64: {error}.", path) from None
+        raise invalid_request(f"{path}: invalid base64: {error}.", path) from None

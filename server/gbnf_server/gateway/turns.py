@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gbnf.prompts.messages import Image, Message
-from gbnf_server.gateway.reading import refused
+from gbnf_server.web.errors import invalid_request
 
 
 class Turns:
@@ -60,8 +60,7 @@ class Turns:
     def result(self, call_id: str, text: str, images: Sequence[Image], param: str) -> None:
         """Add the result of a call. Raises HttpError if no call before it has the id at `param`."""
         if call_id not in self._names:
-            problem = f"there is no call with the id {call_id!r} before this result."
-            raise refused(problem, param)
+            raise invalid_request(f"there is no call with the id {call_id!r} before this result.", param)
         message: Message = {
             "role": "tool",
             "content": text,

@@ -24,3 +24,8 @@ class HttpError(GbnfServerError):
         self.status, self.message, self.code = status, message, code
         self.param, self.retry_after = param, retry_after
         super().__init__(message)
+
+
+def invalid_request(message: str, param: str | None = None) -> HttpError:
+    """Return the error of a request that is invalid at `param`."""
+    return HttpError(400, message, "invalid_request", param)

@@ -1,14 +1,16 @@
-"""How uvicorn serves an application of this project: connections that stall are closed."""
+"""Listen on a port, and serve an application with uvicorn: connections that stall are closed."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gbnf_server.system.errors import SetupError
 from gbnf_server.web.responses import ABORT
 
 _HEAD_S = 30.0
@@ -17,6 +19,27 @@ _LAST_BYTES_S = 1
 _INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
 _FIRST_ASK_S, _ASK_S = 0.05, 1.0
 """Between the interim responses to a client that has closed its side."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0: any. Raises SetupError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family)
+        # Connections inherit it. Otherwise the body of an answer may wait 40 ms for the receipt of its head.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SetupError(
+            f"{host} port {port} cannot be used: {reason}. Choose another port; 0 is any."
+        ) from None
+
+
+def url_of(host: str, listening: socket.socket) -> str:
+    """Return the URL of a server on a socket."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listening.getsockname()[1]}"
 
 
 def server_config(app: ASGIApp) -> uvicorn.Config:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
-from gbnf_server.web.errors import HttpError
+from gbnf_server.web.errors import HttpError, invalid_request
 
 _MIB = 1024 * 1024
 _VALUE_BYTES = 128
@@ -49,16 +49,21 @@ class MemoryBudget:
     def __init__(self, total: int) -> None:
         self.total, self.reserved = total, 0
 
-    def share(self) -> MemoryShare:
-        """Return the share of one request, empty at first, as a context that gives it back."""
-        return MemoryShare(self)
+    @contextmanager
+    def share(self) -> Iterator[MemoryShare]:
+        """Give the share of one request, empty at first, which the end of the block gives back."""
+        share = MemoryShare(self)
+        try:
+            yield share
+        finally:
+            self.reserved -= share.size
 
 
 class MemoryShare:
-    """What one request has reserved."""
+    """What one request has reserved: `size` bytes."""
 
     def __init__(self, budget: MemoryBudget) -> None:
-        self._budget, self._size = budget, 0
+        self._budget, self.size = budget, 0
 
     def add(self, size: int) -> None:
         """Reserve more. Raises HttpError (503) if all requests together would take too much."""
@@ -70,16 +75,7 @@ class MemoryShare:
                 retry_after=5,
             )
         self._budget.reserved += size
-        self._size += size
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._budget.reserved -= self._size
-        self._size = 0
+        self.size += size
 
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
@@ -91,12 +87,12 @@ def count_values(body: bytes, limits: Limits) -> int:
     structure = _STRING.sub(b"", body)
     values = structure.count(b",") + structure.count(b"[") + structure.count(b"{") + structure.count(b":") + 1
     if values > limits.json_values:
-        raise _refused(f"the body has more than {limits.json_values} JSON values")
+        raise invalid_request(f"the body has more than {limits.json_values} JSON values.")
     depth = 0
     for character in structure.translate(None, _NOT_BRACKETS):
         depth += 1 if character in b"[{" else -1
         if depth > limits.json_depth:
-            raise _refused(f"the body is nested more than {limits.json_depth} levels deep")
+            raise invalid_request(f"the body is nested more than {limits.json_depth} levels deep.")
     return values
 
 
@@ -110,11 +106,13 @@ def read_object(body: bytes) -> Mapping[str, Any]:
     try:
         value = parse_json(body.decode())
     except UnicodeDecodeError as error:
-        raise _refused(f"the body is not UTF-8: byte {error.start} is {body[error.start]:#04x}") from None
+        raise invalid_request(
+            f"the body is not UTF-8: byte {error.start} is {body[error.start]:#04x}."
+        ) from None
     except InvalidJsonError as error:
-        raise _refused(f"the body is not valid JSON: {error}") from None
+        raise invalid_request(f"the body is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise _refused(f"the body must be a JSON object, got {json_type(value)}")
+        raise invalid_request(f"the body must be a JSON object, got {json_type(value)}.")
     return value
 
 
@@ -127,7 +125,7 @@ def check_sizes(body: Mapping[str, Any], limits: Limits) -> None:
     for field, most in (("messages", limits.messages), ("input", limits.messages), ("tools", limits.tools)):
         items = body.get(field)
         if isinstance(items, list) and len(items) > most:
-            raise _refused(f"'{field}' has {len(items)} items; at most {most} are allowed", field)
+            raise invalid_request(f"'{field}' has {len(items)} items; at most {most} are allowed.", field)
     tools = body.get("tools")
     for index, tool in enumerate(tools if isinstance(tools, list) else ()):
         _check_size(f"tools[{index}]", tool, limits.schema_bytes)
@@ -138,8 +136,4 @@ def check_sizes(body: Mapping[str, Any], limits: Limits) -> None:
 def _check_size(path: str, value: Any, most: int) -> None:
     size = len(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     if size > most:
-        raise _refused(f"'{path}' has {size} characters; at most {most} are allowed", path)
-
-
-def _refused(message: str, param: str | None = None) -> HttpError:
-    return HttpError(400, f"{message}.", "invalid_request", param)
+        raise invalid_request(f"'{path}' has {size} characters; at most {most} are allowed.", path)

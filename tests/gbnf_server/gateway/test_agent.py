@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from gbnf import load_manifests
+from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.executors import AbsentPerson, Context, Workspace
 from gbnf_server.gateway.agent import PlannerAgent
-from gbnf_server.gateway.answers import AnswerEvent, Finished, ReasoningDelta, Started, TextDelta
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
@@ -59,7 +60,7 @@ def test_one_model_name_in_and_an_agent_out(tmp_path: Path) -> None:
 
     async def run(backend: Backend) -> tuple[list[str], str]:
         upstreams = Upstreams([Upstream(backend, always)])
-        gateway = Gateway(made, upstreams, [PlainEdge()], model="demo", agents={"planner": made})
+        gateway = Gateway(made, upstreams, model="demo", edges=[PlainEdge()], agents={"planner": made})
         body = request(text="create a folder trips", model="planner")
         async with client_of(gateway) as client:
             whole = (await client.post(PATH, json=body)).json()["texts"]
@@ -170,7 +171,7 @@ def test_a_client_that_leaves_ends_the_run(tmp_path: Path) -> None:
     made, backend = agent([make_tool(tmp_path, "ping")], tmp_path), Slow({})
 
     async def run() -> None:
-        gateway = Gateway(made, Upstreams([Upstream(backend, always)]), [PlainEdge()], model="planner")
+        gateway = Gateway(made, Upstreams([Upstream(backend, always)]), model="planner", edges=[PlainEdge()])
         async with served(gateway) as server:
             client = await server.connect()
             client.send(request(stream=True))

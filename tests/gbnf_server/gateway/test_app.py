@@ -293,13 +293,17 @@ def test_a_draining_server_refuses_new_requests_and_ends_the_running() -> None:
     use(gateway, ask)
 
 
+class Pauses(list[asyncio.Event]):
+    """The pauses of streams, each of which lasts until its event is set."""
+
+    async def __call__(self, _seconds: float) -> None:
+        self.append(asyncio.Event())
+        await self[-1].wait()
+
+
 @pytest.mark.parametrize("error", [None, HttpError(502, "it left", "upstream_error")])
 def test_a_silent_stream_is_kept_alive_also_in_the_queue(error: Exception | None) -> None:
-    pauses: list[asyncio.Event] = []
-
-    async def pause(_seconds: float) -> None:
-        pauses.append(asyncio.Event())
-        await pauses[-1].wait()
+    pauses = Pauses()
 
     async def ask(client: httpx.AsyncClient) -> None:
         tasks = [asyncio.create_task(client.post(PATH, json=request(stream=True))) for _ in range(2)]
@@ -321,16 +325,12 @@ def test_a_silent_stream_is_kept_alive_also_in_the_queue(error: Exception | None
         assert len(pauses) == 6
 
     engine = ScriptedEngine(allowed=asyncio.Semaphore(0), error=error)
-    gateway = make_gateway(engine, pause=pause)
+    gateway = make_gateway(engine, pause=pauses)
     use(gateway, ask)
 
 
 def test_an_answer_that_flows_gets_no_sign_of_life() -> None:
-    pauses: list[asyncio.Event] = []
-
-    async def pause(_seconds: float) -> None:
-        pauses.append(asyncio.Event())
-        await pauses[-1].wait()
+    pauses = Pauses()
 
     async def ask(client: httpx.AsyncClient) -> None:
         task = asyncio.create_task(client.post(PATH, json=request(stream=True)))
@@ -343,4 +343,4 @@ def test_an_answer_that_flows_gets_no_sign_of_life() -> None:
         assert (await task).text == "Started\none\ntwo\nFinished\n"
 
     engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
-    use(make_gateway(engine, pause=pause), ask)
+    use(make_gateway(engine, pause=pauses), ask)

@@ -14,35 +14,19 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway import compiler as compiling
 from gbnf_server.gateway import compiling as steps_module
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonSchema, Sampling
-from gbnf_server.gateway.compiler import Compiler
-from gbnf_server.gateway.compiling import Compiled, Target
-from gbnf_server.gateway.edges import all_edges
+from gbnf_server.gateway.compiler import Compiler, clear_process_caches
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.process_caches import clear_process_caches
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.errors import HttpError
-from support.gateway_answers import USER
+from support.gateway_answers import TARGET, USER, compile_all
 from support.gateways import until
-
-TARGET = Target("gbnf", "full", None, takes_images=False)
 
 
 def request(number: int, size: int = 1000) -> ChatRequest:
     schema = {"type": "object", "properties": {"x": {"enum": [f"{number}-{'y' * size}"]}}, "required": ["x"]}
     return ChatRequest("m", (USER,), tools=(FunctionTool("go", "", schema),))
-
-
-def compile_all(requests: list[ChatRequest]) -> list[Compiled]:
-    async def run() -> list[Compiled]:
-        compiler = Compiler(timeout_s=60)
-        try:
-            return [await compiler.compiled(each, TARGET) for each in requests]
-        finally:
-            compiler.close()
-
-    return asyncio.run(run())
 
 
 def test_different_requests_are_forgotten_and_each_has_its_own_grammar(
@@ -188,7 +172,7 @@ def test_compiling_takes_no_place_of_an_answer() -> None:
     async def run() -> None:
         engine = Engine(compile_s=600)
         with InProcess(model_path(), context_length=512) as backend:
-            gateway = Gateway(engine, Upstreams([Upstream(backend, always, 1)]), all_edges(), model="m")
+            gateway = Gateway(engine, Upstreams([Upstream(backend, always, 1)]), model="m")
 
             async def ask(asked: ChatRequest) -> None:
                 sampled = replace(asked, sampling=Sampling(max_tokens=1))

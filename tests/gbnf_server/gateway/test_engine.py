@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf.prompts.messages import Image
+from gbnf.tool_formats import CallEnded, CallStarted, TextDelta
 from gbnf_server.backends.base import BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.gateway.answers import CallEnded, CallStarted, Finished, Started, TextDelta
+from gbnf_server.gateway.answers import Finished, Started
 from gbnf_server.gateway.chat import (
     ChatRequest,
     FunctionTool,
@@ -32,7 +33,6 @@ from gbnf_server.gateway.chat import (
 )
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.llama import server_build as build
-from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.errors import HttpError
 from support.effort import scaled
 from support.gateway_answers import (
@@ -67,14 +67,6 @@ def native(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.mktemp("native") / "tiny.gguf"
     make_model(path, template=TEMPLATES[request.param], context=2048)
     with InProcess(path, threads=1) as loaded:
-        yield loaded
-
-
-@pytest.fixture(scope="module")
-def demo() -> Iterator[InProcess]:
-    if not model_path().is_file():
-        pytest.skip("there is no embedded model")
-    with InProcess(model_path(), threads=1) as loaded:
         yield loaded
 
 
@@ -414,28 +406,3 @@ def test_a_stream_comes_as_it_is_decoded_and_closing_it_ends_the_generation(tiny
 
     with Watched(tiny_model, threads=1) as backend:
         asyncio.run(read_one(backend))
-
-
-def test_a_compilation_has_a_deadline(backend: InProcess) -> None:
-    engine = Engine(compile_s=0.0)
-    with pytest.raises(HttpError) as caught:
-        answer(ask(tools=TOOLS), backend, engine)
-    assert (caught.value.status, caught.value.code) == (503, "compilation_timeout")
-    assert caught.value.retry_after
-
-
-def test_the_demonstration_model_makes_a_round_trip(demo: InProcess) -> None:
-    paths = {"type": "array", "items": {"type": "string"}}
-    tools = (function("create_dirs", ("paths",), paths=paths),)
-    question: Any = {"role": "user", "content": "create a folder trips"}
-    cold = Sampling(max_tokens=80, temperature=0)
-    first = answer(ask(messages=(question,), tools=tools, sampling=cold), demo)
-    ((name, arguments),) = calls(first)
-    assert (name, json.loads(arguments)) == ("create_dirs", {"paths": ["trips"]})
-    function_ = {"name": name, "arguments": json.loads(arguments)}
-    called: Any = {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "function": function_}]}
-    result: Any = {"role": "tool", "tool_call_id": "a", "content": '{"entries": ["trips"]}'}
-    last = answer(ask(messages=(question, called, result), tools=tools, sampling=cold), demo)
-    assert not calls(last)
-    assert "trips" in text(last)
-    assert end(last).reason == "stop"

@@ -12,10 +12,9 @@ import pytest
 from gbnf.protocols.call_protocols import NativeCalls
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.chat import ChatRequest, Sampling, ToolChoice
-from gbnf_server.gateway.compiling import Target, compile_request
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
-from support.gateway_answers import USER, answer, calls, end, function
+from support.gateway_answers import USER, answer, calls, compile_all, end, function
 from support.oracle import engine
 from support.tool_formats import FAMILIES, Family
 
@@ -120,7 +119,7 @@ def test_a_call_that_failed_before_is_reported_or_excluded(backend: InProcess, n
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def test_no_format_has_the_excluded_call(family: Family) -> None:
     request = ChatRequest("m", (USER,), (LIGHT, STOP), ToolChoice("required"), parallel=False, excluded=(ON,))
-    compiled = compile_request(request, Target("gbnf", "full", family.form, takes_images=False))
+    (compiled,) = compile_all([request], family.form)
     assert compiled.protocol == NativeCalls(family.form)
     grammar = compiled.grammar
     assert grammar is not None
@@ -135,7 +134,7 @@ def test_a_tool_without_other_calls_is_left_out() -> None:
     request = ChatRequest(
         "m", (USER,), (LIGHT, STOP), ToolChoice("required"), excluded=(call_key("stop", {}),)
     )
-    compiled = compile_request(request, Target("gbnf", "full", None, takes_images=False))
+    (compiled,) = compile_all([request])
     assert [tool.name for tool in compiled.tools] == ["light"]
     only = ChatRequest("m", (USER,), (STOP,), ToolChoice("required"), excluded=(call_key("stop", {}),))
-    assert compile_request(only, Target("gbnf", "full", None, takes_images=False)).tools
+    assert compile_all([only])[0].tools

@@ -13,7 +13,6 @@ import pytest
 
 from gbnf_server.backends.base import BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.gateway.edges import all_edges
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
@@ -34,7 +33,7 @@ def backend() -> Iterator[InProcess]:
 
 def gateway_of(backend: Any, *, compile_s: float = 10) -> Gateway:
     upstreams = Upstreams([Upstream(backend, always, 2)])
-    return Gateway(Engine(compile_s=compile_s), upstreams, all_edges(), model="demo")
+    return Gateway(Engine(compile_s=compile_s), upstreams, model="demo")
 
 
 def tool(name: str, parameters: Any) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.backends.server_slots import ServerSlots
-from gbnf_server.gateway.edges import all_edges
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.openai_responses import Responses
@@ -68,7 +67,7 @@ async def clients(
 ) -> AsyncIterator[tuple[httpx.AsyncClient, ...]]:
     """A client for each key of a gateway in front of the model."""
     upstreams = Upstreams([Upstream(backend, always, 2)])
-    gateway = Gateway(Engine(), upstreams, all_edges(), model="m", **options)
+    gateway = Gateway(Engine(), upstreams, model="m", **options)
     async with client_of(gateway, Access(keys)) as client:
         made = []
         for key in KEYS:
@@ -216,7 +215,7 @@ def test_a_stored_value_takes_no_more_than_is_counted(value: Any) -> None:
 def test_the_store_counts_what_responses_take() -> None:
     edge = Responses()
     items = [{"type": "message", "role": "user", "content": "x"} for _ in range(1000)]
-    reply = edge.parse({"model": "m", "input": items}, {})
+    reply = edge.parse({"model": "m", "input": items})
     assert reply._size >= memory_of(items) > 3 * len(json.dumps(items))
 
 

@@ -13,16 +13,7 @@ import pytest
 
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.web.limits import Limits
-from support.gateways import (
-    PATH,
-    ScriptedEngine,
-    Served,
-    make_gateway,
-    request,
-    samples,
-    served,
-    until,
-)
+from support.gateways import PATH, ScriptedEngine, Served, make_gateway, request, samples, served, until
 
 
 def play(gateway: Gateway, scene: Callable[[Served], Awaitable[None]]) -> None:

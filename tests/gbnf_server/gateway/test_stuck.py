@@ -24,7 +24,6 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.gateway import serving
 from gbnf_server.web.access import Access
 from gbnf_server.gateway.app import create_app
-from gbnf_server.gateway.edges import all_edges
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.web.limits import Limits
@@ -39,7 +38,7 @@ with InProcess(model_path(), context_length=512) as backend:
             ctypes.CDLL(None).pause()
     backend._kv_cache.evaluate = never
     upstreams = Upstreams([Upstream(backend, always, stuck=lambda: backend.stuck)])
-    gateway = Gateway(Engine(), upstreams, all_edges(), model="m", limits=Limits(drain_s=0.1))
+    gateway = Gateway(Engine(), upstreams, model="m", limits=Limits(drain_s=0.1))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(listening.getsockname()[1], flush=True)
         server = serving.GatewayServer(create_app(gateway, Access()), gateway, serving.end_process_after)

@@ -31,7 +31,6 @@ from gbnf_server.backends.chat_template import ChatTemplate
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.openai_chat.edge import ChatCompletions
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.sampler import Logits, Sampler
 from support.effort import scaled
@@ -211,7 +210,7 @@ def test_the_gateway_answers_as_the_backend_does(model: InProcess) -> None:
 
     async def served() -> dict[str, Any]:
         upstreams = Upstreams([Upstream(model, always, 1)])
-        gateway = Gateway(Engine(), upstreams, [ChatCompletions()], model="m")
+        gateway = Gateway(Engine(), upstreams, model="m")
         async with client_of(gateway) as client:
             reply = await client.post("/v1/chat/completions", json=body)
             return dict(reply.json())

@@ -6,41 +6,21 @@ Without I/O: JSON to a `ChatRequest`, and the events of its answer to JSON or se
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gbnf_server.gateway.anthropic_messages.reply import MessagesReply, error_body
 from gbnf_server.gateway.anthropic_messages.request import read_count_request, read_request
-from gbnf_server.gateway.chat import ChatRequest
-from gbnf_server.web.errors import HttpError
+from gbnf_server.gateway.edge import Edge
 
 
-def random_id() -> str:
-    """Return a new id, such as `msg_5f0c…`."""
-    return f"msg_{secrets.token_hex(16)}"
-
-
-class Messages:
+class Messages(Edge):
     """The Messages API."""
 
     path = "/v1/messages"
+    error = staticmethod(error_body)
+    parse_count = staticmethod(read_count_request)
 
-    def __init__(self, *, new_id: Callable[[], str] = random_id) -> None:
-        self._new_id = new_id
-
-    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str], owner: str = "") -> MessagesReply:  # noqa: ARG002
+    def parse(self, body: Mapping[str, Any], owner: str = "") -> MessagesReply:  # noqa: ARG002 - see Edge
         """Read the JSON of a request. Raises HttpError."""
-        request, ignored = read_request(body)
-        return MessagesReply(request, ignored, self._new_id())
-
-    def parse_count(self, body: Mapping[str, Any]) -> ChatRequest:
-        """Read the JSON of a request whose prompt's tokens are counted. Raises HttpError."""
-        return read_count_request(body)
-
-    def count(self, tokens: int) -> dict[str, Any]:
-        """Return the JSON of a number of tokens."""
-        return {"input_tokens": tokens}
-
-    def error(self, error: HttpError) -> dict[str, Any]:
-        """Return the JSON of an error."""
-        return error_body(error)
+        return MessagesReply(*read_request(body), f"msg_{secrets.token_hex(16)}")

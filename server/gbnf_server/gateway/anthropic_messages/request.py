@@ -1,6 +1,7 @@
 """The request of the Messages API, as a `ChatRequest`.
 
-Source: the types of the package `anthropic` (`anthropic.types.MessageCreateParams`).
+Source: the types of the package `anthropic` (`anthropic.types.MessageCreateParams`, and `ContentBlockParam`
+for the content of messages).
 """
 
 from __future__ import annotations
@@ -11,62 +12,156 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gbnf_server.gateway.anthropic_messages.blocks import MessageParam, add_content, add_messages
-from gbnf_server.gateway.chat import ChatRequest, FreeText, FunctionTool, JsonSchema, Sampling, ToolChoice
-from gbnf_server.gateway.reading import Part, read_kind, read_part, refused
+from gbnf.prompts.messages import Image
+from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonSchema, Sampling, ToolChoice
+from gbnf_server.gateway.reading import (
+    Content,
+    Part,
+    Text,
+    check_supported,
+    read_content,
+    read_image,
+    read_kind,
+    read_part,
+)
 from gbnf_server.gateway.turns import Turns
-from gbnf_server.web.errors import HttpError
+from gbnf_server.web.errors import HttpError, invalid_request
+
+# -- messages
 
 
-class ToolParam(Part):
-    """A tool that the client executes."""
+class _Base64Source(Part):
+    type: Literal["base64"]
+    media_type: str
+    data: str
 
-    type: Literal["custom"] | None = None
+
+class _ImageBlock(Content):
+    source: _Base64Source
+
+    def read(self, path: str) -> Image:
+        """Return the image. Only its bytes are read, no URL."""
+        return read_image(self.source.media_type, self.source.data, f"{path}.source")
+
+
+class _TextSource(Part):
+    type: Literal["text"]
+    data: str
+
+
+class _DocumentBlock(Content):
+    source: _TextSource
+    title: str | None = None
+
+    def read(self, path: str) -> str:  # noqa: ARG002 - see Content
+        """Return the document. Only plain text is read."""
+        return f"{self.title}\n\n{self.source.data}" if self.title else self.source.data
+
+
+class _ToolUseBlock(Part):
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class _ToolResultBlock(Part):
+    tool_use_id: str
+    content: str | list[Any] | None = None
+    is_error: bool | None = None
+
+
+class _ThinkingBlock(Part):
+    thinking: str
+
+
+class _RedactedThinkingBlock(Part):
+    """Reasoning that only Anthropic's servers can read."""
+
+
+_CONTENT: dict[str, type[Content]] = {"text": Text, "image": _ImageBlock, "document": _DocumentBlock}
+
+_BLOCKS: dict[str, dict[str, type[Part]]] = {
+    "user": {**_CONTENT, "tool_result": _ToolResultBlock},
+    "assistant": {
+        "text": Text,
+        "tool_use": _ToolUseBlock,
+        "thinking": _ThinkingBlock,
+        "redacted_thinking": _RedactedThinkingBlock,
+    },
+    "system": {"text": Text},
+}
+
+
+class _Message(Part):
+    role: Literal["user", "assistant", "system"]
+    content: str | list[Any]
+
+
+def _add_message(turns: Turns, message: _Message, path: str) -> None:
+    """Add a message, whose content is at `path`, to the conversation. Raises HttpError."""
+    add = {"user": turns.user, "assistant": turns.assistant, "system": turns.system}[message.role]
+    if isinstance(message.content, str):
+        add(message.content)
+        return
+    for index, value in enumerate(message.content):
+        at = f"{path}[{index}]"
+        match read_kind(_BLOCKS[message.role], value, at):
+            case Content() as block:
+                said = block.read(at)
+                if isinstance(said, Image):
+                    turns.user("", [said])
+                else:
+                    add(said)
+            case _ThinkingBlock(thinking=text):
+                turns.reasoning(text)
+            case _ToolUseBlock(id=call_id, name=name, input=arguments):
+                turns.call(call_id, name, arguments)
+            case _ToolResultBlock() as result:
+                text, images = read_content(_CONTENT, result.content or "", f"{at}.content")
+                text = f"Error: {text}" if result.is_error else text
+                turns.result(result.tool_use_id, text, images, f"{at}.tool_use_id")
+
+
+# -- parameters
+
+
+class _Tool(Part):
     name: Annotated[str, Field(min_length=1)]
     description: str | None = None
     input_schema: dict[str, Any]
     strict: bool | None = None
 
 
-class Choice(Part):
-    """Which tools the model may or must call."""
-
-    type: Literal["auto", "any", "none"]
+class _Choice(Part):
+    type: str
     disable_parallel_tool_use: bool | None = None
 
 
-class ToolNamed(Part):
-    """The tool that the model must call."""
-
-    type: Literal["tool"]
+class _NamedChoice(_Choice):
     name: str
-    disable_parallel_tool_use: bool | None = None
 
 
-_CHOICES: dict[str, type[Part]] = {**dict.fromkeys(("auto", "any", "none"), Choice), "tool": ToolNamed}
+_MODES = {"auto": ToolChoice(), "any": ToolChoice("required"), "none": ToolChoice("none")}
+_CHOICES: dict[str, type[_Choice]] = {**dict.fromkeys(_MODES, _Choice), "tool": _NamedChoice}
 
 
-class Thinking(Part):
-    """Whether the model reasons."""
-
+class _Thinking(Part):
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
 
 
-class OutputSchema(Part):
-    """Structured output."""
-
+class _OutputSchema(Part):
     type: Literal["json_schema"]
     schema_: Annotated[dict[str, Any], Field(alias="schema")]
 
 
-class OutputConfig(Part):
+class _OutputConfig(Part):
     """The format of the text. `effort` has no effect, and is in every request of Claude Code."""
 
-    format: OutputSchema | None = None
+    format: _OutputSchema | None = None
     effort: str | None = None
 
 
-class CountBody(Part):
+class _CountBody(Part):
     """The parameters that the number of a prompt's tokens depends on."""
 
     model: str
@@ -74,11 +169,11 @@ class CountBody(Part):
     system: str | list[Any] | None = None
     tools: list[Any] | None = None
     tool_choice: dict[str, Any] | None = None
-    thinking: Thinking | None = None
-    output_config: OutputConfig | None = None
+    thinking: _Thinking | None = None
+    output_config: _OutputConfig | None = None
 
 
-class MessagesBody(CountBody):
+class _MessagesBody(_CountBody):
     """The parameters that have an effect here. `metadata` names the user, and changes no answer."""
 
     max_tokens: Annotated[int, Field(ge=1)]
@@ -102,37 +197,37 @@ THREAD_REFUSED = "thread_unsupported_request"
 def read_request(value: Mapping[str, Any]) -> tuple[ChatRequest, list[str]]:
     """Read the JSON of a request, and list the paths of what has no effect. Raises HttpError."""
     _check_supported(value)
-    body = read_part(MessagesBody, value)
+    body = read_part(_MessagesBody, value)
     sampling = Sampling.given(
         max_tokens=body.max_tokens, temperature=body.temperature, top_p=body.top_p, top_k=body.top_k
     )
     stop, stream = tuple(body.stop_sequences or ()), body.stream is True
-    return replace(_chat(body), sampling=sampling, stop=stop, stream=stream), _ignored(body)
+    return replace(_chat(body), sampling=sampling, stop=stop, stream=stream), [*body.unknown()]
 
 
 def read_count_request(value: Mapping[str, Any]) -> ChatRequest:
     """Read the JSON of a request whose prompt's tokens are counted. Raises HttpError."""
     _check_supported(value)
-    return _chat(read_part(CountBody, value))
+    return _chat(read_part(_CountBody, value))
 
 
 def _check_supported(value: Mapping[str, Any]) -> None:
-    for name, hint in _CHANGES_MEANING.items():
-        if value.get(name):
-            raise refused(f"{name} is not supported. {hint}", name)
+    check_supported(value, _CHANGES_MEANING)
     if value.get("thread"):
         problem = "thread is not supported. Send the whole conversation in messages."
         raise HttpError(400, problem, THREAD_REFUSED, "thread")
 
 
-def _chat(body: CountBody) -> ChatRequest:
+def _chat(body: _CountBody) -> ChatRequest:
     turns = Turns()
     if body.system:
-        add_content(turns, MessageParam(role="system", content=body.system), "system")
-    add_messages(turns, body.messages)
+        _add_message(turns, _Message(role="system", content=body.system), "system")
+    for index, value in enumerate(body.messages):
+        path = f"messages[{index}]"
+        _add_message(turns, read_part(_Message, value, path), f"{path}.content")
     if turns.messages and turns.messages[-1]["role"] == "assistant":
         problem = "the last message is the assistant's. Prefilled answers are not supported."
-        raise refused(problem, "messages")
+        raise invalid_request(problem, "messages")
     choice, parallel = _choice(body.tool_choice)
     form = body.output_config.format if body.output_config is not None else None
     return ChatRequest(
@@ -141,7 +236,7 @@ def _chat(body: CountBody) -> ChatRequest:
         tools=tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.tools or ())),
         tool_choice=choice,
         parallel=parallel,
-        output=FreeText() if form is None else JsonSchema(form.schema_, param="output_config.format.schema"),
+        output=None if form is None else JsonSchema(form.schema_, param="output_config.format.schema"),
         reasoning=body.thinking is not None and body.thinking.type != "disabled",
     )
 
@@ -150,8 +245,10 @@ def _tool(value: Any, path: str) -> FunctionTool:
     kind = value.get("type") if isinstance(value, dict) else None
     if kind not in {None, "custom"}:
         problem = f"{path} is a tool of the type {kind!r}, which Anthropic defines. "
-        raise refused(problem + "Give tools with an input_schema, which the client executes.", f"{path}.type")
-    tool = read_part(ToolParam, value, path)
+        raise invalid_request(
+            problem + "Give tools with an input_schema, which the client executes.", f"{path}.type"
+        )
+    tool = read_part(_Tool, value, path)
     return FunctionTool(
         tool.name, tool.description or "", tool.input_schema, tool.strict is True, f"{path}.input_schema"
     )
@@ -161,18 +258,6 @@ def _choice(value: dict[str, Any] | None) -> tuple[ToolChoice, bool]:
     """Return the choice, and whether an answer may have several calls."""
     if value is None:
         return ToolChoice(), True
-    match read_kind(_CHOICES, value, "tool_choice"):
-        case ToolNamed(name=name, disable_parallel_tool_use=single):
-            return ToolChoice("required", (name,)), single is not True
-        case Choice(type=kind, disable_parallel_tool_use=single):
-            choice = ToolChoice("required" if kind == "any" else kind)
-            return choice, single is not True
-    raise AssertionError(value)
-
-
-def _ignored(body: MessagesBody) -> list[str]:
-    """Return the paths of what has no effect."""
-    ignored = [name for name, value in (body.model_extra or {}).items() if value is not None]
-    for path, part in (("thinking", body.thinking), ("output_config", body.output_config)):
-        ignored += [f"{path}.{name}" for name in part.unknown()] if part is not None else []
-    return ignored
+    given = read_kind(_CHOICES, value, "tool_choice")
+    named = ToolChoice("required", (given.name,)) if isinstance(given, _NamedChoice) else None
+    return named or _MODES[given.type], given.disable_parallel_tool_use is not True

@@ -1,5 +1,21 @@
 """OpenAI's chat API: `POST /v1/chat/completions`."""
 
-from gbnf_server.gateway.openai_chat.edge import ChatCompletions
+from __future__ import annotations
 
-__all__ = ["ChatCompletions"]
+from collections.abc import Mapping
+from typing import Any
+
+from gbnf_server.gateway.edge import Edge
+from gbnf_server.gateway.openai_chat.reply import ChatReply, error_body
+from gbnf_server.gateway.openai_chat.request import parse_body
+
+
+class ChatCompletions(Edge):
+    """The chat API."""
+
+    path = "/v1/chat/completions"
+    error = staticmethod(error_body)
+
+    def parse(self, body: Mapping[str, Any], owner: str = "") -> ChatReply:  # noqa: ARG002 - see Edge
+        """Read the JSON of a request. Raises HttpError (400)."""
+        return parse_body(body)

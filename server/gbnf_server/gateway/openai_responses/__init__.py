@@ -5,41 +5,28 @@ Without I/O: JSON to a `ChatRequest`, and the events of its answer to JSON or se
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from gbnf_server.gateway.edge import Edge
 from gbnf_server.gateway.openai_responses.reply import ResponsesReply
 from gbnf_server.gateway.openai_responses.request import read_request
 from gbnf_server.gateway.openai_responses.store import ResponseStore
 from gbnf_server.web.errors import HttpError
 
 
-def random_id(prefix: str) -> str:
-    """Return a new id, such as `resp_5f0c…`."""
-    return f"{prefix}_{secrets.token_hex(16)}"
-
-
-class Responses:
-    """The Responses API. `new_id(prefix)` returns an id; `clock()` the seconds since 1970."""
+class Responses(Edge):
+    """The Responses API. Only the owner of a response reads and deletes it."""
 
     path = "/v1/responses"
 
-    def __init__(
-        self,
-        store: ResponseStore | None = None,
-        *,
-        new_id: Callable[[str], str] = random_id,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.store = ResponseStore() if store is None else store
-        self._new_id, self._clock = new_id, clock
+    def __init__(self) -> None:
+        self.store = ResponseStore()
 
-    def parse(self, body: Mapping[str, Any], headers: Mapping[str, str], owner: str = "") -> ResponsesReply:  # noqa: ARG002
+    def parse(self, body: Mapping[str, Any], owner: str = "") -> ResponsesReply:
         """Read the JSON of a request. Raises HttpError."""
         store = self.store.of(owner)
-        return ResponsesReply(read_request(body, store), store, self._new_id, self._clock)
+        return ResponsesReply(read_request(body, store), store)
 
     def retrieve(self, response_id: str, owner: str = "") -> Mapping[str, Any]:
         """Return a stored response, for `GET /v1/responses/{id}`. Raises HttpError (404)."""

@@ -1,106 +1,97 @@
-"""The items of a request's input, as messages.
+"""The items of a request's input, as messages, and the tools of a request.
 
-Source: the types of the package `openai` (`openai.types.responses.ResponseInputItemParam`).
+A namespace is a list of functions with a name; the model knows each as `namespace__function`. Tools that the
+API itself executes are refused, except for those without which an answer is only less informed.
+
+Source: the types of the package `openai` (`openai.types.responses.ResponseInputItemParam`, and `ToolParam`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
 from gbnf.prompts.messages import Image
-from gbnf_server.gateway.reading import Part, read_arguments, read_data_url, read_kind, refused
+from gbnf_server.gateway.chat import FunctionTool, ToolChoice
+from gbnf_server.gateway.reading import (
+    Content,
+    Function,
+    Part,
+    Refusal,
+    Text,
+    read_arguments,
+    read_content,
+    read_data_url,
+    read_kind,
+    read_part,
+)
 from gbnf_server.gateway.turns import Turns
+from gbnf_server.web.errors import HttpError, invalid_request
+
+# -- items
 
 
-class InputTextPart(Part):
-    """A text; `refusal` instead of `text` is a refusal of the model."""
-
-    type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
-    text: str
-
-
-class InputRefusalPart(Part):
-    """A refusal of the model, as text."""
-
-    type: Literal["refusal"]
-    refusal: str
-
-
-class InputImagePart(Part):
-    """An image. Only data URLs are read."""
-
-    type: Literal["input_image"]
+class _InputImage(Content):
     image_url: str
 
+    def read(self, path: str) -> Image:
+        """Return the image. Only data URLs are read."""
+        return read_data_url(self.image_url, f"{path}.image_url")
 
-_CONTENT: dict[str, type[Part]] = {
-    **dict.fromkeys(("input_text", "output_text", "text"), InputTextPart),
-    "input_image": InputImagePart,
-    "refusal": InputRefusalPart,
+
+_CONTENT: dict[str, type[Content]] = {
+    **dict.fromkeys(("input_text", "output_text", "text"), Text),
+    "input_image": _InputImage,
+    "refusal": Refusal,
 }
 
 
-class MessageItem(Part):
-    """A message. `content` is a text, or a list of parts."""
-
-    type: Literal["message"] = "message"
+class _Message(Part):
     role: Literal["user", "assistant", "system", "developer"]
     content: str | list[Any]
 
 
-class CallItem(Part):
+class _Call(Part):
     """A call of the model. `arguments`: a JSON object, as text."""
 
-    type: Literal["function_call"]
     call_id: str
     name: str
     arguments: str
     namespace: str | None = None
 
 
-class CallOutputItem(Part):
-    """The result of a call: a text, or a list of parts."""
-
-    type: Literal["function_call_output"]
+class _CallOutput(Part):
     call_id: str
     output: str | list[Any]
 
 
-class ReasoningItem(Part):
+class _Reasoning(Part):
     """Reasoning of the model. `content` is whole; `summary` is used without it."""
 
-    type: Literal["reasoning"]
     summary: list[Any] = Field(default_factory=list)
     content: list[Any] | None = None
 
 
-class ReferenceItem(Part):
+class _Reference(Part):
     """An item of a stored response."""
 
-    type: Literal["item_reference"]
     id: str
 
 
 _ITEMS: dict[str, type[Part]] = {
-    "message": MessageItem,
-    "function_call": CallItem,
-    "function_call_output": CallOutputItem,
-    "reasoning": ReasoningItem,
-    "item_reference": ReferenceItem,
+    "message": _Message,
+    "function_call": _Call,
+    "function_call_output": _CallOutput,
+    "reasoning": _Reasoning,
+    "item_reference": _Reference,
 }
-
-ToolNames = Callable[[str | None, str], str]
-"""The name under which the model knows the function of a namespace, None for none."""
 
 
 def add_items(
     turns: Turns,
     items: Sequence[Any],
-    *,
-    names: ToolNames,
     stored: Callable[[str], Mapping[str, Any] | None],
     param: str = "input",
 ) -> None:
@@ -108,20 +99,21 @@ def add_items(
     for index, value in enumerate(items):
         path = f"{param}[{index}]"
         item = read_kind(_ITEMS, value, path, kind="message")
-        if isinstance(item, ReferenceItem):
+        if isinstance(item, _Reference):
             found = stored(item.id)
             if found is None:
-                raise refused(f"no stored response has an item with the id {item.id!r}.", f"{path}.id", 404)
+                problem = f"no stored response has an item with the id {item.id!r}."
+                raise HttpError(404, problem, "not_found", f"{path}.id")
             item = read_kind(_ITEMS, found, path)
-        _add_item(turns, item, names, path)
+        _add_item(turns, item, path)
 
 
-def _add_item(turns: Turns, item: Part, names: ToolNames, path: str) -> None:
+def _add_item(turns: Turns, item: Part, path: str) -> None:
     match item:
-        case MessageItem(role=role):
-            text, images = _content(item.content, f"{path}.content")
+        case _Message(role=role):
+            text, images = read_content(_CONTENT, item.content, f"{path}.content")
             if images and role != "user":
-                raise refused(f"{path} is a message of the {role} with an image.", f"{path}.content")
+                raise invalid_request(f"{path} is a message of the {role} with an image.", f"{path}.content")
             match role:
                 case "user":
                     turns.user(text, images)
@@ -129,32 +121,129 @@ def _add_item(turns: Turns, item: Part, names: ToolNames, path: str) -> None:
                     turns.assistant(text)
                 case _:
                     turns.system(text)
-        case CallItem():
+        case _Call():
             arguments = read_arguments(item.arguments, f"{path}.arguments")
-            turns.call(item.call_id, names(item.namespace, item.name), arguments)
-        case CallOutputItem():
-            text, images = _content(item.output, f"{path}.output")
+            turns.call(item.call_id, _model_name(item.namespace, item.name), arguments)
+        case _CallOutput():
+            text, images = read_content(_CONTENT, item.output, f"{path}.output")
             turns.result(item.call_id, text, images, f"{path}.call_id")
-        case ReasoningItem():
-            given = item.content or item.summary
-            kinds = {"reasoning_text": InputTextPart, "summary_text": InputTextPart}
-            texts = [
-                read_kind(kinds, part, f"{path}.content[{index}]").text for index, part in enumerate(given)
-            ]
+        case _Reasoning():
+            kinds = {"reasoning_text": Text, "summary_text": Text}
+            given = enumerate(item.content or item.summary)
+            texts = [read_kind(kinds, part, f"{path}.content[{index}]").text for index, part in given]
             if texts:
                 turns.reasoning("\n\n".join(texts))
 
 
-def _content(content: str | Sequence[Any], path: str) -> tuple[str, list[Image]]:
-    """Return the text of a content, a line break between its parts, and its images."""
-    if isinstance(content, str):
-        return content, []
-    texts: list[str] = []
-    images: list[Image] = []
-    for index, value in enumerate(content):
-        match read_kind(_CONTENT, value, f"{path}[{index}]"):
-            case InputTextPart(text=text) | InputRefusalPart(refusal=text):
-                texts.append(text)
-            case InputImagePart(image_url=url):
-                images.append(read_data_url(url, f"{path}[{index}].image_url"))
-    return "\n".join(texts), images
+# -- tools
+
+
+_LEFT_OUT = (
+    "web_search",
+    "web_search_2025_08_26",
+    "web_search_preview",
+    "web_search_preview_2025_03_11",
+    "image_generation",
+)
+"""Tools that are left out with a warning: Codex offers them in every request."""
+
+
+class _Namespace(Part):
+    """Functions with a common name."""
+
+    name: Annotated[str, Field(min_length=1)]
+    tools: list[Any]
+
+
+class _LeftOut(Part):
+    type: str
+
+
+_TOOLS: dict[str, type[Part]] = {
+    "function": Function,
+    "namespace": _Namespace,
+    **dict.fromkeys(_LEFT_OUT, _LeftOut),
+}
+
+
+class _Named(Part):
+    """A function that must be called."""
+
+    type: Literal["function"]
+    name: str
+    namespace: str | None = None
+
+    @property
+    def model_name(self) -> str:
+        """The name under which the model knows the function."""
+        return _model_name(self.namespace, self.name)
+
+
+class _Allowed(Part):
+    """The tools that may be called."""
+
+    mode: Literal["auto", "required"]
+    tools: list[dict[str, Any]]
+
+
+_CHOICES: dict[str, type[Part]] = {"function": _Named, "allowed_tools": _Allowed}
+
+
+Places: TypeAlias = dict[str, tuple[str | None, str]]
+"""The name under which the model knows a function -> its namespace and its name."""
+
+
+def read_tools(values: Sequence[Any]) -> tuple[list[FunctionTool], Places, list[str]]:
+    """Return the tools of a request, where they are, and the paths of those that are left out.
+
+    Raises HttpError for one that cannot be left out.
+    """
+    tools: list[FunctionTool] = []
+    places: Places = {}
+    left_out: list[str] = []
+
+    def add(function: Function, namespace: str | None, path: str) -> None:
+        name = _model_name(namespace, function.name)
+        places[name] = (namespace, function.name)
+        tools.append(function.tool(path, name))
+
+    for index, value in enumerate(values):
+        path = f"tools[{index}]"
+        match read_kind(_TOOLS, value, path):
+            case Function() as function:
+                add(function, None, path)
+            case _Namespace(name=namespace, tools=members):
+                for position, member in enumerate(members):
+                    at = f"{path}.tools[{position}]"
+                    add(read_kind({"function": Function}, member, at), namespace, at)
+            case _LeftOut(type=kind):
+                left_out.append(f"{path} ({kind})")
+    return tools, places, left_out
+
+
+def read_choice(value: str | Mapping[str, Any] | None) -> ToolChoice:
+    """Return the choice among the tools. Raises HttpError."""
+    match value:
+        case None | "auto":
+            return ToolChoice()
+        case "required" | "none":
+            return ToolChoice(value)
+        case str():
+            raise invalid_request(
+                f"tool_choice is {value!r}. Use auto, none, required or an object.", "tool_choice"
+            )
+    match read_kind(_CHOICES, value, "tool_choice"):
+        case _Named() as named:
+            return ToolChoice("required", (named.model_name,))
+        case _Allowed(mode=mode, tools=tools):
+            allowed = [
+                read_part(_Named, tool, f"tool_choice.tools[{index}]").model_name
+                for index, tool in enumerate(tools)
+                if tool.get("type") not in _LEFT_OUT
+            ]
+            return ToolChoice(mode, tuple(allowed))
+    raise AssertionError(value)
+
+
+def _model_name(namespace: str | None, name: str) -> str:
+    return name if namespace is None else f"{namespace}__{name}"

@@ -1,179 +1,212 @@
 """One response while it is made: events of an answer to items, and to server-sent events.
 
-A call's `response.output_item.done` waits for the end of the answer, since clients execute the call then: so
-an answer that was truncated, or that the backend did not constrain, has no complete call.
+An item begins (`response.output_item.added`), grows by deltas, and ends (`response.output_item.done`). That
+of a call ends with the answer, since clients execute the call then: so an answer that was truncated, or that
+the backend did not constrain, has no complete call.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+import secrets
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from gbnf_server.backends.base import TokenLogprob
-from gbnf_server.gateway.answers import (
-    AnswerEvent,
-    ArgumentsDelta,
-    CallEnded,
-    CallStarted,
-    Finished,
-    ReasoningDelta,
-    Receipt,
-    Started,
-    TextDelta,
-)
-from gbnf_server.gateway.openai_responses.output import (
-    CallOutput,
-    Event,
-    MessageOutput,
-    OutputItem,
-    ReasoningOutput,
-    Status,
-)
+from gbnf.tool_formats import CallStarted
+from gbnf_server.gateway.answers import Finished, Receipt
+from gbnf_server.gateway.edge import Block, BlockReply, Event, Kind, logprob_json
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse, memory_of
-from gbnf_server.gateway.reply_headers import reply_headers
 from gbnf_server.web.errors import HttpError
-from gbnf_server.web.event_streams import COMMENT
+
+_Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
-class ResponsesReply:
-    """A response while it is made. `new_id(prefix)` returns an id; `clock()` the seconds since 1970."""
+class ResponsesReply(BlockReply["_Item"]):
+    """A response while it is made."""
 
-    keep_alive = COMMENT
-
-    def __init__(
-        self,
-        request: ResponsesRequest,
-        store: ResponseStore,
-        new_id: Callable[[str], str],
-        clock: Callable[[], float],
-    ) -> None:
-        self.request = request.chat
-        self._parsed, self._store, self._new_id, self._clock = request, store, new_id, clock
-        self._base = _base(request, new_id("resp"), int(clock()))
+    def __init__(self, request: ResponsesRequest, store: ResponseStore) -> None:
+        super().__init__(request.chat, request.ignored)
+        self._parsed, self._store = request, store
+        self._base = self._body = _base(request)
         # measured here, in the thread that parses: both may be large
-        self._size = memory_of(self._base) + memory_of(request.items) if request.stored else 0
-        self._response: dict[str, Any] = self._base
-        self._items: list[OutputItem] = []
-        self._complete: set[int] = set()  # the places of complete calls
+        self._is_stored = request.body.store is not False
+        self._size = memory_of(self._base) + memory_of(request.items) if self._is_stored else 0
+        reasoning = request.body.reasoning
+        has_summary = reasoning is not None and (reasoning.summary or reasoning.generate_summary)
+        self._reasoning = _SUMMARY if has_summary else _REASONING
         self._sent = 0
-        self._begun = False
-        self._receipt: Receipt | None = None
-
-    def headers(self) -> Mapping[str, str]:
-        """Return the header of the receipt, and the one that lists what has no effect."""
-        return reply_headers(self._receipt, self._parsed.ignored)
-
-    def feed(self, event: AnswerEvent) -> str:
-        """Add an event. Return the server-sent events to send now, "" if it is not streamed."""
-        return self._send(self._events(event))
+        self._has_begun = False
 
     def fail(self, error: HttpError) -> str:
         """Return the events that end a stream."""
-        self._response = self._base | {"status": "failed", "error": _stream_error(error)}
-        return self._send([*self._begin(), {"type": "response.failed", "response": self._response}])
+        self._body = self._base | {"status": "failed", "error": _stream_error(error)}
+        return self._written([*self._begin(), {"type": "response.failed", "response": self._body}])
 
-    def body(self) -> dict[str, Any]:
-        """Return the response, after its last event."""
-        return self._response
+    def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _Item:
+        if call is not None:
+            return _Call(index, _new_id("fc"), call.id, self._parsed.places.get(call.name, (None, call.name)))
+        if kind == "text":
+            return _Text(kind, index, _new_id("msg"), _TEXT)
+        return _Text(kind, index, _new_id("rs"), self._reasoning)
 
-    def _events(self, event: AnswerEvent) -> Iterator[Event]:
-        match event:
-            case Started(receipt=receipt):
-                self._receipt = receipt
-                yield from self._begin()
-            case TextDelta(text=text):
-                yield from self._delta(MessageOutput, text)
-            case ReasoningDelta(text=text):
-                yield from self._delta(ReasoningOutput, text)
-            case CallStarted(id=call_id, name=name):
-                yield from self._close()
-                place = self._parsed.tools.place(name)
-                yield from self._open(CallOutput(len(self._items), self._new_id("fc"), call_id, *place))
-            case ArgumentsDelta(json_text=text):
-                yield self._items[-1].add(text)
-            case CallEnded():
-                self._complete.add(len(self._items) - 1)
-            case Finished():
-                yield from self._finish(event)
-
-    def _begin(self) -> Iterator[Event]:
-        if not self._begun:
-            self._begun = True
+    def _begin(self, receipt: Receipt | None = None) -> Iterator[Event]:  # noqa: ARG002 - see BlockReply
+        if not self._has_begun:
+            self._has_begun = True
             for kind in ("response.created", "response.in_progress"):
                 yield {"type": kind, "response": self._base}
 
-    def _delta(self, kind: type[MessageOutput | ReasoningOutput], text: str) -> Iterator[Event]:
-        if not self._items or not isinstance(self._items[-1], kind):
-            yield from self._close()
-            yield from self._open(self._new(kind))
-        yield self._items[-1].add(text)
-
-    def _new(self, kind: type[MessageOutput | ReasoningOutput]) -> OutputItem:
-        index = len(self._items)
-        if kind is MessageOutput:
-            return MessageOutput(index, self._new_id("msg"))
-        return ReasoningOutput(index, self._new_id("rs"), as_summary=self._parsed.summarized)
-
-    def _open(self, item: OutputItem) -> Iterator[Event]:
-        self._items.append(item)
-        yield from item.begin()
-
     def _close(self) -> Iterator[Event]:
         """End the last item, unless it is a call, which ends with the answer."""
-        if (
-            self._items
-            and not isinstance(self._items[-1], CallOutput)
-            and self._items[-1].status == "in_progress"
-        ):
-            yield from self._items[-1].end("completed")
+        if self._blocks and self._blocks[-1].kind != "call" and self._blocks[-1].status == "in_progress":
+            yield from self._blocks[-1].end("completed")
 
     def _finish(self, finished: Finished) -> Iterator[Event]:
         truncated = finished.reason == "length"
-        if not truncated and all(isinstance(item, ReasoningOutput) for item in self._items):
-            yield from self._close()
-            yield from self._open(self._new(MessageOutput))  # clients read the text of an empty answer, too
-        if logprobs := [_logprob(each) for each in finished.logprobs]:
-            messages = [item for item in self._items if isinstance(item, MessageOutput)]
-            if len(messages) == len(self._items) == 1:
-                messages[0].logprobs = logprobs
-        status: Status = "incomplete" if truncated else "completed"
-        output: list[OutputItem] = []
-        for item in self._items:
-            if isinstance(item, CallOutput) and (truncated or item.index not in self._complete):
-                continue
-            output.append(item)
+        if not truncated and all(item.kind == "reasoning" for item in self._blocks):
+            yield from self._open("text")  # clients read the text of an empty answer, too
+        if finished.logprobs and [item.kind for item in self._blocks] == ["text"]:
+            self._blocks[0].logprobs["logprobs"] = [logprob_json(each) for each in finished.logprobs]
+        status: _Status = "incomplete" if truncated else "completed"
+        output = [
+            item for item in self._blocks if item.kind != "call" or (item.is_complete and not truncated)
+        ]
+        for item in output:
             if item.status == "in_progress":
                 yield from item.end(status)
-        self._response = self._base | _end(finished, output, status, int(self._clock()))
-        self._keep()
-        yield {"type": f"response.{status}", "response": self._response}
+        self._body = self._base | _end(finished, output, status)
+        if self._is_stored:
+            size = self._size + memory_of([self._body["output"], self._body["x_gbnf"]])
+            self._store.put(StoredResponse(self._body, self._parsed.items, size))
+        yield {"type": f"response.{status}", "response": self._body}
 
-    def _keep(self) -> None:
-        if self._parsed.stored:
-            size = self._size + memory_of([self._response["output"], self._response["x_gbnf"]])
-            self._store.put(StoredResponse(self._response, self._parsed.items, size))
-
-    def _send(self, events: Iterable[Event]) -> str:
-        sent = []
-        for event in events:  # also if it is not streamed: that builds the items
-            if self.request.stream:
-                numbered = {**event, "sequence_number": self._sent}
-                sent.append(f"event: {event['type']}\ndata: {json.dumps(numbered)}\n\n")
-                self._sent += 1
-        return "".join(sent)
+    def _written(self, events: Iterable[Event]) -> str:
+        first = self._sent
+        numbered = [{**event, "sequence_number": first + index} for index, event in enumerate(events)]
+        self._sent += len(numbered)
+        return super()._written(numbered)
 
 
-def _base(request: ResponsesRequest, response_id: str, now: int) -> dict[str, Any]:
+class _Item(Block):
+    """An item of the output. `logprobs`: of a text's tokens, which are known at its end."""
+
+    status: _Status = "in_progress"
+
+    def __init__(self, kind: Kind, index: int, item_id: str) -> None:
+        super().__init__(kind, index)
+        self.item_id = item_id
+        self.logprobs: dict[str, Any] = {"logprobs": []} if kind == "text" else {}
+
+    @abstractmethod
+    def item(self) -> dict[str, Any]:
+        """Return the item as it is now."""
+
+    def end(self, status: _Status) -> Iterator[Event]:
+        """Yield the events after the last delta."""
+        self.status = status
+        yield self._of_item("done", self.item())
+
+    def _of_item(self, event: str, item: dict[str, Any]) -> Event:
+        return {"type": f"response.output_item.{event}", "output_index": self.index, "item": item}
+
+    def _at(self, event: str, **fields: Any) -> Event:
+        at = {"type": f"response.{event}", "item_id": self.item_id, "output_index": self.index}
+        return {**at, **fields}
+
+
+class _Names(NamedTuple):
+    """How the text of an item is called: the type of its part, in events, and in the item."""
+
+    type: str
+    text: str
+    part: str
+    member: str
+    position: str
+
+
+_TEXT = _Names("output_text", "output_text", "content_part", "content", "content_index")
+_REASONING = _Names("reasoning_text", "reasoning_text", "content_part", "content", "content_index")
+_SUMMARY = _Names(
+    "summary_text", "reasoning_summary_text", "reasoning_summary_part", "summary", "summary_index"
+)
+
+
+class _Text(_Item):
+    """The text of an answer, or its reasoning: as content, or as the summary if the client asks for one."""
+
+    def __init__(self, kind: Kind, index: int, item_id: str, names: _Names) -> None:
+        super().__init__(kind, index, item_id)
+        self._names = names
+
+    def begin(self) -> Iterator[Event]:
+        head = self._head()
+        if self.kind == "text":
+            head |= {"status": self.status, "content": []}
+        yield self._of_item("added", head)
+        yield self._at(f"{self._names.part}.added", part=self._part(""))
+
+    def delta(self, text: str) -> Event:
+        return self._at(f"{self._names.text}.delta", delta=text, **self.logprobs)
+
+    def end(self, status: _Status) -> Iterator[Event]:
+        yield self._at(f"{self._names.text}.done", text=self.text, **self.logprobs)
+        yield self._at(f"{self._names.part}.done", part=self._part(self.text))
+        yield from super().end(status)
+
+    def item(self) -> dict[str, Any]:
+        return {**self._head(), "status": self.status, self._names.member: [self._part(self.text)]}
+
+    def _head(self) -> dict[str, Any]:
+        if self.kind == "text":
+            return {"type": "message", "id": self.item_id, "role": "assistant"}
+        return {"type": "reasoning", "id": self.item_id, "summary": []}
+
+    def _part(self, text: str) -> dict[str, Any]:
+        more = {"annotations": [], **self.logprobs} if self.kind == "text" else {}
+        return {"type": self._names.type, "text": text, **more}
+
+    def _at(self, event: str, **fields: Any) -> Event:
+        return super()._at(event, **{self._names.position: 0}, **fields)
+
+
+class _Call(_Item):
+    """A call of a function. `place`: its namespace, if it has one, and its name."""
+
+    def __init__(self, index: int, item_id: str, call_id: str, place: tuple[str | None, str]) -> None:
+        super().__init__("call", index, item_id)
+        namespace, name = place
+        self._call = {"type": "function_call", "id": item_id, "call_id": call_id, "name": name}
+        if namespace is not None:
+            self._call["namespace"] = namespace
+
+    def begin(self) -> Iterator[Event]:
+        yield self._of_item("added", self.item())
+
+    def delta(self, text: str) -> Event:
+        return self._at("function_call_arguments.delta", delta=text)
+
+    def end(self, status: _Status) -> Iterator[Event]:
+        yield self._at("function_call_arguments.done", arguments=self.text)
+        yield from super().end(status)
+
+    def item(self) -> dict[str, Any]:
+        return {**self._call, "arguments": self.text, "status": self.status}
+
+
+def _new_id(prefix: str) -> str:
+    return f"{prefix}_{secrets.token_hex(16)}"
+
+
+def _base(request: ResponsesRequest) -> dict[str, Any]:
     """Return the response before its output."""
     body, chat = request.body, request.chat
     text = body.text.format if body.text is not None and body.text.format is not None else {"type": "text"}
     reasoning = body.reasoning
     return {
-        "id": response_id,
+        "id": _new_id("resp"),
         "object": "response",
-        "created_at": now,
+        "created_at": int(time.time()),
         "status": "in_progress",
         "background": False,
         "error": None,
@@ -202,7 +235,7 @@ def _base(request: ResponsesRequest, response_id: str, now: int) -> dict[str, An
     }
 
 
-def _end(finished: Finished, output: Iterable[OutputItem], status: Status, now: int) -> dict[str, Any]:
+def _end(finished: Finished, output: Iterable[_Item], status: _Status) -> dict[str, Any]:
     """Return what a response has at its end."""
     usage = finished.usage
     end: dict[str, Any] = {
@@ -212,13 +245,13 @@ def _end(finished: Finished, output: Iterable[OutputItem], status: Status, now: 
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
             "output_tokens": usage.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+            "output_tokens_details": {"reasoning_tokens": finished.reasoning_tokens},
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         },
         "x_gbnf": finished.receipt.as_json(),
     }
     if status == "completed":
-        return end | {"completed_at": now}
+        return end | {"completed_at": int(time.time())}
     return end | {"incomplete_details": {"reason": "max_output_tokens"}}
 
 
@@ -231,12 +264,3 @@ def _stream_error(error: HttpError) -> dict[str, str]:
     else:
         code = "invalid_prompt" if error.status < 500 else "server_error"
     return {"code": code, "message": error.message}
-
-
-def _logprob(token: TokenLogprob) -> dict[str, Any]:
-    top = [_token(piece, logprob) for piece, logprob in token.top]
-    return _token(token.token, token.logprob) | {"top_logprobs": top}
-
-
-def _token(piece: bytes, logprob: float) -> dict[str, Any]:
-    return {"token": piece.decode(errors="replace"), "bytes": [*piece], "logprob": logprob}

@@ -5,49 +5,41 @@ Source: the types of the package `openai` (`openai.types.responses.ResponseCreat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gbnf_server.gateway.chat import ChatRequest, FreeText, JsonObject, JsonSchema, OutputFormat, Sampling
-from gbnf_server.gateway.openai_responses.items import add_items
+from gbnf_server.gateway.chat import ChatRequest, JsonObject, JsonSchema, OutputFormat, Sampling
+from gbnf_server.gateway.openai_responses.items import Places, add_items, read_choice, read_tools
 from gbnf_server.gateway.openai_responses.store import ResponseStore
-from gbnf_server.gateway.openai_responses.tools import ToolTable, read_tools
-from gbnf_server.gateway.reading import NO_REASONING, Part, read_kind, read_part, refused
+from gbnf_server.gateway.reading import Part, check_supported, read_effort, read_kind, read_part
 from gbnf_server.gateway.turns import Turns
+from gbnf_server.web.errors import HttpError
 
 
-class PlainTextFormat(Part):
-    """A format without parameters."""
-
+class _PlainFormat(Part):
     type: Literal["text", "json_object"]
 
 
-class SchemaTextFormat(Part):
-    """Structured output."""
-
-    type: Literal["json_schema"]
+class _SchemaFormat(Part):
     name: str
     schema_: Annotated[dict[str, Any], Field(alias="schema")]
     strict: bool | None = None
 
 
 _FORMATS: dict[str, type[Part]] = {
-    "text": PlainTextFormat,
-    "json_object": PlainTextFormat,
-    "json_schema": SchemaTextFormat,
+    **dict.fromkeys(("text", "json_object"), _PlainFormat),
+    "json_schema": _SchemaFormat,
 }
 
 
-class TextConfig(Part):
-    """The format of the text."""
-
+class _TextConfig(Part):
     format: dict[str, Any] | None = None
 
 
-class ReasoningConfig(Part):
+class _ReasoningConfig(Part):
     """Whether the model reasons, and where the reasoning is."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
@@ -64,8 +56,8 @@ class ResponsesBody(Part):
     tools: list[Any] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    text: TextConfig | None = None
-    reasoning: ReasoningConfig | None = None
+    text: _TextConfig | None = None
+    reasoning: _ReasoningConfig | None = None
     previous_response_id: str | None = None
     store: bool | None = None
     stream: bool | None = None
@@ -95,42 +87,22 @@ _ENCRYPTED = "reasoning.encrypted_content"
 class ResponsesRequest:
     """A request: `chat`, what is decoded; `body`, what is repeated in the response.
 
-    `items`: the items of the input, which are stored with the response. `ignored`: the paths of what
-    has no effect.
+    `places`: of the functions. `items`: the items of the input, which are stored with the response.
+    `ignored`: the paths of what has no effect.
     """
 
     chat: ChatRequest
     body: ResponsesBody
-    tools: ToolTable
+    places: Places
     items: tuple[Mapping[str, Any], ...]
     ignored: tuple[str, ...]
-
-    @property
-    def stored(self) -> bool:
-        """Whether the response is stored."""
-        return self.body.store is not False
-
-    @property
-    def summarized(self) -> bool:
-        """Whether the reasoning is streamed as a summary."""
-        reasoning = self.body.reasoning
-        return reasoning is not None and bool(reasoning.summary or reasoning.generate_summary)
 
 
 def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesRequest:
     """Read the JSON of a request. Raises HttpError."""
-    for name, hint in _CHANGES_MEANING.items():
-        if value.get(name):
-            raise refused(f"{name} is not supported. {hint}", name)
-    return _request(read_part(ResponsesBody, value), store)
-
-
-def _reasoning(given: ReasoningConfig | None) -> bool | None:
-    return None if given is None or given.effort is None else given.effort not in NO_REASONING
-
-
-def _request(body: ResponsesBody, store: ResponseStore) -> ResponsesRequest:
-    tools = read_tools(body.tools or ())
+    check_supported(value, _CHANGES_MEANING)
+    body = read_part(ResponsesBody, value)
+    tools, places, left_out = read_tools(body.tools or ())
     items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
     turns = Turns()
     if body.instructions:
@@ -140,56 +112,48 @@ def _request(body: ResponsesBody, store: ResponseStore) -> ResponsesRequest:
         if earlier is None:
             problem = f"there is no stored response with the id {body.previous_response_id!r}. "
             hint = "Responses are kept in memory, up to a limit. Send all items instead."
-            raise refused(problem + hint, "previous_response_id", 404)
-        add_items(turns, earlier, names=tools.model_name, stored=store.item)
-    add_items(turns, items, names=tools.model_name, stored=store.item)
-    chat = ChatRequest(
-        model=body.model,
-        messages=turns.messages,
-        tools=tools.functions,
-        tool_choice=tools.choice(body.tool_choice),
-        parallel=body.parallel_tool_calls is not False,
-        output=_output(body.text),
-        sampling=_sampling(body),
-        reasoning=_reasoning(body.reasoning),
-        stream=body.stream is True,
-    )
-    ignored = (*tools.left_out, *_ignored(body))
-    return ResponsesRequest(chat, body, tools, tuple(items), ignored)
-
-
-def _output(text: TextConfig | None) -> OutputFormat:
-    if text is None or text.format is None:
-        return FreeText()
-    match read_kind(_FORMATS, text.format, "text.format"):
-        case SchemaTextFormat(schema_=schema, strict=strict):
-            return JsonSchema(schema, strict is True, "text.format.schema")
-        case PlainTextFormat(type="json_object"):
-            return JsonObject()
-        case _:
-            return FreeText()
-
-
-def _sampling(body: ResponsesBody) -> Sampling:
+            raise HttpError(404, problem + hint, "not_found", "previous_response_id")
+        add_items(turns, earlier, store.item)
+    add_items(turns, items, store.item)
     logprobs = body.top_logprobs
     if logprobs is None and _LOGPROBS in (body.include or ()):
         logprobs = 0
-    return Sampling.given(
-        max_tokens=body.max_output_tokens,
-        temperature=body.temperature,
-        top_p=body.top_p,
-        logprobs=logprobs,
+    chat = ChatRequest(
+        model=body.model,
+        messages=turns.messages,
+        tools=tuple(tools),
+        tool_choice=read_choice(body.tool_choice),
+        parallel=body.parallel_tool_calls is not False,
+        output=_output(body.text),
+        sampling=Sampling.given(
+            max_tokens=body.max_output_tokens,
+            temperature=body.temperature,
+            top_p=body.top_p,
+            logprobs=logprobs,
+        ),
+        reasoning=None if body.reasoning is None else read_effort(body.reasoning.effort),
+        stream=body.stream is True,
     )
+    ignored = (
+        *left_out,
+        *body.unknown(),
+        *(
+            f"include[{index}]"
+            for index, name in enumerate(body.include or ())
+            if name not in {_LOGPROBS, _ENCRYPTED}
+        ),
+        *(["truncation"] if body.truncation == "auto" else []),
+    )
+    return ResponsesRequest(chat, body, places, tuple(items), ignored)
 
 
-def _ignored(body: ResponsesBody) -> Iterator[str]:
-    """Yield the paths of what has no effect."""
-    yield from (name for name, value in (body.model_extra or {}).items() if value is not None)
-    for index, name in enumerate(body.include or ()):
-        if name not in {_LOGPROBS, _ENCRYPTED}:
-            yield f"include[{index}]"
-    for path, part in (("text", body.text), ("reasoning", body.reasoning)):
-        if part is not None:
-            yield from (f"{path}.{name}" for name in part.unknown())
-    if body.truncation == "auto":
-        yield "truncation"
+def _output(text: _TextConfig | None) -> OutputFormat | None:
+    if text is None or text.format is None:
+        return None
+    match read_kind(_FORMATS, text.format, "text.format"):
+        case _SchemaFormat(schema_=schema, strict=strict):
+            return JsonSchema(schema, strict is True, "text.format.schema")
+        case _PlainFormat(type="json_object"):
+            return JsonObject()
+        case _:
+            return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -54,10 +54,8 @@ class ResponseStore:
         """Keep at most this many responses, of at most `size` bytes in all."""
         self._responses, self._size = responses, size
         self._owner = ""
-        # by owner, then by id; the one that was used last is the last
-        self._stored: defaultdict[str, dict[str, StoredResponse]] = defaultdict(dict)
-        self._used: defaultdict[str, int] = defaultdict(int)  # bytes by owner
-        self._items: dict[tuple[str, str], str] = {}  # owner and id of an output's item -> id of its response
+        # by owner and id; the one that was used last is the last
+        self._stored: dict[tuple[str, str], StoredResponse] = {}
         self._lock = threading.Lock()
 
     def of(self, owner: str) -> Self:
@@ -71,16 +69,16 @@ class ResponseStore:
         with self._lock:
             if response.size > self._size or self._responses < 1:
                 return
-            while (
-                sum(map(len, self._stored.values())) >= self._responses
-                or sum(self._used.values()) + response.size > self._size
-            ):
-                largest = max(self._stored, key=self._used.__getitem__)
-                self._remove(largest, next(iter(self._stored[largest])))
-            self._stored[self._owner][response.id] = response
-            self._used[self._owner] += response.size
-            for item in response.body["output"]:
-                self._items[self._owner, item["id"]] = response.id
+            used: Counter[str] = Counter()
+            for (owner, _), stored in self._stored.items():
+                used[owner] += stored.size
+            while len(self._stored) >= self._responses or used.total() + response.size > self._size:
+                largest = max(used, key=used.__getitem__)
+                oldest = next(key for key in self._stored if key[0] == largest)
+                used[largest] -= self._stored.pop(oldest).size
+                if all(owner != largest for owner, _ in self._stored):
+                    del used[largest]
+            self._stored[self._owner, response.id] = response
 
     def get(self, response_id: str) -> Mapping[str, Any] | None:
         """Return the response with an id, None if it is not stored."""
@@ -91,16 +89,18 @@ class ResponseStore:
     def delete(self, response_id: str) -> bool:
         """Remove a response. Return whether it was stored."""
         with self._lock:
-            return self._remove(self._owner, response_id)
+            return self._stored.pop((self._owner, response_id), None) is not None
 
     def item(self, item_id: str) -> Mapping[str, Any] | None:
         """Return the item of an output with an id, None if it is not stored."""
         with self._lock:
-            stored = self._use(self._items.get((self._owner, item_id), ""))
-            if stored is None:
-                return None
-            item: Mapping[str, Any] = next(item for item in stored.body["output"] if item["id"] == item_id)
-            return item
+            for (owner, response_id), stored in self._stored.items():
+                for item in stored.body["output"] if owner == self._owner else ():
+                    if item["id"] == item_id:
+                        self._use(response_id)
+                        found: Mapping[str, Any] = item
+                        return found
+        return None
 
     def conversation(self, response_id: str) -> list[Mapping[str, Any]] | None:
         """Return the items up to the end of a response, None if one of the responses is not stored."""
@@ -116,19 +116,7 @@ class ResponseStore:
         return [item for stored in reversed(chain) for item in (*stored.items, *stored.body["output"])]
 
     def _use(self, response_id: str) -> StoredResponse | None:
-        own = self._stored.get(self._owner, {})
-        stored = own.pop(response_id, None)
+        stored = self._stored.pop((self._owner, response_id), None)
         if stored is not None:
-            own[response_id] = stored
+            self._stored[self._owner, response_id] = stored
         return stored
-
-    def _remove(self, owner: str, response_id: str) -> bool:
-        stored = self._stored.get(owner, {}).pop(response_id, None)
-        if stored is None:
-            return False
-        self._used[owner] -= stored.size
-        if not self._stored[owner]:
-            del self._stored[owner], self._used[owner]
-        for item in stored.body["output"]:
-            del self._items[owner, item["id"]]
-        return True

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.gateway.chat import FreeText, GbnfText, JsonObject, JsonSchema, Sampling, ToolChoice
-from gbnf_server.gateway.openai_chat.conversion import parse_body
+from gbnf_server.gateway.chat import GbnfText, JsonObject, JsonSchema, Sampling, ToolChoice
+from gbnf_server.gateway.openai_chat.request import parse_body
 from gbnf_server.web.errors import HttpError
 
 ASK = {"role": "user", "content": "hello"}
@@ -126,8 +126,8 @@ def test_tool_choices(choice: Any, expected: ToolChoice) -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, FreeText()),
-        ({"response_format": {"type": "text"}}, FreeText()),
+        ({}, None),
+        ({"response_format": {"type": "text"}}, None),
         ({"response_format": {"type": "json_object"}}, JsonObject()),
         (
             {"response_format": {"type": "json_object", "schema": {"type": "object"}}},

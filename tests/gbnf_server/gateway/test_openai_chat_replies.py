@@ -3,63 +3,40 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gbnf_server.gateway.answers import (
-    AnswerEvent,
-    ArgumentsDelta,
-    CallEnded,
-    CallStarted,
-    Finished,
-    ReasoningDelta,
-    Receipt,
-    Started,
-    TextDelta,
-    Usage,
-)
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.openai_chat import ChatCompletions
-from gbnf_server.gateway.openai_chat.edge import ChatReply
+from gbnf_server.gateway.openai_chat.reply import ChatReply
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
+from support.answers import RECEIPT, Answer, answers
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
-RECEIPT = Receipt("sha256:00", format="json", verified=True)
-
-
-@st.composite
-def answers(draw: st.DrawFn, choice: int) -> list[AnswerEvent]:
-    events: list[AnswerEvent] = [Started(choice, RECEIPT)]
-    events += [ReasoningDelta(text) for text in draw(st.lists(texts, max_size=2))]
-    events += [TextDelta(text) for text in draw(st.lists(texts, max_size=3))]
-    count = draw(st.integers(0, 3))
-    for index in range(count):
-        events.append(CallStarted(index, f"call_{choice}_{index}", draw(texts)))
-        written = json.dumps(draw(st.dictionaries(texts, texts, max_size=2)))
-        cut = draw(st.integers(0, len(written)))
-        events += [ArgumentsDelta(index, piece) for piece in (written[:cut], written[cut:]) if piece]
-        events.append(CallEnded(index))
-    logprobs = (TokenLogprob(b"\xc3", -0.5, ((b"a", -0.1),)),) if draw(st.booleans()) else ()
-    complete: Literal["tool_calls", "stop"] = "tool_calls" if count else "stop"
-    reason: Literal["tool_calls", "stop", "length"] = "length" if draw(st.booleans()) else complete
-    usage = Usage(7, draw(st.integers(1, 9)), 3)
-    events.append(Finished(reason, usage, RECEIPT, logprobs=logprobs))
-    return events
+NAMES = ("f", "g")
+TOKENS = (TokenLogprob(b"\xc3", -0.5, ((b"a", -0.1),)),)
 
 
 @st.composite
 def replies(draw: st.DrawFn) -> list[AnswerEvent]:
-    return [event for choice in range(draw(st.integers(1, 3))) for event in draw(answers(choice))]
+    """The events of one to three answers."""
+    events: list[AnswerEvent] = []
+    for _ in range(draw(st.integers(1, 3))):
+        *made, end = draw(answers(NAMES) | answers(NAMES, truncated=True)).events()
+        assert isinstance(end, Finished)
+        events += [*made, replace(end, logprobs=draw(st.sampled_from([(), TOKENS])))]
+    return events
 
 
 def reply(events: list[AnswerEvent], **fields: Any) -> ChatReply:
     count = sum(isinstance(event, Started) for event in events)
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "n": count, **fields}
-    return ChatCompletions().parse(body, {})
+    return ChatCompletions().parse(body)
 
 
 def whole(events: list[AnswerEvent]) -> dict[str, Any]:
@@ -128,11 +105,10 @@ def test_deltas_have_stable_indices_and_each_name_once(events: list[AnswerEvent]
 
 
 def test_reasoning_and_the_receipt_are_extensions() -> None:
-    finished = Finished("stop", Usage(1, 2), RECEIPT)
-    events: list[AnswerEvent] = [Started(0, RECEIPT), ReasoningDelta("hm"), TextDelta("yes"), finished]
+    events = [*Answer(reasoning=("hm",), text=("yes",)).events()]
     body = whole(events)
     assert body["choices"][0]["message"]["reasoning_content"] == "hm"
-    assert body["x_gbnf"]["grammar"] == "sha256:00"
+    assert body["x_gbnf"]["grammar"] == "sha256:12"
     assert body["x_gbnf"]["verified"]
     streamed = chunks(events)
     assert streamed[-1]["x_gbnf"] == body["x_gbnf"]
@@ -140,11 +116,10 @@ def test_reasoning_and_the_receipt_are_extensions() -> None:
 
 
 def test_headers_have_the_receipt_and_what_has_no_effect() -> None:
-    finished = Finished("stop", Usage(1, 2), RECEIPT)
-    made = reply([Started(0, RECEIPT), finished], user="me", store=True)
+    made = reply([*Answer().events()], user="me", store=True)
     made.feed(Started(0, RECEIPT))
     assert made.headers() == {
-        "x-gbnf": 'grammar="sha256:00", exact=?1',
+        "x-gbnf": 'grammar="sha256:12", exact=?1',
         "x-gbnf-warning": "without effect: user, store",
     }
 

@@ -1,0 +1,166 @@
+"""An answer of OpenAI's chat API as JSON or as chunks.
+
+Source: OpenAI's API reference, "The chat completion object" and "The chat completion chunk object".
+Extensions: `reasoning_content`, and `x_gbnf`, the receipt.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
+from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.chat import ChatRequest
+from gbnf_server.gateway.edge import Reply, logprob_json
+from gbnf_server.web.errors import HttpError
+
+_ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
+
+class ChatReply(Reply):
+    """A request, and its answers while they are made. `include_usage`: a stream ends with the usage."""
+
+    def __init__(self, request: ChatRequest, ignored: Sequence[str], *, include_usage: bool) -> None:
+        super().__init__(request, ignored)
+        self._include_usage = include_usage
+        self._head = {
+            "id": f"chatcmpl-{secrets.token_hex(14)}",
+            "created": int(time.time()),
+            "model": request.model,
+        }
+        self._choices: list[list[AnswerEvent]] = []
+
+    def feed(self, event: AnswerEvent) -> str:
+        """Add an event. Return the chunks of a streamed answer."""
+        if isinstance(event, Started):
+            self._receipt = self._receipt or event.receipt
+            self._choices.append([])
+        self._choices[-1].append(event)
+        if not self.request.stream:
+            return ""
+        if isinstance(event, Finished):
+            return self._end(event)
+        delta = _delta(event)
+        return "" if delta is None else self._chunk({"delta": delta, "logprobs": None, "finish_reason": None})
+
+    def fail(self, error: HttpError) -> str:
+        """Return the event that ends a stream with an error."""
+        return _event(error_body(error))
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON of the whole answer."""
+        finished = self._finished()
+        return {
+            **self._head,
+            "object": "chat.completion",
+            "choices": [
+                _whole(index, events, end)
+                for index, (events, end) in enumerate(zip(self._choices, finished, strict=True))
+            ],
+            "usage": _usage(finished),
+            "x_gbnf": finished[0].receipt.as_json(),
+        }
+
+    def _finished(self) -> list[Finished]:
+        return [event for events in self._choices for event in events if isinstance(event, Finished)]
+
+    def _end(self, finished: Finished) -> str:
+        """Return the last chunk of an answer, and after the last answer the end of the stream."""
+        last = {"delta": {}, "logprobs": _logprobs(finished), "finish_reason": finished.reason}
+        text = self._chunk(last, x_gbnf=finished.receipt.as_json())
+        if len(self._choices) < self.request.count:
+            return text
+        if self._include_usage:
+            text += _event({**self._head, "object": _CHUNK, "choices": [], "usage": _usage(self._finished())})
+        return f"{text}data: [DONE]\n\n"
+
+    def _chunk(self, choice: dict[str, Any], **more: Any) -> str:
+        indexed = {"index": len(self._choices) - 1, **choice}
+        usage = {"usage": None} if self._include_usage else {}
+        return _event({**self._head, "object": _CHUNK, "choices": [indexed], **usage, **more})
+
+
+_CHUNK = "chat.completion.chunk"
+
+
+def error_body(error: HttpError) -> dict[str, Any]:
+    """Return the JSON of an error."""
+    kind = _ERROR_TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
+    return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
+
+
+def _event(value: dict[str, Any]) -> str:
+    return f"data: {json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
+
+def _delta(event: AnswerEvent) -> dict[str, Any] | None:
+    """Return the delta of an event, None if it has none."""
+    match event:
+        case Started():
+            return {"role": "assistant", "content": None}
+        case TextDelta(text):
+            return {"content": text}
+        case ReasoningDelta(text):
+            return {"reasoning_content": text}
+        case CallStarted(index, identifier, name):
+            function = {"name": name, "arguments": ""}
+            return {
+                "tool_calls": [{"index": index, "id": identifier, "type": "function", "function": function}]
+            }
+        case ArgumentsDelta(index, piece):
+            return {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+        case CallEnded() | Finished():
+            return None
+
+
+def _whole(index: int, events: Sequence[AnswerEvent], finished: Finished) -> dict[str, Any]:
+    text: list[str] = []
+    reasoning: list[str] = []
+    calls: list[dict[str, Any]] = []
+    arguments: list[list[str]] = []
+    for event in events:
+        match event:
+            case TextDelta(piece):
+                text.append(piece)
+            case ReasoningDelta(piece):
+                reasoning.append(piece)
+            case CallStarted(_, identifier, name):
+                calls.append({"id": identifier, "type": "function", "function": {"name": name}})
+                arguments.append([])
+            case ArgumentsDelta(_, piece):
+                arguments[-1].append(piece)
+            case _:
+                pass
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(text), "refusal": None}
+    if reasoning:
+        message["reasoning_content"] = "".join(reasoning)
+    if calls and finished.reason == "tool_calls":
+        for call, pieces in zip(calls, arguments, strict=True):
+            call["function"]["arguments"] = "".join(pieces)
+        message |= {"content": message["content"] or None, "tool_calls": calls}
+    logprobs, reason = _logprobs(finished), finished.reason
+    return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _usage(finished: Sequence[Finished]) -> dict[str, Any]:
+    """Return the tokens of all answers; they have the same prompt."""
+    prompt = max(each.usage.prompt_tokens for each in finished)
+    completion = sum(each.usage.completion_tokens for each in finished)
+    reasoning = sum(each.reasoning_tokens for each in finished)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": finished[0].usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
+    }
+
+
+def _logprobs(finished: Finished) -> dict[str, Any] | None:
+    if not finished.logprobs:
+        return None
+    return {"content": [logprob_json(token) for token in finished.logprobs], "refusal": None}

@@ -1,0 +1,328 @@
+"""The request of OpenAI's chat API, as a `ChatRequest`, and what of it has no effect. Pure.
+
+Source: OpenAI's API reference, "Create chat completion".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias, assert_never
+
+from pydantic import Field, StrictBool
+
+from gbnf.prompts.messages import Image, Message
+from gbnf_server.gateway.chat import (
+    ChatRequest,
+    GbnfText,
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Sampling,
+    ToolChoice,
+)
+from gbnf_server.gateway.openai_chat.reply import ChatReply
+from gbnf_server.gateway.reading import (
+    Content,
+    Function,
+    Part,
+    Refusal,
+    Text,
+    join_content,
+    read_arguments,
+    read_data_url,
+    read_effort,
+    read_part,
+)
+from gbnf_server.web.errors import HttpError, invalid_request
+
+# -- messages
+
+
+class _Text(Text):
+    type: Literal["text"]
+
+
+class _Refusal(Refusal):
+    type: Literal["refusal"]
+
+
+class _ImageUrl(Part):
+    url: str
+
+
+class _Image(Content):
+    type: Literal["image_url"]
+    image_url: _ImageUrl
+
+    def read(self, path: str) -> Image:
+        """Return the image. Only data URLs are read."""
+        return read_data_url(self.image_url.url, f"{path}.image_url.url")
+
+
+_UserPart: TypeAlias = Annotated[_Text | _Image, Field(discriminator="type")]
+_AssistantPart: TypeAlias = Annotated[_Text | _Refusal, Field(discriminator="type")]
+
+
+class _CalledFunction(Part):
+    name: str
+    arguments: str
+
+
+class _Call(Part):
+    id: str
+    type: Literal["function"] = "function"
+    function: _CalledFunction
+
+
+class _SystemMessage(Part):
+    role: Literal["system", "developer"]
+    content: str | list[_Text]
+
+
+class _UserMessage(Part):
+    role: Literal["user"]
+    content: str | list[_UserPart]
+
+
+class _AssistantMessage(Part):
+    role: Literal["assistant"]
+    content: str | list[_AssistantPart] | None = None
+    tool_calls: list[_Call] | None = None
+    reasoning_content: str | None = None
+    function_call: None = None
+
+
+class _ToolMessage(Part):
+    role: Literal["tool"]
+    content: str | list[_Text]
+    tool_call_id: str
+    name: str | None = None
+
+
+_Message: TypeAlias = Annotated[
+    _SystemMessage | _UserMessage | _AssistantMessage | _ToolMessage, Field(discriminator="role")
+]
+
+# -- parameters
+
+
+class _Tool(Part):
+    type: Literal["function"]
+    function: Function
+
+
+class _NamedTool(Part):
+    type: Literal["function"] = "function"
+    function: Function
+
+
+class _AllowedTools(Part):
+    mode: Literal["auto", "required"]
+    tools: list[_NamedTool]
+
+
+class _AllowedToolsChoice(Part):
+    type: Literal["allowed_tools"]
+    allowed_tools: _AllowedTools
+
+
+_ToolChoice: TypeAlias = Annotated[_Tool | _AllowedToolsChoice, Field(discriminator="type")]
+
+
+class _Schema(Part):
+    name: str = ""
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class _TextResponse(Part):
+    type: Literal["text"]
+
+
+class _JsonObjectResponse(Part):
+    """A JSON object; `schema`, as in llama-server, says which."""
+
+    type: Literal["json_object"]
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+
+
+class _JsonSchemaResponse(Part):
+    type: Literal["json_schema"]
+    json_schema: _Schema
+
+
+_ResponseFormat: TypeAlias = Annotated[
+    _TextResponse | _JsonObjectResponse | _JsonSchemaResponse, Field(discriminator="type")
+]
+
+
+class _StreamOptions(Part):
+    """What a stream contains. `include_obfuscation` is for OpenAI's own servers."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class _TemplateOptions(Part):
+    """Arguments of the chat template."""
+
+    enable_thinking: bool | None = None
+
+
+class _Body(Part, strict=False):
+    """The body of a request. `grammar`, `top_k`, `min_p` and `chat_template_kwargs` are extensions."""
+
+    model: str = ""
+    messages: list[_Message] = Field(min_length=1)
+    tools: list[_Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | _ToolChoice | None = None
+    parallel_tool_calls: StrictBool | None = None
+    response_format: _ResponseFormat | None = None
+    grammar: str | None = None
+    stream: StrictBool | None = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    stop: str | Annotated[list[str], Field(max_length=16)] | None = None
+    seed: int | None = None
+    temperature: float | None = Field(None, ge=0, le=100)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=-1)
+    min_p: float | None = Field(None, ge=0, le=1)
+    n: int | None = Field(None, ge=1, le=16)
+    logprobs: StrictBool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    reasoning_effort: str | None = None
+    chat_template_kwargs: _TemplateOptions | None = None
+
+
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        ("frequency_penalty", "presence_penalty", "dry_multiplier", "mirostat", "min_tokens"), (0,)
+    ),
+    **dict.fromkeys(("repetition_penalty", "repeat_penalty", "typical_p", "length_penalty", "best_of"), (1,)),
+    **dict.fromkeys(("ignore_eos", "echo", "continue_final_message", "use_beam_search"), (False,)),
+    **dict.fromkeys(("functions", "bad_words", "stop_token_ids", "documents", "lora"), ([],)),
+    **dict.fromkeys(("audio", "web_search_options", "chat_template", "prompt", "json_schema", "ebnf"), ()),
+    **dict.fromkeys(("structured_outputs", "guided_json", "guided_regex", "guided_choice"), ()),
+    **dict.fromkeys(
+        ("guided_grammar", "regex", "structural_tag", "reasoning_format", "thinking_forced_open"), ()
+    ),
+    "add_generation_prompt": (True,),
+    "function_call": ("none",),
+    "logit_bias": ({}, []),
+    "modalities": (["text"],),
+}
+"""Parameters that would change an answer, and are not supported, with the values that change nothing."""
+
+
+def parse_body(body: Mapping[str, Any]) -> ChatReply:
+    """Return the reply to a request. Raises HttpError (400)."""
+    for name, neutral in _NEUTRAL.items():
+        value = body.get(name)
+        if value is not None and value not in neutral:
+            hint = "Use tools and tool_choice." if name in {"functions", "function_call"} else "Leave it out."
+            problem = f"the parameter {name!r} is not supported. {hint}"
+            raise HttpError(400, problem, "unsupported_parameter", name)
+    parsed = read_part(_Body, body)
+    options = parsed.chat_template_kwargs
+    for name in (options.model_extra or {}) if options is not None else {}:
+        problem = f"the argument {name!r} of the chat template is not supported. Leave it out."
+        raise HttpError(400, problem, "unsupported_parameter", f"chat_template_kwargs.{name}")
+    ignored = dict.fromkeys(name for name in parsed.unknown() if name not in _NEUTRAL)
+    include_usage = parsed.stream_options is not None and parsed.stream_options.include_usage is True
+    return ChatReply(_request(parsed), tuple(ignored), include_usage=include_usage)
+
+
+def _request(body: _Body) -> ChatRequest:
+    if body.top_logprobs is not None and not body.logprobs:
+        raise invalid_request("top_logprobs needs logprobs: true.", "top_logprobs")
+    sampling = Sampling.given(
+        max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=None if body.top_k is None else max(body.top_k, 0),
+        min_p=body.min_p,
+        seed=None if body.seed is None else body.seed & 0xFFFFFFFF,
+        logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+    )
+    thinking = options.enable_thinking if (options := body.chat_template_kwargs) is not None else None
+    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    return ChatRequest(
+        model=body.model,
+        messages=tuple(_message(message, index) for index, message in enumerate(body.messages)),
+        tools=tuple(
+            tool.function.tool(f"tools[{index}].function") for index, tool in enumerate(body.tools or ())
+        ),
+        tool_choice=_tool_choice(body),
+        parallel=body.parallel_tool_calls is not False,
+        output=_output(body),
+        sampling=sampling,
+        stop=tuple(text for text in stop if text),
+        reasoning=read_effort(body.reasoning_effort) if thinking is None else thinking,
+        count=body.n or 1,
+        stream=bool(body.stream),
+    )
+
+
+def _tool_choice(body: _Body) -> ToolChoice:
+    match body.tool_choice:
+        case None:
+            return ToolChoice()
+        case "none" | "auto" | "required" as mode:
+            return ToolChoice(mode)
+        case _Tool(function=function):
+            return ToolChoice("required", (function.name,))
+        case _AllowedToolsChoice(allowed_tools=allowed):
+            names = dict.fromkeys(tool.function.name for tool in allowed.tools)
+            return ToolChoice(allowed.mode, tuple(names))
+        case other:
+            assert_never(other)
+
+
+def _output(body: _Body) -> OutputFormat | None:
+    form = body.response_format
+    if body.grammar is not None:
+        if form is not None and form.type != "text":
+            raise invalid_request(
+                "an answer has either a grammar or a response_format. Send one of the two.", "grammar"
+            )
+        return GbnfText(body.grammar)
+    match form:
+        case _JsonSchemaResponse(json_schema=described):
+            return JsonSchema(described.schema_, bool(described.strict))
+        case _JsonObjectResponse(schema_=None):
+            return JsonObject()
+        case _JsonObjectResponse(schema_=dict() as schema):
+            return JsonSchema(schema, param="response_format.schema")
+        case _:
+            return None
+
+
+def _message(message: _Message, index: int) -> Message:
+    path = f"messages[{index}]"
+    text, images = join_content(message.content or "", f"{path}.content")
+    made: Message = {"role": "system" if message.role == "developer" else message.role, "content": text}
+    if images:
+        made["images"] = images
+    match message:
+        case _ToolMessage():
+            made["tool_call_id"] = message.tool_call_id
+            if message.name is not None:
+                made["name"] = message.name
+        case _AssistantMessage():
+            if message.tool_calls:
+                made["tool_calls"] = [
+                    _call(call.id, call.function, f"{path}.tool_calls[{at}].function.arguments")
+                    for at, call in enumerate(message.tool_calls)
+                ]
+            if message.reasoning_content:
+                made["reasoning_content"] = message.reasoning_content
+        case _:
+            pass
+    return made
+
+
+def _call(identifier: str, function: _CalledFunction, path: str) -> dict[str, Any]:
+    called = {"name": function.name, "arguments": read_arguments(function.arguments, path)}
+    return {"id": identifier, "type": "function", "function": called}
