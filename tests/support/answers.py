@@ -1,4 +1,4 @@
-"""Answers of the gateway, and its edges behind the transport of a real client, without a server."""
+"""Answers of the gateway, and its apis behind the transport of a real client, without a server."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pydantic import BaseModel
 
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
 from gbnf_server.backends.base import Usage
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
-from gbnf_server.gateway.edge import Edge, Reply
+from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
+from gbnf_server.gateway.api import Api, Reply
 from gbnf_server.web.errors import HttpError
 
-RECEIPT = Receipt("sha256:12", format="native", verified=True, forced_tokens=1, sampled_tokens=6)
+ENFORCEMENT = Enforcement("sha256:12", format="native", verified=True, forced_tokens=1, sampled_tokens=6)
 USAGE = Usage(prompt_tokens=11, completion_tokens=7, cached_tokens=5)
 
 
@@ -46,7 +46,7 @@ class Answer:
 
     def events(self) -> Iterator[AnswerEvent]:
         """Yield its events. One that is truncated ends inside of its last part."""
-        yield Started(0, RECEIPT)
+        yield Started(0, ENFORCEMENT)
         yield from (ReasoningDelta(piece) for piece in self.reasoning)
         yield from (TextDelta(piece) for piece in self.text)
         for index, call in enumerate(self.calls):
@@ -54,7 +54,7 @@ class Answer:
             yield from (ArgumentsDelta(index, piece) for piece in call.pieces)
             if self.reason != "length" or index + 1 < len(self.calls):
                 yield CallEnded(index)
-        yield Finished(self.reason, USAGE, RECEIPT, self.stop_string)
+        yield Finished(self.reason, USAGE, ENFORCEMENT, self.stop_string)
 
 
 def pieces(texts: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
@@ -97,15 +97,15 @@ def answers(names: Sequence[str], *, truncated: bool = False) -> st.SearchStrate
     return build()
 
 
-def edge_transport(edge: Edge, answer: Callable[[Reply], Iterable[AnswerEvent]]) -> httpx2.MockTransport:
+def api_transport(api: Api, answer: Callable[[Reply], Iterable[AnswerEvent]]) -> httpx2.MockTransport:
     """Return a transport for a client. `answer` returns the events of a request's answer."""
 
     def respond(request: httpx2.Request) -> httpx2.Response:
         try:
-            reply = edge.parse(json.loads(request.read()))
+            reply = api.parse(json.loads(request.read()))
             sent = "".join(reply.feed(event) for event in answer(reply))
         except HttpError as error:
-            return httpx2.Response(error.status, json=edge.error(error))
+            return httpx2.Response(error.status, json=api.error(error))
         if reply.request.stream:
             headers = {"content-type": "text/event-stream", **reply.headers()}
             return httpx2.Response(200, text=sent, headers=headers)

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from support.answers import undeclared
 
-RECEIPT = "x_gbnf"
-UNDECLARED = {RECEIPT, "max_model_len"}
-"""The fields that no type of the clients declares: the receipt, and the context length, named as by vLLM."""
+ENFORCEMENT = "x_gbnf"
+UNDECLARED = {ENFORCEMENT, "max_model_len"}
+"""The fields that no type of the clients declares; the context length is named as by vLLM."""
 
 
 @contextmanager

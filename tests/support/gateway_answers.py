@@ -111,8 +111,8 @@ def check_guarantees(request: ChatRequest, events: list[AnswerEvent]) -> None:
     ended = sum(isinstance(event, CallEnded) for event in events)
     assert isinstance(events[0], Started)
     assert sum(isinstance(event, Started | Finished) for event in events) == 2
-    assert finished.receipt.verified
-    assert finished.receipt.exact
+    assert finished.enforcement.verified
+    assert finished.enforcement.exact
     assert len(made) - ended <= (finished.reason == "length")
     for name, arguments in made[:ended]:
         assert name in (choice.names or SCHEMAS)

@@ -19,10 +19,10 @@ from starlette.types import ASGIApp
 
 from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.base import Backend, Usage
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
+from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
+from gbnf_server.gateway.api import Api, Reply
 from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.chat import ChatRequest
-from gbnf_server.gateway.edge import Edge, Reply
 from gbnf_server.gateway.gateway import Answers, Gateway
 from gbnf_server.gateway.serving import GatewayServer
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
@@ -58,12 +58,12 @@ class PlainReply(Reply):
         return {"texts": self.texts}
 
 
-class PlainEdge(Edge):
+class PlainApi(Api):
     """The smallest API: `{"messages": …, "stream": true}`."""
 
     path = PATH
 
-    def parse(self, body: Mapping[str, Any], owner: str = "") -> PlainReply:  # noqa: ARG002 - see Edge
+    def parse(self, body: Mapping[str, Any], owner: str = "") -> PlainReply:  # noqa: ARG002 - see Api
         messages = body.get("messages")
         if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
             raise HttpError(400, "messages must be a list of objects.", "invalid_request", "messages")
@@ -107,11 +107,11 @@ class ScriptedEngine(Answers):
                 if self.allowed is not None:
                     await self.allowed.acquire()
                 if index == 0:
-                    yield Started(0, Receipt())
+                    yield Started(0, Enforcement())
                 yield TextDelta(text)
             if self.error is not None:
                 raise self.error
-            yield Finished("stop", Usage(3, 2, 1), Receipt())
+            yield Finished("stop", Usage(3, 2, 1), Enforcement())
             self.ended += 1
         except (asyncio.CancelledError, GeneratorExit):
             self.cancelled += 1
@@ -125,7 +125,7 @@ def make_gateway(
 ) -> Gateway:
     """A gateway in front of an engine."""
     upstreams = Upstreams([Upstream(FakeBackend(), always, places)])
-    return Gateway(engine, upstreams, model="stub", edges=[PlainEdge()], limits=limits, **options)
+    return Gateway(engine, upstreams, model="stub", apis=[PlainApi()], limits=limits, **options)
 
 
 def request(stream: bool = False, text: str = "hello", **fields: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from gbnf.prompts.messages import Message
 from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend, Usage
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
+from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.planner import (
@@ -59,8 +59,8 @@ class PlannerAgent(Answers):
             run = await asyncio.to_thread(planner.astream, query, images=images, history=history, text=False)
         except ValueError as error:
             raise invalid_request(f"{error}.", "messages") from None
-        receipt = Receipt()
-        yield Started(0, receipt)
+        enforcement = Enforcement()
+        yield Started(0, enforcement)
         async with aclosing(run) as events:
             async for event in events:
                 if isinstance(event, RunFinished):
@@ -68,7 +68,7 @@ class PlannerAgent(Answers):
                     usage = Usage(
                         event.run.prompt_tokens, event.run.completion_tokens, event.run.cached_tokens
                     )
-                    yield Finished("stop", usage, receipt)
+                    yield Finished("stop", usage, enforcement)
                 elif shown := _shown(event):
                     yield ReasoningDelta(f"{shown}\n")
 

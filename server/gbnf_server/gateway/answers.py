@@ -19,7 +19,7 @@ from gbnf_server.backends.base import TokenLogprob, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class Enforcement:
     """What constrained an answer, and what did not.
 
     `grammar_hash`: "sha256:…" of the grammar's GBNF text, None for an unconstrained answer. `exact`: each
@@ -72,7 +72,7 @@ class Started:
     """An answer begins. `choice` counts the answers of a request from 0."""
 
     choice: int
-    receipt: Receipt
+    enforcement: Enforcement
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Finished:
 
     reason: Literal["stop", "length", "tool_calls"]
     usage: Usage
-    receipt: Receipt
+    enforcement: Enforcement
     stop_string: str | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     reasoning_tokens: int = 0

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gbnf_server.backends.base import BackendUnreachableError
 from gbnf_server.gateway.anthropic_messages import Messages
-from gbnf_server.gateway.edge import Edge, Reply
+from gbnf_server.gateway.api import Api, Reply
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.proxying import OF_ALL_REQUESTS, PASSED, PassThrough
@@ -75,14 +75,14 @@ def create_app(gateway: Gateway, access: Access, *, passed: PassThrough | None =
         await gateway.close()
 
     handlers = _Handlers(gateway, passed)
-    routes = [_route(edge.path, partial(handlers.answer, edge), "POST") for edge in gateway.edges]
-    for edge in gateway.edges:
-        if isinstance(edge, Responses):
-            path = f"{edge.path}/{{response_id}}"
-            routes.append(_route(path, partial(handlers.stored, edge.retrieve), "GET"))
-            routes.append(_route(path, partial(handlers.stored, edge.delete), "DELETE"))
-        if isinstance(edge, Messages):
-            routes.append(_route(f"{edge.path}/count_tokens", partial(handlers.count, edge), "POST"))
+    routes = [_route(api.path, partial(handlers.answer, api), "POST") for api in gateway.apis]
+    for api in gateway.apis:
+        if isinstance(api, Responses):
+            path = f"{api.path}/{{response_id}}"
+            routes.append(_route(path, partial(handlers.stored, api.retrieve), "GET"))
+            routes.append(_route(path, partial(handlers.stored, api.delete), "DELETE"))
+        if isinstance(api, Messages):
+            routes.append(_route(f"{api.path}/count_tokens", partial(handlers.count, api), "POST"))
     routes += [
         _route("/v1/models", handlers.models, "GET"),
         _route("/v1/models/{name:path}", handlers.model, "GET"),
@@ -207,22 +207,22 @@ class _Handlers:
             )
             await while_connected(exchange.receive, forwarding)
 
-    async def answer(self, edge: Edge, exchange: HttpExchange) -> None:
+    async def answer(self, api: Api, exchange: HttpExchange) -> None:
         gateway = self._gateway
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
             gateway.log_content(exchange.request_id, "request", body)
-            parse = partial(edge.parse, owner=exchange.owner)
+            parse = partial(api.parse, owner=exchange.owner)
             reading = gateway.read(parse, body, share)
             del body  # the queue may be long
             reply = await while_connected(exchange.receive, reading)
             await while_connected(exchange.receive, self._send_answer(reply, exchange))
 
-    async def count(self, edge: Messages, exchange: HttpExchange) -> None:
+    async def count(self, api: Messages, exchange: HttpExchange) -> None:
         gateway = self._gateway
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
-            request = await gateway.read(edge.parse_count, body, share)
+            request = await gateway.read(api.parse_count, body, share)
             counting = gateway.count_tokens(request, exchange.endpoint, exchange.owner)
             tokens = await while_connected(exchange.receive, counting)
             await exchange.response.send_json({"input_tokens": tokens})
@@ -292,9 +292,9 @@ class _Guard:
             problem = exchange.error = problem_of(error, exchange)
             if exchange.response.status is not None:
                 raise  # the server breaks the connection off, so that the client sees it
-            edges = self._gateway.edges
-            edge = next((edge for edge in edges if exchange.path.startswith(edge.path)), edges[0])
-            await exchange.response.send_error(problem, edge.error)
+            apis = self._gateway.apis
+            api = next((api for api in apis if exchange.path.startswith(api.path)), apis[0])
+            await exchange.response.send_error(problem, api.error)
 
     def _check(self, exchange: HttpExchange) -> None:
         exchange.owner = self._access.check(exchange.path, exchange.headers)

@@ -1,6 +1,6 @@
 """A request of the gateway as a value, whatever the API that it came through.
 
-    JSON of an API ─edge─▶ ChatRequest ─engine─▶ events ─edge─▶ JSON, or server-sent events
+    JSON of an API ─Api─▶ ChatRequest ─engine─▶ events ─Api─▶ JSON, or server-sent events
 
 Invariants of a `ChatRequest`: the names of its tools are unique, and those of its tool choice are among them.
 """

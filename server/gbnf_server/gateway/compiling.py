@@ -24,7 +24,7 @@ from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
 from gbnf.tools.exclusion import excluding
 from gbnf_server.backends.base import MOST_RULES, AnswerFormat, Backend, Dialect
-from gbnf_server.gateway.answers import Receipt
+from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import (
     ChatRequest,
     FunctionTool,
@@ -87,7 +87,7 @@ class Compiled:
     constraint: AnswerFormat | None
     tools: tuple[Tool, ...]
     reader: Callable[[], AnswerReader]
-    receipt: Receipt
+    enforcement: Enforcement
     protocol: CallProtocol
     prompt: str = ""
     reasoning: bool = False
@@ -117,7 +117,7 @@ def compile_steps(request: ChatRequest, target: Target) -> Steps[Compiled]:
     if not tools:
         return compiled
     found = yield from _compile_request(request, target, tools)
-    if found.protocol != compiled.protocol or found.receipt.findings != compiled.receipt.findings:
+    if found.protocol != compiled.protocol or found.enforcement.findings != compiled.enforcement.findings:
         return compiled
     return replace(found, prompt=compiled.prompt)
 
@@ -173,9 +173,9 @@ def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ..
         )
         ways = ((compiled.grammar, compiled.reader), (text, text_reader))
         constraint = union(compiled.grammar, text)
-        receipt = _receipt(constraint, compiled.protocol)
+        enforcement = _enforcement(constraint, compiled.protocol)
         compiled = replace(
-            compiled, constraint=constraint, reader=partial(EitherReader, ways), receipt=receipt
+            compiled, constraint=constraint, reader=partial(EitherReader, ways), enforcement=enforcement
         )
     if error := _strict_problem(request, compiled):
         raise error
@@ -183,7 +183,7 @@ def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ..
 
 
 def _strict_problem(request: ChatRequest, compiled: Compiled) -> HttpError | None:
-    return strict_problem(request.tools, compiled.receipt.findings)
+    return strict_problem(request.tools, compiled.enforcement.findings)
 
 
 def _check_supported(request: ChatRequest, target: Target, tools: Sequence[Tool]) -> None:
@@ -238,7 +238,7 @@ def _compile_calls(
             constraint,
             offered.tools,
             partial(protocol.reader, offered),
-            _receipt(constraint, protocol),
+            _enforcement(constraint, protocol),
             protocol,
             "" if protocol.declares_tools else prompt,
             reasoning and protocol.reasons_first,
@@ -274,7 +274,7 @@ def _compile_output(request: ChatRequest, target: Target) -> Compiled:
         constraint, reader = _text(_output_grammar(output), target.tool_format if reasoning else None)
         if isinstance(output, JsonSchema) and isinstance(output.schema, Mapping):
             schema = output.schema
-    return Compiled(constraint, (), reader, _receipt(constraint), protocol, "", reasoning, schema)
+    return Compiled(constraint, (), reader, _enforcement(constraint), protocol, "", reasoning, schema)
 
 
 def _output_grammar(output: OutputFormat) -> Grammar:
@@ -302,15 +302,15 @@ def _output_grammar(output: OutputFormat) -> Grammar:
             return grammar
 
 
-def _receipt(constraint: AnswerFormat | None, protocol: CallProtocol | None = None) -> Receipt:
-    """Return the receipt of an answer. `protocol`: how its calls are written, None if it has none."""
+def _enforcement(constraint: AnswerFormat | None, protocol: CallProtocol | None = None) -> Enforcement:
+    """Return the enforcement of an answer. `protocol`: how its calls are written, None if it has none."""
     if isinstance(constraint, Grammar):
         exact = all(finding.kind not in NOT_ENFORCED for finding in constraint.report)
         name = None if protocol is None else protocol.name
-        return Receipt(_hash(str(constraint)), exact, constraint.report, name)
+        return Enforcement(_hash(str(constraint)), exact, constraint.report, name)
     if constraint is not None:
-        return Receipt(_hash(json.dumps(constraint, sort_keys=True)), exact=False, format="json")
-    return Receipt() if protocol is None else Receipt(exact=False, format="json")
+        return Enforcement(_hash(json.dumps(constraint, sort_keys=True)), exact=False, format="json")
+    return Enforcement() if protocol is None else Enforcement(exact=False, format="json")
 
 
 def _hash(text: str) -> str:

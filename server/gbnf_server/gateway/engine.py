@@ -86,7 +86,7 @@ class Engine(Answers):
             limit = default_limit if given is None else given
             if not request.count:
                 tokens = await _prompt_tokens(request, compiled, backend)
-                yield Finished("stop", Usage(tokens, 0), compiled.receipt)
+                yield Finished("stop", Usage(tokens, 0), compiled.enforcement)
             for choice in range(request.count):
                 asked = self._asked(request, compiled, choice, limit)
                 async with aclosing(answer(backend, asked)) as events:
@@ -99,7 +99,7 @@ class Engine(Answers):
                         )
                         if written and not has_begun:
                             has_begun = True
-                            yield Started(choice, compiled.receipt)
+                            yield Started(choice, compiled.enforcement)
                         for each in written:
                             yield each
         except BackendError as error:
@@ -130,7 +130,7 @@ class Engine(Answers):
             call_begin=compiled.protocol.call_begin,
             verifies=True,
             retries=self._retries,
-            check=None if compiled.receipt.exact else partial(_invalid, compiled),
+            check=None if compiled.enforcement.exact else partial(_invalid, compiled),
             streams=request.stream,
         )
 
@@ -214,8 +214,8 @@ def _finished(request: ChatRequest, compiled: Compiled, answered: Answered) -> F
         problem = f"the backend ignored the grammar: {completion.grammar_violation}."
         raise HttpError(502, problem, "upstream_ignored_grammar")
     tokens, forced = completion.usage.completion_tokens, completion.usage.forced_tokens
-    receipt = replace(
-        compiled.receipt,
+    enforcement = replace(
+        compiled.enforcement,
         verified=answered.verified,
         invalid=answered.invalid,
         forced_tokens=forced,
@@ -227,7 +227,7 @@ def _finished(request: ChatRequest, compiled: Compiled, answered: Answered) -> F
     )
     reason, reasoning = _reason(compiled, answered), min(answered.reasoning_pieces, tokens)
     ending = (completion.stop_string, completion.logprobs)
-    return Finished(reason, completion.usage, receipt, *ending, reasoning_tokens=reasoning)
+    return Finished(reason, completion.usage, enforcement, *ending, reasoning_tokens=reasoning)
 
 
 def _reason(compiled: Compiled, answered: Answered) -> Literal["stop", "length", "tool_calls"]:

@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from gbnf_server.backends.base import Backend, BackendError
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.anthropic_messages import Messages
+from gbnf_server.gateway.api import Api
 from gbnf_server.gateway.chat import ChatRequest
-from gbnf_server.gateway.edge import Edge
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.upstreams import Upstreams
@@ -93,7 +93,7 @@ class Metrics:
 class Gateway:
     """Answers requests with `engine` on `upstreams`; those to a model of `agents` with that.
 
-    `model`: the name of the model. `edges`: the APIs; the first has the shape of errors at other paths.
+    `model`: the name of the model. `apis`: the APIs; the first has the shape of errors at other paths.
     `log_contents`: log requests and answers.
     `shares_cache`: prompts of several API keys share the prompt cache. `pause`: waits so many seconds before
     a silent stream is kept alive.
@@ -105,7 +105,7 @@ class Gateway:
         upstreams: Upstreams,
         *,
         model: str,
-        edges: Sequence[Edge] | None = None,
+        apis: Sequence[Api] | None = None,
         agents: Mapping[str, Answers] | None = None,
         limits: Limits | None = None,
         log_contents: bool = False,
@@ -113,7 +113,7 @@ class Gateway:
         pause: Pause = asyncio.sleep,
     ) -> None:
         self.engine, self.upstreams = engine, upstreams
-        self.edges = edges or (ChatCompletions(), Responses(), Messages())
+        self.apis = apis or (ChatCompletions(), Responses(), Messages())
         self.model, self.agents = model, dict(agents or {})
         self.limits = limits or Limits()
         self.log_contents, self.pause = log_contents, pause
@@ -198,14 +198,14 @@ class Gateway:
     def _count(self, event: AnswerEvent) -> None:
         match event:
             case Started():
-                tools = {finding.tool for finding in event.receipt.findings if finding.kind == "loosened"}
+                tools = {finding.tool for finding in event.enforcement.findings if finding.kind == "loosened"}
                 self.metrics.loosened_tools.inc(len(tools))
             case Finished():
                 usage, tokens = event.usage, self.metrics.tokens
                 tokens.labels("prompt").inc(usage.prompt_tokens)
                 tokens.labels("cached").inc(usage.cached_tokens)
                 tokens.labels("completion").inc(usage.completion_tokens)
-                tokens.labels("forced").inc(event.receipt.forced_tokens)
+                tokens.labels("forced").inc(event.enforcement.forced_tokens)
             case _:
                 pass
 

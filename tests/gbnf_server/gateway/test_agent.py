@@ -25,7 +25,7 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import PlannerOptions
 from gbnf_server.system.bundled import manifests_path
 from gbnf_server.web.errors import HttpError
-from support.gateways import PATH, PlainEdge, client_of, request, served, until
+from support.gateways import PATH, PlainApi, client_of, request, served, until
 from support.scripts import Script
 from support.toys import make_tool
 
@@ -60,7 +60,7 @@ def test_one_model_name_in_and_an_agent_out(tmp_path: Path) -> None:
 
     async def run(backend: Backend) -> tuple[list[str], str]:
         upstreams = Upstreams([Upstream(backend, always)])
-        gateway = Gateway(made, upstreams, model="demo", edges=[PlainEdge()], agents={"planner": made})
+        gateway = Gateway(made, upstreams, model="demo", apis=[PlainApi()], agents={"planner": made})
         body = request(text="create a folder trips", model="planner")
         async with client_of(gateway) as client:
             whole = (await client.post(PATH, json=body)).json()["texts"]
@@ -171,7 +171,7 @@ def test_a_client_that_leaves_ends_the_run(tmp_path: Path) -> None:
     made, backend = agent([make_tool(tmp_path, "ping")], tmp_path), Slow({})
 
     async def run() -> None:
-        gateway = Gateway(made, Upstreams([Upstream(backend, always)]), model="planner", edges=[PlainEdge()])
+        gateway = Gateway(made, Upstreams([Upstream(backend, always)]), model="planner", apis=[PlainApi()])
         async with served(gateway) as server:
             client = await server.connect()
             client.send(request(stream=True))

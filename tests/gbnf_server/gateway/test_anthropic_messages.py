@@ -19,7 +19,7 @@ from gbnf_server.gateway.answers import Started
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.chat import FunctionTool, JsonSchema, Sampling, ToolChoice
 from gbnf_server.web.errors import HttpError
-from support.answers import RECEIPT, USAGE, Answer, Call, answers, edge_transport, undeclared
+from support.answers import ENFORCEMENT, USAGE, Answer, Call, answers, api_transport, undeclared
 
 TOOL: Any = {"name": "f", "description": "F.", "input_schema": {"type": "object"}}
 NAMES = ("f", "g")
@@ -32,7 +32,7 @@ STREAM_EVENT: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStreamE
 def client_of(*given_answers: Answer) -> anthropic.Anthropic:
     """Return a client whose requests get these answers, one after another."""
     remaining = iter(given_answers)
-    transport = edge_transport(Messages(), lambda _reply: next(remaining).events())
+    transport = api_transport(Messages(), lambda _reply: next(remaining).events())
     return anthropic.Anthropic(
         api_key="none",
         base_url="http://gateway",
@@ -89,7 +89,7 @@ def test_the_clients_types_declare_every_field(answer: Answer) -> None:
         event = STREAM_EVENT.validate_python(value)
         assert {path.rpartition(".")[2] for path in undeclared(event)} <= {"x_gbnf"}
     assert undeclared(Message.model_validate(reply.body())) == [".x_gbnf"]
-    assert values[0]["message"]["x_gbnf"] == values[-2]["x_gbnf"] == RECEIPT.as_json()
+    assert values[0]["message"]["x_gbnf"] == values[-2]["x_gbnf"] == ENFORCEMENT.as_json()
 
 
 @given(answers(NAMES) | answers(NAMES, truncated=True))
@@ -183,7 +183,7 @@ def test_parse_with_a_model() -> None:
 
 def test_an_error_in_a_stream_raises() -> None:
     reply = Messages().parse({**OPTIONS, "stream": True})
-    sent = "".join(reply.feed(event) for event in (Started(0, RECEIPT), TextDelta("a")))
+    sent = "".join(reply.feed(event) for event in (Started(0, ENFORCEMENT), TextDelta("a")))
     sent += reply.fail(HttpError(502, "the backend is gone", "upstream_error"))
     transport = httpx2.MockTransport(
         lambda _: httpx2.Response(200, text=sent, headers={"content-type": "text/event-stream"})
@@ -403,7 +403,7 @@ def test_what_has_no_effect_is_in_a_header() -> None:
         extra_body={"context_management": {"edits": []}},
         extra_query={"beta": "true"},
     )
-    assert response.headers["x-gbnf"] == RECEIPT.header()
+    assert response.headers["x-gbnf"] == ENFORCEMENT.header()
     ignored = "service_tier, context_management, thinking.budget_tokens"
     assert response.headers["x-gbnf-warning"] == f"without effect: {ignored}"
 
@@ -416,9 +416,9 @@ def test_the_prompt_of_a_count_is_that_of_a_message() -> None:
         "tools": [TOOL],
         "thinking": {"type": "adaptive"},
     }
-    edge = Messages()
-    message = edge.parse({**body, "max_tokens": 10}).request
-    assert edge.parse_count(body) == replace(message, sampling=Sampling())
+    api = Messages()
+    message = api.parse({**body, "max_tokens": 10}).request
+    assert api.parse_count(body) == replace(message, sampling=Sampling())
 
 
 def test_a_call_without_arguments() -> None:

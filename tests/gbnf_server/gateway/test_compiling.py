@@ -49,12 +49,12 @@ def test_a_request_is_compiled_once_as_long_as_it_is_kept(monkeypatch: pytest.Mo
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
     first, *_, again = compile_all([request(number) for number in (*range(60), 0)])
     assert again is not first
-    assert again.receipt == first.receipt
+    assert again.enforcement == first.enforcement
 
 
 def test_a_request_that_is_too_large_to_be_kept_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 500)
-    assert [compiled.receipt.exact for compiled in compile_all([request(1), request(1)])] == [True, True]
+    assert [compiled.enforcement.exact for compiled in compile_all([request(1), request(1)])] == [True, True]
 
 
 def test_clearing_empties_the_caches_that_depend_on_schemas() -> None:
@@ -72,7 +72,7 @@ def test_strict_tools_of_many_properties_keep_the_order_in_which_they_are_exact(
         asked = ChatRequest("m", (USER,), tools=(FunctionTool("go", "", schema, strict=strict),))
         (compiled,) = compile_all([asked])
         assert compiled.grammar is not None
-        assert compiled.receipt.exact == strict
+        assert compiled.enforcement.exact == strict
         call = {"name": "go", "arguments": backwards}
         assert compiled.grammar.match(json.dumps(call)).complete == (not strict)
 

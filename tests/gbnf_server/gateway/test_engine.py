@@ -105,7 +105,7 @@ def test_every_complete_call_is_of_an_allowed_tool_and_satisfies_its_schema(
 def test_so_it_is_in_the_formats_of_chat_templates(native: InProcess, request: ChatRequest) -> None:
     events = answer(request, native)
     check_guarantees(request, events)
-    assert end(events).receipt.format == "native"
+    assert end(events).enforcement.format == "native"
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_so_it_is_behind_a_real_llama_server(native: InProcess) -> None:
                 too_long.append(str(error))
                 continue
             check_guarantees(request, events)
-            assert end(events).receipt.format == "native"
+            assert end(events).enforcement.format == "native"
             answered += 1
     assert answered
     assert all(error.endswith('expected "\\"".') for error in too_long)
@@ -146,7 +146,7 @@ def test_calls_in_the_format_of_a_template_are_sent_back_to_it(native: InProcess
         result: Any = {"role": "tool", "tool_call_id": sent, "content": "done"}
         later: Any = {"role": "system", "content": "Be brief."}
         messages = (USER, called, result, later)
-        assert end(answer(ask(messages=messages, tools=TOOLS), native)).receipt.format == "native"
+        assert end(answer(ask(messages=messages, tools=TOOLS), native)).enforcement.format == "native"
         assert end(answer(ask(messages=messages), native)).usage.prompt_tokens
 
 
@@ -156,7 +156,7 @@ def test_without_calls_a_template_still_declares_the_tools(native: InProcess) ->
         request = ask(tools=TOOLS, tool_choice=ToolChoice("none"), sampling=sampling)
         events = answer(request, native)
         assert not calls(events)
-        assert end(events).receipt.grammar_hash
+        assert end(events).enforcement.grammar_hash
         assert end(events).usage.prompt_tokens > 300
 
 
@@ -211,7 +211,7 @@ def test_a_json_object_is_one(backend: InProcess) -> None:
 def test_a_grammar_of_the_client_is_enforced(backend: InProcess) -> None:
     events = answer(ask(output=GbnfText('root ::= ("ab" | "cd"){3}')), backend)
     assert re.fullmatch("(?:ab|cd){3}", text(events))
-    assert end(events).receipt.verified
+    assert end(events).enforcement.verified
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_a_strict_tool_with_a_keyword_that_cannot_be_enforced_is_refused(backend
     assert "uniqueItems" in caught.value.message
     lenient = FunctionTool("tag", "", properties)
     finished = end(answer(ask(tools=(lenient,), tool_choice=ToolChoice("required")), backend))
-    assert not finished.receipt.exact
-    assert [finding.keyword for finding in finished.receipt.findings] == ["uniqueItems"]
+    assert not finished.enforcement.exact
+    assert [finding.keyword for finding in finished.enforcement.findings] == ["uniqueItems"]
 
 
 def test_arguments_that_the_grammar_cannot_enforce_are_validated(backend: InProcess) -> None:
@@ -286,19 +286,21 @@ def test_arguments_that_the_grammar_cannot_enforce_are_validated(backend: InProc
     request = ask(tools=(tag,), tool_choice=ToolChoice("required", ("tag",)))
     finished = end(answer(request, backend))
     assert finished.reason == "tool_calls"
-    assert finished.receipt.invalid
-    assert "tag" in finished.receipt.invalid[0]
+    assert finished.enforcement.invalid
+    assert "tag" in finished.enforcement.invalid[0]
     retried = end(answer(request, backend, Engine(retries=2)))
-    assert retried.receipt.retries == 2  # three of two letters are never unique
-    assert retried.receipt.invalid
+    assert retried.enforcement.retries == 2  # three of two letters are never unique
+    assert retried.enforcement.invalid
 
 
 def test_a_tool_that_cannot_be_compiled_is_loosened_and_the_request_goes_on(backend: InProcess) -> None:
     impossible = function("odd", ("a",), a={"type": "string", "minLength": 3, "maxLength": 2})
     finished = end(answer(ask(tools=(impossible, *TOOLS), tool_choice=ToolChoice("required")), backend))
-    assert [finding.tool for finding in finished.receipt.findings if finding.kind == "loosened"] == ["odd"]
-    assert not finished.receipt.exact
-    assert finished.receipt.as_json()["loosened"][0]["tool"] == "odd"
+    assert [finding.tool for finding in finished.enforcement.findings if finding.kind == "loosened"] == [
+        "odd"
+    ]
+    assert not finished.enforcement.exact
+    assert finished.enforcement.as_json()["loosened"][0]["tool"] == "odd"
 
 
 def test_keywords_of_manifests_mean_nothing_in_tools_of_clients(backend: InProcess) -> None:
@@ -330,7 +332,7 @@ def test_a_backend_that_ignores_the_grammar_is_a_502_or_is_asked_again(tiny_mode
             assert (caught.value.status, caught.value.code) == (502, "upstream_ignored_grammar")
             ignoring.ignored = 1
             finished = end(answer(request, ignoring, Engine(retries=1)))
-            assert finished.receipt.retries == 1
+            assert finished.enforcement.retries == 1
             assert finished.reason in {"tool_calls", "length"}
 
 

@@ -109,9 +109,9 @@ def test_a_call_that_failed_before_is_reported_or_excluded(backend: InProcess, n
         ((name, arguments),) = calls(events)
         key = call_key(name, json.loads(arguments))
         made.add(key)
-        receipt = end(events).receipt
-        assert receipt.failed_before == (("light",) if key == ON else ())
-        assert receipt.as_json()["failed_before"] == list(receipt.failed_before)
+        enforcement = end(events).enforcement
+        assert enforcement.failed_before == (("light",) if key == ON else ())
+        assert enforcement.as_json()["failed_before"] == list(enforcement.failed_before)
     used.close()
     assert (ON in made) == (no_repeat != 1)
 

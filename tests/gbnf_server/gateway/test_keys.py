@@ -213,9 +213,9 @@ def test_a_stored_value_takes_no_more_than_is_counted(value: Any) -> None:
 
 
 def test_the_store_counts_what_responses_take() -> None:
-    edge = Responses()
+    api = Responses()
     items = [{"type": "message", "role": "user", "content": "x"} for _ in range(1000)]
-    reply = edge.parse({"model": "m", "input": items})
+    reply = api.parse({"model": "m", "input": items})
     assert reply._size >= memory_of(items) > 3 * len(json.dumps(items))
 
 

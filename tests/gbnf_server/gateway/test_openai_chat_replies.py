@@ -16,7 +16,7 @@ from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_chat.reply import ChatReply
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
-from support.answers import RECEIPT, Answer, answers
+from support.answers import ENFORCEMENT, Answer, answers
 
 NAMES = ("f", "g")
 TOKENS = (TokenLogprob(b"\xc3", -0.5, ((b"a", -0.1),)),)
@@ -104,7 +104,7 @@ def test_deltas_have_stable_indices_and_each_name_once(events: list[AnswerEvent]
                     assert "id" not in call
 
 
-def test_reasoning_and_the_receipt_are_extensions() -> None:
+def test_reasoning_and_the_enforcement_are_extensions() -> None:
     events = [*Answer(reasoning=("hm",), text=("yes",)).events()]
     body = whole(events)
     assert body["choices"][0]["message"]["reasoning_content"] == "hm"
@@ -115,9 +115,9 @@ def test_reasoning_and_the_receipt_are_extensions() -> None:
     assert [chunk["choices"][0]["delta"].get("reasoning_content") for chunk in streamed][1] == "hm"
 
 
-def test_headers_have_the_receipt_and_what_has_no_effect() -> None:
+def test_headers_have_the_enforcement_and_what_has_no_effect() -> None:
     made = reply([*Answer().events()], user="me", store=True)
-    made.feed(Started(0, RECEIPT))
+    made.feed(Started(0, ENFORCEMENT))
     assert made.headers() == {
         "x-gbnf": 'grammar="sha256:12", exact=?1',
         "x-gbnf-warning": "without effect: user, store",
@@ -125,10 +125,10 @@ def test_headers_have_the_receipt_and_what_has_no_effect() -> None:
 
 
 def test_errors_have_the_shape_of_the_api() -> None:
-    edge = ChatCompletions()
+    api = ChatCompletions()
     kinds = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error"}
     for status, kind in {**kinds, 503: "server_error"}.items():
-        error = edge.error(HttpError(status, "no", "code", "tools"))
+        error = api.error(HttpError(status, "no", "code", "tools"))
         assert error == {"error": {"message": "no", "type": kind, "param": "tools", "code": "code"}}
-    failed = reply([Started(0, RECEIPT)], stream=True).fail(HttpError(502, "no"))
+    failed = reply([Started(0, ENFORCEMENT)], stream=True).fail(HttpError(502, "no"))
     assert json.loads(failed.removeprefix("data: "))["error"]["message"] == "no"

@@ -21,7 +21,7 @@ from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
-from support.answers import RECEIPT, USAGE, Answer, Call, answers, edge_transport, undeclared
+from support.answers import ENFORCEMENT, USAGE, Answer, Call, answers, api_transport, undeclared
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
 NAMESPACE = {
@@ -36,10 +36,10 @@ NAMES = ("f", "agents__wait")
 STREAM_EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
 
 
-def client_of(edge: Responses, *given_answers: Answer) -> openai.OpenAI:
+def client_of(api: Responses, *given_answers: Answer) -> openai.OpenAI:
     """Return a client whose requests get these answers, one after another."""
     remaining = iter(given_answers)
-    transport = edge_transport(edge, lambda _reply: next(remaining).events())
+    transport = api_transport(api, lambda _reply: next(remaining).events())
     return openai.OpenAI(
         api_key="none",
         base_url="http://gateway/v1",
@@ -109,7 +109,7 @@ def test_the_clients_types_declare_every_field(answer: Answer, summarized: bool)
         event = STREAM_EVENT.validate_python(value)
         assert event.type == value["type"]
         assert [path for path in undeclared(event) if path != ".response.x_gbnf"] == []
-    assert reply.body()["x_gbnf"]["grammar"] == RECEIPT.grammar_hash
+    assert reply.body()["x_gbnf"]["grammar"] == ENFORCEMENT.grammar_hash
 
 
 @given(answers(NAMES, truncated=True))
@@ -133,8 +133,8 @@ def test_a_truncated_answer_has_no_call(answer: Answer) -> None:
 
 @given(answers(NAMES), st.booleans())
 def test_output_that_is_sent_back_is_what_the_model_said(answer: Answer, stored: bool) -> None:
-    edge = Responses()
-    client = client_of(edge, answer)
+    api = Responses()
+    client = client_of(api, answer)
     first = client.responses.create(model="m", input="hi", instructions="Be brief.", tools=TOOLS)
     results = [
         {"type": "function_call_output", "call_id": call.id, "output": f"result of {call.id}"}
@@ -147,7 +147,7 @@ def test_output_that_is_sent_back_is_what_the_model_said(answer: Answer, stored:
         output = [item.model_dump() for item in first.output]
         more = results or [{"role": "user", "content": "more"}]
         body["input"] = [{"role": "user", "content": "hi"}, *output, *more]
-    messages = edge.parse(body).request.messages
+    messages = api.parse(body).request.messages
     assert messages[0] == {"role": "user", "content": "hi"}  # instructions are those of one request
     said = messages[1]
     assert said["role"] == "assistant"
@@ -199,9 +199,9 @@ def test_reasoning_is_the_summary_only_if_one_is_asked_for() -> None:
 
 
 def test_an_error_in_a_stream_fails_the_response() -> None:
-    edge = Responses()
-    reply = edge.parse({"model": "m", "input": "hi", "stream": True})
-    sent = "".join(reply.feed(event) for event in (Started(0, RECEIPT), TextDelta("He")))
+    api = Responses()
+    reply = api.parse({"model": "m", "input": "hi", "stream": True})
+    sent = "".join(reply.feed(event) for event in (Started(0, ENFORCEMENT), TextDelta("He")))
     sent += reply.fail(HttpError(502, "the backend is gone", "upstream_error"))
     last = json.loads(sent.rstrip().rpartition("data: ")[2])
     event = STREAM_EVENT.validate_python(last)
@@ -211,7 +211,7 @@ def test_an_error_in_a_stream_fails_the_response() -> None:
         "server_error",
         "the backend is gone",
     )
-    assert edge.store.get(event.response.id) is None
+    assert api.store.get(event.response.id) is None
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ def test_what_has_no_effect_is_in_a_header() -> None:
         prompt_cache_key="k",
         extra_body={"client_metadata": {"é\n": ""}, 'odd\r\nname"': 1},
     )
-    assert response.headers["x-gbnf"] == RECEIPT.header()
+    assert response.headers["x-gbnf"] == ENFORCEMENT.header()
     assert response.headers["x-gbnf-warning"] == (
         'without effect: tools[0] (web_search), service_tier, client_metadata, odd??name", text.verbosity, '
         "include[1], truncation"
@@ -442,29 +442,29 @@ def test_what_has_no_effect_is_in_a_header() -> None:
 
 
 def test_stored_responses_are_returned_and_deleted() -> None:
-    edge = Responses()
-    first = client_of(edge, Answer(text=("one",))).responses.create(model="m", input="hi")
-    assert Response.model_validate(edge.retrieve(first.id)).output_text == "one"
-    assert edge.delete(first.id)["deleted"]
-    for gone in (edge.retrieve, edge.delete):
+    api = Responses()
+    first = client_of(api, Answer(text=("one",))).responses.create(model="m", input="hi")
+    assert Response.model_validate(api.retrieve(first.id)).output_text == "one"
+    assert api.delete(first.id)["deleted"]
+    for gone in (api.retrieve, api.delete):
         with pytest.raises(HttpError) as raised:
             gone(first.id)
         assert raised.value.status == 404
 
 
 def test_a_response_is_not_stored_against_the_clients_will() -> None:
-    edge = Responses()
-    client = client_of(edge, Answer(text=("one",)))
+    api = Responses()
+    client = client_of(api, Answer(text=("one",)))
     first = client.responses.create(model="m", input="hi", store=False)
     with pytest.raises(openai.NotFoundError):
         client.responses.create(model="m", input="hi", previous_response_id=first.id)
 
 
 def test_a_reference_is_the_item_of_a_stored_response() -> None:
-    edge = Responses()
-    first = client_of(edge, Answer(text=("one",))).responses.create(model="m", input="hi")
+    api = Responses()
+    first = client_of(api, Answer(text=("one",))).responses.create(model="m", input="hi")
     reference = {"type": "item_reference", "id": first.output[0].id}
-    messages = edge.parse(
+    messages = api.parse(
         {"model": "m", "input": [reference, {"role": "user", "content": "x"}]}
     ).request.messages
     assert messages[0] == {"role": "assistant", "content": "one"}
@@ -512,7 +512,11 @@ def test_a_conversation_needs_all_its_responses() -> None:
 def test_log_probabilities_are_those_of_the_only_message() -> None:
     token = TokenLogprob(b"\xc3", -0.5, ((b"h", -1.0),))
     reply = Responses().parse({"model": "m", "input": "hi", "top_logprobs": 1})
-    for event in (Started(0, RECEIPT), TextDelta("é"), Finished("stop", USAGE, RECEIPT, logprobs=(token,))):
+    for event in (
+        Started(0, ENFORCEMENT),
+        TextDelta("é"),
+        Finished("stop", USAGE, ENFORCEMENT, logprobs=(token,)),
+    ):
         reply.feed(event)
     [message] = Response.model_validate(reply.body()).output
     assert message.type == "message"

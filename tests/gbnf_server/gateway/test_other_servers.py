@@ -56,8 +56,8 @@ def test_calls_are_read_from_the_text_of_a_plain_server(written: str, said: str,
     assert text(events).strip() == said
     finished = end(events)
     assert (finished.reason, finished.usage.prompt_tokens) == ("tool_calls", 7)
-    receipt = finished.receipt
-    assert (receipt.exact, receipt.verified, receipt.grammar_hash, receipt.invalid) == (
+    enforcement = finished.enforcement
+    assert (enforcement.exact, enforcement.verified, enforcement.grammar_hash, enforcement.invalid) == (
         False,
         False,
         None,
@@ -75,9 +75,9 @@ def test_text_of_a_plain_server_is_text() -> None:
 def test_arguments_of_a_plain_server_are_validated_and_asked_for_again() -> None:
     wrong = GO.replace("2", '"two"')
     events, _ = asked_plainly(ask(), chunks(wrong))
-    assert "lat" in end(events).receipt.invalid[0]
+    assert "lat" in end(events).enforcement.invalid[0]
     events, bodies = asked_plainly(ask(), chunks(wrong), chunks(GO), retries=1)
-    assert (end(events).receipt.invalid, end(events).receipt.retries, len(bodies)) == ((), 1, 2)
+    assert (end(events).enforcement.invalid, end(events).enforcement.retries, len(bodies)) == ((), 1, 2)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_model_that_can_reasons_before_every_kind_of_answer(given: Any, writte
     assert rendered["chat_template_kwargs"]["enable_thinking"] is True
     assert ("grammar" in sent) == bool(given)
     finished = end(events)
-    assert finished.receipt.verified == bool(given)
+    assert finished.enforcement.verified == bool(given)
     assert 0 < finished.reasoning_tokens <= finished.usage.completion_tokens
 
 
@@ -119,7 +119,7 @@ def test_reasoning_that_would_use_all_tokens_is_shortened(tmp_path: Path) -> Non
         assert end(events).reason == "stop"
         Draft202012Validator(PLACE).validate(json.loads(text(events)))
         assert reasoning(events)
-        assert end(events).receipt.shortened_at is not None
+        assert end(events).enforcement.shortened_at is not None
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ def test_real_answers_with_reasoning_keep_the_guarantees(template: str, tmp_path
         for seed in range(8):
             sampling = Sampling(max_tokens=300, temperature=2.0, seed=seed)
             events = answer(ask(output=JsonSchema(PLACE), sampling=sampling), backend)
-            assert end(events).receipt.verified
+            assert end(events).enforcement.verified
             if end(events).reason == "stop":
                 assert Draft202012Validator(PLACE).is_valid(json.loads(text(events)))
             request = ask(tools=TOOLS, sampling=sampling)

@@ -224,7 +224,7 @@ def test_several_answers_with_logprobs_are_streamed(tiny: InProcess) -> None:
     open_ai(tiny, work)
 
 
-def test_the_receipt_and_warnings_are_headers_and_a_field(tiny: InProcess) -> None:
+def test_the_enforcement_and_warnings_are_headers_and_a_field(tiny: InProcess) -> None:
     async def work(client: openai.AsyncOpenAI) -> None:
         body: Any = {"model": "m", "messages": [ASK], "tools": [CHAT_TOOL], "tool_choice": "required"}
         body |= {"max_tokens": 60, "user": "me"}
@@ -233,11 +233,11 @@ def test_the_receipt_and_warnings_are_headers_and_a_field(tiny: InProcess) -> No
             assert raw.headers["x-gbnf"].startswith('grammar="sha256:')
             assert raw.headers["x-gbnf-warning"] == "without effect: user"
         whole = await client.chat.completions.create(**body)
-        receipt: Any = whole.to_dict()["x_gbnf"]
-        assert receipt["verified"]
-        assert receipt["exact"]
+        enforcement: Any = whole.to_dict()["x_gbnf"]
+        assert enforcement["verified"]
+        assert enforcement["exact"]
         assert whole.usage
-        assert receipt["forced_tokens"] + receipt["sampled_tokens"] == whole.usage.completion_tokens
+        assert enforcement["forced_tokens"] + enforcement["sampled_tokens"] == whole.usage.completion_tokens
 
     open_ai(tiny, work)
 

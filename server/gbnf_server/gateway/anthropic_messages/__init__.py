@@ -11,16 +11,16 @@ from typing import Any
 
 from gbnf_server.gateway.anthropic_messages.reply import MessagesReply, error_body
 from gbnf_server.gateway.anthropic_messages.request import read_count_request, read_request
-from gbnf_server.gateway.edge import Edge
+from gbnf_server.gateway.api import Api
 
 
-class Messages(Edge):
+class Messages(Api):
     """The Messages API."""
 
     path = "/v1/messages"
     error = staticmethod(error_body)
     parse_count = staticmethod(read_count_request)
 
-    def parse(self, body: Mapping[str, Any], owner: str = "") -> MessagesReply:  # noqa: ARG002 - see Edge
+    def parse(self, body: Mapping[str, Any], owner: str = "") -> MessagesReply:  # noqa: ARG002 - see Api
         """Read the JSON of a request. Raises HttpError."""
         return MessagesReply(*read_request(body), f"msg_{secrets.token_hex(16)}")

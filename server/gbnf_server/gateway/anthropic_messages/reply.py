@@ -11,10 +11,10 @@ from typing import Any
 
 from gbnf.tool_formats import CallStarted
 from gbnf_server.backends.base import Usage
-from gbnf_server.gateway.answers import Finished, Receipt
+from gbnf_server.gateway.answers import Enforcement, Finished
 from gbnf_server.gateway.anthropic_messages.request import THREAD_REFUSED
+from gbnf_server.gateway.api import Block, BlockReply, Event, Kind
 from gbnf_server.gateway.chat import ChatRequest
-from gbnf_server.gateway.edge import Block, BlockReply, Event, Kind
 from gbnf_server.web.errors import HttpError
 
 _SIGNATURE = "gbnf"
@@ -49,8 +49,8 @@ class MessagesReply(BlockReply["_ContentBlock"]):
     def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _ContentBlock:
         return _ContentBlock(kind, index, call)
 
-    def _begin(self, receipt: Receipt) -> Iterator[Event]:
-        yield {"type": "message_start", "message": self._message([], None, None, Usage(), receipt)}
+    def _begin(self, enforcement: Enforcement) -> Iterator[Event]:
+        yield {"type": "message_start", "message": self._message([], None, None, Usage(), enforcement)}
 
     def _close(self) -> Iterator[Event]:
         """End the last block, unless it is a truncated call."""
@@ -66,7 +66,7 @@ class MessagesReply(BlockReply["_ContentBlock"]):
             for block in self._blocks
             if block.kind != "call" or (block.is_complete and not truncated)
         ]
-        message = self._body = self._message(content, reason, stop, finished.usage, finished.receipt)
+        message = self._body = self._message(content, reason, stop, finished.usage, finished.enforcement)
         delta = {"stop_reason": reason, "stop_sequence": stop}
         yield {
             "type": "message_delta",
@@ -82,7 +82,7 @@ class MessagesReply(BlockReply["_ContentBlock"]):
         stop_reason: str | None,
         stop_sequence: str | None,
         usage: Usage,
-        receipt: Receipt,
+        enforcement: Enforcement,
     ) -> dict[str, Any]:
         return {
             "id": self._id,
@@ -98,7 +98,7 @@ class MessagesReply(BlockReply["_ContentBlock"]):
                 "cache_read_input_tokens": usage.cached_tokens,
                 "output_tokens": usage.completion_tokens,
             },
-            "x_gbnf": receipt.as_json(),
+            "x_gbnf": enforcement.as_json(),
         }
 
 

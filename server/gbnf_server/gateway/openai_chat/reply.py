@@ -1,7 +1,7 @@
 """An answer of OpenAI's chat API as JSON or as chunks.
 
 Source: OpenAI's API reference, "The chat completion object" and "The chat completion chunk object".
-Extensions: `reasoning_content`, and `x_gbnf`, the receipt.
+Extensions: `reasoning_content`, and `x_gbnf`, the enforcement.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.api import Reply, logprob_json
 from gbnf_server.gateway.chat import ChatRequest
-from gbnf_server.gateway.edge import Reply, logprob_json
 from gbnf_server.web.errors import HttpError
 
 _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -37,7 +37,7 @@ class ChatReply(Reply):
     def feed(self, event: AnswerEvent) -> str:
         """Add an event. Return the chunks of a streamed answer."""
         if isinstance(event, Started):
-            self._receipt = self._receipt or event.receipt
+            self._enforcement = self._enforcement or event.enforcement
             self._choices.append([])
         self._choices[-1].append(event)
         if not self.request.stream:
@@ -62,7 +62,7 @@ class ChatReply(Reply):
                 for index, (events, end) in enumerate(zip(self._choices, finished, strict=True))
             ],
             "usage": _usage(finished),
-            "x_gbnf": finished[0].receipt.as_json(),
+            "x_gbnf": finished[0].enforcement.as_json(),
         }
 
     def _finished(self) -> list[Finished]:
@@ -71,7 +71,7 @@ class ChatReply(Reply):
     def _end(self, finished: Finished) -> str:
         """Return the last chunk of an answer, and after the last answer the end of the stream."""
         last = {"delta": {}, "logprobs": _logprobs(finished), "finish_reason": finished.reason}
-        text = self._chunk(last, x_gbnf=finished.receipt.as_json())
+        text = self._chunk(last, x_gbnf=finished.enforcement.as_json())
         if len(self._choices) < self.request.count:
             return text
         if self._include_usage:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gbnf_server.gateway.edge import Edge
+from gbnf_server.gateway.api import Api
 from gbnf_server.gateway.openai_responses.reply import ResponsesReply
 from gbnf_server.gateway.openai_responses.request import read_request
 from gbnf_server.gateway.openai_responses.store import ResponseStore
 from gbnf_server.web.errors import HttpError
 
 
-class Responses(Edge):
+class Responses(Api):
     """The Responses API. Only the owner of a response reads and deletes it."""
 
     path = "/v1/responses"

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gbnf.tool_formats import CallStarted
-from gbnf_server.gateway.answers import Finished, Receipt
-from gbnf_server.gateway.edge import Block, BlockReply, Event, Kind, logprob_json
+from gbnf_server.gateway.answers import Enforcement, Finished
+from gbnf_server.gateway.api import Block, BlockReply, Event, Kind, logprob_json
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse, memory_of
 from gbnf_server.web.errors import HttpError
@@ -51,7 +51,7 @@ class ResponsesReply(BlockReply["_Item"]):
             return _Text(kind, index, _new_id("msg"), _TEXT)
         return _Text(kind, index, _new_id("rs"), self._reasoning)
 
-    def _begin(self, receipt: Receipt | None = None) -> Iterator[Event]:  # noqa: ARG002 - see BlockReply
+    def _begin(self, enforcement: Enforcement | None = None) -> Iterator[Event]:  # noqa: ARG002 - see BlockReply
         if not self._has_begun:
             self._has_begun = True
             for kind in ("response.created", "response.in_progress"):
@@ -248,7 +248,7 @@ def _end(finished: Finished, output: Iterable[_Item], status: _Status) -> dict[s
             "output_tokens_details": {"reasoning_tokens": finished.reasoning_tokens},
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         },
-        "x_gbnf": finished.receipt.as_json(),
+        "x_gbnf": finished.enforcement.as_json(),
     }
     if status == "completed":
         return end | {"completed_at": int(time.time())}

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from support.clients import CREATED, PATHS, QUESTION, RECEIPT, Weather, declared
+from support.clients import CREATED, ENFORCEMENT, PATHS, QUESTION, Weather, declared
 
 ASK: Any = {"role": "user", "content": QUESTION}
 TOOL: Any = {"type": "function", "function": {"name": "create_dirs", "parameters": PATHS, "strict": True}}
@@ -43,7 +43,7 @@ def chat(client: openai.OpenAI, way: str, **body: Any) -> Any:
             )
             return stream.get_final_completion()
     chunks = [declared(chunk) for chunk in client.chat.completions.create(stream=True, **body)]
-    assert getattr(chunks[-1], RECEIPT)["verified"]
+    assert getattr(chunks[-1], ENFORCEMENT)["verified"]
     return joined(chunks)
 
 

@@ -1,6 +1,6 @@
 """What the server needs of an API: one small object without I/O.
 
-The server reads the body, calls `Edge.parse` (in a thread, since the body may be large), waits for a free
+The server reads the body, calls `Api.parse` (in a thread, since the body may be large), waits for a free
 place, has the engine answer the request of the `Reply`, feeds it the events, and sends what it returns.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
 from gbnf_server.backends.base import TokenLogprob
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Receipt, Started
+from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.responses import COMMENT
@@ -27,7 +27,7 @@ _LONGEST_WARNING = 2000
 """Characters: clients limit the size of headers."""
 
 
-class Edge(ABC):
+class Api(ABC):
     """One API: a path, and what is exchanged there."""
 
     path: str
@@ -53,7 +53,7 @@ class Reply(ABC):
 
     def __init__(self, request: ChatRequest, ignored: Sequence[str] = ()) -> None:
         self.request, self.ignored = request, ignored
-        self._receipt: Receipt | None = None
+        self._enforcement: Enforcement | None = None
 
     @abstractmethod
     def feed(self, event: AnswerEvent) -> str:
@@ -68,8 +68,8 @@ class Reply(ABC):
         """Return the JSON of an answer that is not streamed, after its last event."""
 
     def headers(self) -> dict[str, str]:
-        """Return more headers, before the first byte is sent: the receipt, and what has no effect."""
-        headers = {} if self._receipt is None else {"x-gbnf": self._receipt.header()}
+        """Return more headers, before the first byte is sent: the enforcement, and what has no effect."""
+        headers = {} if self._enforcement is None else {"x-gbnf": self._enforcement.header()}
         if self.ignored:
             paths = f"without effect: {', '.join(self.ignored)}".encode("ascii", "replace").decode()
             plain = (character if character.isprintable() else "?" for character in paths[:_LONGEST_WARNING])
@@ -123,9 +123,9 @@ class BlockReply(Reply, Generic[_Block]):
 
     def _events(self, event: AnswerEvent) -> Iterator[Event]:
         match event:
-            case Started(receipt=receipt):
-                self._receipt = receipt
-                yield from self._begin(receipt)
+            case Started(enforcement=enforcement):
+                self._enforcement = enforcement
+                yield from self._begin(enforcement)
             case TextDelta(text) | ReasoningDelta(text):
                 kind: Kind = "text" if isinstance(event, TextDelta) else "reasoning"
                 if not self._blocks or self._blocks[-1].kind != kind:
@@ -162,7 +162,7 @@ class BlockReply(Reply, Generic[_Block]):
         """Return a new block."""
 
     @abstractmethod
-    def _begin(self, receipt: Receipt) -> Iterator[Event]:
+    def _begin(self, enforcement: Enforcement) -> Iterator[Event]:
         """Yield the events before the first block."""
 
     @abstractmethod
