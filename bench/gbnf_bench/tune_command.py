@@ -12,24 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gbnf_server.cli.model_options import (
-    ApiKeyOption,
     BackendName,
-    BackendOption,
-    ContextSizeOption,
-    GpuLayersOption,
-    HfOption,
     LanguageOption,
     MarkdownOption,
     MaxTokensOption,
-    ModelOption,
     ModelSource,
     PromptStyleChoice,
     QuietOption,
-    ServerOption,
     StyleOption,
-    ThreadsOption,
 )
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from gbnf.tools import Tool
@@ -49,17 +41,9 @@ class TuneOptions:
 
 
 def tune(
-    model: ModelOption = None,
-    hf: HfOption = None,
-    server: ServerOption = None,
-    backend: BackendOption = None,
-    api_key: ApiKeyOption = None,
-    ctx_size: ContextSizeOption = None,
-    gpu_layers: GpuLayersOption = None,
-    threads: ThreadsOption = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    source: ModelSource,
+    sources: ToolSources,
     suite: Annotated[
         list[str] | None,
         typer.Option(
@@ -94,7 +78,6 @@ def tune(
       gbnf tune --server http://127.0.0.1:8080 --suite abstention
       gbnf tune --backend ollama --model qwen2.5:7b --strategy grammar --strategy text
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
     from gbnf_bench.bench_output import show_tables
     from gbnf_bench.strategies import strategy_table
@@ -110,7 +93,7 @@ def tune(
             console.print(line, style="dim", soft_wrap=True)
 
     options = TuneOptions(suite or (), strategy or (), style, language, max_tokens)
-    with interruptible(), ToolSources(manifests, tools, mcp).open() as pool:
+    with interruptible(), sources.open() as pool:
         source, _, _ = choose_model(source, pool)
         results = compare_strategies(source, pool, options, progress)
     table = strategy_table(results)

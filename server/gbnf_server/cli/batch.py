@@ -14,29 +14,14 @@ import typer
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import STDIN, check_one_stdin, read_text, source_name
 from gbnf_server.cli.model_options import (
-    ApiKeyOption,
     ApproveAllOption,
-    BackendOption,
-    ContextSizeOption,
-    GpuLayersOption,
-    HfOption,
-    LanguageOption,
-    MaxSecondsOption,
-    MaxStepsOption,
-    MaxTokensOption,
-    ModelOption,
     ModelSource,
-    NoCompactOption,
+    PlanningOptions,
     QuietOption,
-    RequireOption,
-    SeedOption,
-    ServerOption,
-    TemperatureOption,
-    TerminalOption,
-    ThreadsOption,
+    SamplingOptions,
     WorkspaceOption,
 )
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,28 +69,13 @@ def batch(
         int | None,
         typer.Option(min=1, help="Concurrent runs. Default: the server's slots; 1 in this process."),
     ] = None,
-    model: ModelOption = None,
-    hf: HfOption = None,
-    server: ServerOption = None,
-    backend: BackendOption = None,
-    api_key: ApiKeyOption = None,
-    ctx_size: ContextSizeOption = None,
-    gpu_layers: GpuLayersOption = None,
-    threads: ThreadsOption = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    source: ModelSource,
+    sources: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
-    language: LanguageOption = "en",
-    require: RequireOption = None,
-    terminal: TerminalOption = None,
-    no_compact: NoCompactOption = False,
-    max_steps: MaxStepsOption = 12,
-    max_seconds: MaxSecondsOption = 300,
-    max_tokens: MaxTokensOption = 512,
-    temperature: TemperatureOption = 0.0,
-    seed: SeedOption = 0,
+    planning: PlanningOptions,
+    sampling: SamplingOptions,
     quiet: QuietOption = False,
 ) -> None:
     """Plan and execute each request of a file, several at a time.
@@ -123,35 +93,28 @@ def batch(
       jq -c .question faq.json | gbnf batch - --out answers.jsonl
       gbnf batch requests.jsonl --server http://127.0.0.1:8080 --concurrency 4 --out results.jsonl
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
     from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.errors import interruptible
-    from gbnf_server.planner import PlannerOptions
 
-    check_one_stdin(requests, *(tools or ()))
+    check_one_stdin(requests, *(sources.tools or ()))
     if out is None and str(requests) == STDIN:
         raise typer.BadParameter("with -, give a result file: --out FILE", param_hint="FILE.jsonl")
     results = out or requests.parent / f"{requests.stem}.results.jsonl"
     files = BatchFiles(requests, results, workspace)
-    options = PlannerOptions(
-        max_steps=max_steps,
-        max_seconds=max_seconds or None,
-        required=tuple(require or ()),
-        terminal=tuple(terminal or ()),
-        compact=not no_compact,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seed=seed,
-        language=language,
-    )
     with (
         interruptible("run the same command again to continue"),
-        ToolSources(manifests, tools, mcp).open() as loaded,
+        sources.open() as loaded,
     ):
         source, pool, is_untrained = choose_model(source, loaded)
         counts = run_batch(
-            files, pool, source, options, concurrency=concurrency, approve_all=yes, quiet=quiet
+            files,
+            pool,
+            source,
+            planning.planner_options(sampling),
+            concurrency=concurrency,
+            approve_all=yes,
+            quiet=quiet,
         )
     answered = set(counts) == {"answered"} and not is_untrained
     raise typer.Exit(ExitCode.SUCCESS if answered else ExitCode.FAILURE)

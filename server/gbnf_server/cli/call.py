@@ -14,7 +14,7 @@ import typer
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import STDIN, check_one_stdin
 from gbnf_server.cli.model_options import ApproveAllOption, WorkspaceOption
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +29,8 @@ def call(
     arguments: Annotated[
         str, typer.Argument(metavar="JSON", help="Arguments, a JSON object; -: standard input.")
     ] = "{}",
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    sources: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
 ) -> None:
@@ -53,14 +52,14 @@ def call(
     from gbnf.calls.validation.messages import suggestion
     from gbnf_server.cli.errors import interruptible
 
-    if Path(name).is_dir() and ("/" in name or not (manifests or tools or mcp)):
-        manifests, tools, mcp = [Path(name)], None, None
+    if Path(name).is_dir() and ("/" in name or not sources):
+        sources = ToolSources([Path(name)])
     elif "/" in name:  # no name of a tool
         siblings = [path.name for path in Path(name).parent.glob("*/")]
         hint = suggestion(Path(name).name, siblings)
         raise typer.BadParameter(f"there is no folder {name!r}.{hint}", param_hint="TOOL")
-    check_one_stdin(arguments, *(tools or ()))
-    with interruptible(), ToolSources(manifests, tools, mcp).open() as pool:
+    check_one_stdin(arguments, *(sources.tools or ()))
+    with interruptible(), sources.open() as pool:
         tool = _named(name, pool)
         values = _valid_arguments(arguments, tool)
         code = _execute(tool, values, workspace, approve_all=yes)

@@ -14,7 +14,7 @@ import typer
 
 from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema, source_name
 from gbnf_server.cli.model_options import MaxToolsOption, WhitespaceOption
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ToolSources
 
 
 def compile_(
@@ -26,9 +26,8 @@ def compile_(
             help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
         ),
     ] = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    sources: ToolSources,
     schema: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="JSON Schema to compile instead of tools; -: standard input."),
@@ -84,7 +83,7 @@ def compile_(
     kept: list[str] = []
     dropped: dict[str, str] = {}
     given = [*(paths or ()), *([] if schema is None else [Path(schema)])]
-    sources = ToolSources.of_paths(given, manifests, tools, mcp, context)
+    sources = sources.with_paths(given, context)
     schemas = [str(path) for path in given if str(path) == schema or is_schema_file(path)]
     with ExitStack() as stack:
         if schemas:

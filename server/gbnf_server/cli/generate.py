@@ -12,17 +12,9 @@ import typer
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import check_one_stdin, compile_schema_file, read_request, read_schema
 from gbnf_server.cli.model_options import (
-    ApiKeyOption,
-    BackendOption,
-    ContextSizeOption,
-    GpuLayersOption,
-    HfOption,
-    ModelOption,
     ModelSource,
     SeedOption,
-    ServerOption,
     TemperatureOption,
-    ThreadsOption,
 )
 
 if TYPE_CHECKING:
@@ -43,14 +35,8 @@ def generate(
         str,
         typer.Option(metavar="FILE", help="JSON Schema that the answer fits; -: standard input."),
     ],
-    model: ModelOption = None,
-    hf: HfOption = None,
-    server: ServerOption = None,
-    backend: BackendOption = None,
-    api_key: ApiKeyOption = None,
-    ctx_size: ContextSizeOption = None,
-    gpu_layers: GpuLayersOption = None,
-    threads: ThreadsOption = None,
+    *,
+    source: ModelSource,
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of the answer.")] = 1024,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
@@ -69,7 +55,6 @@ def generate(
     \b
     Exit codes: 0 success, 1 truncated or invalid answer, 3 invalid schema, 4 the model does not work.
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
     check_one_stdin(prompt, schema)
     from rich.text import Text

@@ -15,7 +15,7 @@ import typer
 
 from gbnf_server.cli.input_files import check_one_stdin, is_schema_file, read_schema, source_name
 from gbnf_server.cli.model_options import ModelOption, ModelSource, WhitespaceOption
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from gbnf.compiler.layout import Whitespace
@@ -37,9 +37,8 @@ def inspect(
             help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
         ),
     ] = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    sources: ToolSources,
     schema: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="JSON Schema to show instead of tools; -: standard input."),
@@ -89,9 +88,7 @@ def inspect(
       gbnf inspect --run run.json                 from `gbnf run --record run.json`
     """
     choice = _choice(whitespace, property_order, call_format, model)
-    with _inspection(
-        context, paths or [], manifests, tools, mcp, schema, model, run or [], choice
-    ) as inspection:
+    with _inspection(context, paths or [], sources, schema, model, run or [], choice) as inspection:
         if html is not None:
             _write_file(html, inspection.file())
         else:
@@ -103,9 +100,7 @@ def inspect(
 def _inspection(
     context: typer.Context,
     paths: list[Path],
-    manifests: list[Path] | None,
-    tools: list[str] | None,
-    mcp: list[str] | None,
+    sources: ToolSources,
     schema: str | None,
     model: str | None,
     run: list[Path],
@@ -115,12 +110,12 @@ def _inspection(
     from gbnf_server.inspect.inspection import Inspection
 
     runs = _runs(run)
-    if runs and not (paths or manifests or tools or mcp or schema):
+    if runs and not (paths or sources or schema):
         yield Inspection(", ".join(map(str, run)), runs=runs)
         return
-    check_one_stdin(schema, *(tools or ()))
+    check_one_stdin(schema, *(sources.tools or ()))
     given = [*paths, *([] if schema is None else [Path(schema)])]
-    sources = ToolSources.of_paths(given, manifests, tools, mcp, context)
+    sources = sources.with_paths(given, context)
     schemas = [str(path) for path in given if str(path) == schema or is_schema_file(path)]
     if schemas:
         if len(sources) > 1:
@@ -130,7 +125,7 @@ def _inspection(
         yield _schema_inspection(schemas[0], runs, choice)
         return
     counter = _token_counter(model)
-    title = ", ".join([*map(str, given), *(tools or ()), *(mcp or ())]) or "The bundled tools"
+    title = ", ".join([*map(str, given), *(sources.tools or ()), *(sources.mcp or ())]) or "The bundled tools"
     with sources.open() as pool:
         if not pool and not runs:
             from gbnf_server.system.errors import InputError

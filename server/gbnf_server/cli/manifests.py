@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from gbnf import Finding
@@ -26,9 +26,8 @@ def manifests(
         Path | None,
         typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
     ] = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    sources: ToolSources,
     findings: Annotated[bool, typer.Option("--findings", help="List every finding below the table.")] = False,
     strict: Annotated[
         bool,
@@ -54,7 +53,7 @@ def manifests(
     from gbnf_server.cli.output import write
     from gbnf_server.cli.tables import ToolRow, show_tools
 
-    with ToolSources.of_paths([path] if path else [], manifests, tools, mcp, context).open() as pool:
+    with sources.with_paths([path] if path else [], context).open() as pool:
         unreachable = unreachable_tools((*pool, ASK_USER))
         rows = [
             ToolRow(

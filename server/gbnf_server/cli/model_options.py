@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gbnf.prompts.messages import PromptStyle
     from gbnf_server.backends.base import Backend
     from gbnf_server.backends.llama_server import LlamaServer
+    from gbnf_server.planner import PlannerOptions
     from gbnf_server.planner.profiles import ModelKey
 
 
@@ -178,6 +179,44 @@ SeedOption: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """How each call of the model is generated."""
+
+    max_tokens: MaxTokensOption = 512
+    temperature: TemperatureOption = 0.0
+    seed: SeedOption = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningOptions:
+    """When a run ends, and what it needs."""
+
+    language: LanguageOption = "en"
+    require: RequireOption = None
+    terminal: TerminalOption = None
+    no_compact: NoCompactOption = False
+    max_steps: MaxStepsOption = 12
+    max_seconds: MaxSecondsOption = 300
+
+    def planner_options(self, sampling: SamplingOptions, **more: Any) -> PlannerOptions:
+        """Return the options of a planner, with `more` of its fields."""
+        from gbnf_server.planner import PlannerOptions
+
+        return PlannerOptions(
+            max_steps=self.max_steps,
+            max_seconds=self.max_seconds or None,
+            required=tuple(self.require or ()),
+            terminal=tuple(self.terminal or ()),
+            compact=not self.no_compact,
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            seed=sampling.seed,
+            language=self.language,
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSource:
     """A model, as options name it: `model` is a file or "smollm2" in process, else the server's name for it.
 
@@ -185,14 +224,14 @@ class ModelSource:
     apply in process only.
     """
 
-    model: str | None = None
-    server: str | None = None
-    api_key: str | None = None
-    backend: BackendName | None = None
-    context_size: int | None = None
-    hf: str | None = None
-    gpu_layers: int | None = None
-    threads: int | None = None
+    model: ModelOption = None
+    hf: HfOption = None
+    server: ServerOption = None
+    backend: BackendOption = None
+    api_key: ApiKeyOption = None
+    context_size: ContextSizeOption = None
+    gpu_layers: GpuLayersOption = None
+    threads: ThreadsOption = None
 
     @property
     def backend_name(self) -> BackendName:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,9 +31,8 @@ def property_test(
         Path | None,
         typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
     ] = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    sources: ToolSources,
     examples: Annotated[int, typer.Option(min=1, help="Examples of each kind for each tool.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the examples.")] = 0,
     vocab: Annotated[
@@ -63,8 +62,7 @@ def property_test(
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import plural, write
 
-    sources = ToolSources.of_paths([path] if path else [], manifests, tools, mcp, context)
-    with interruptible(), sources.open() as pool:
+    with interruptible(), sources.with_paths([path] if path else [], context).open() as pool:
         accepts, engine = _engine(vocab)
         found = _tested(pool, accepts, examples, seed)
     for tool, smallest in found:

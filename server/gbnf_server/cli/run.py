@@ -16,35 +16,20 @@ import typer
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import check_one_stdin, read_request
 from gbnf_server.cli.model_options import (
-    ApiKeyOption,
     ApproveAllOption,
     BackendName,
-    BackendOption,
     CallFormatChoice,
-    ContextSizeOption,
-    GpuLayersOption,
-    HfOption,
-    LanguageOption,
-    MaxSecondsOption,
-    MaxStepsOption,
-    MaxTokensOption,
     MaxToolsOption,
-    ModelOption,
     ModelSource,
-    NoCompactOption,
+    PlanningOptions,
     QuietOption,
     ReasoningChoice,
-    RequireOption,
-    SeedOption,
-    ServerOption,
+    SamplingOptions,
     StyleOption,
-    TemperatureOption,
-    TerminalOption,
-    ThreadsOption,
     VerboseOption,
     WorkspaceOption,
 )
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,11 +67,24 @@ class OutputOptions:
     `hints`: whether to say which options of `gbnf run` would help a run without an answer.
     """
 
-    json: bool = False
-    stream: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    record: Path | None = None
+    json: Annotated[bool, typer.Option("--json", help="Print the run and its events as one JSON object.")] = (
+        False
+    )
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream", help="Print the answer as it is generated; with --json, each event on a line."
+        ),
+    ] = False
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the run, its events and every call of the model to a file, for `gbnf inspect --run`.",
+        ),
+    ] = None
+    quiet: QuietOption = False
+    verbose: VerboseOption = False
     hints: bool = True
 
 
@@ -94,40 +92,15 @@ def run(
     query: Annotated[
         str, typer.Argument(metavar="REQUEST", help="Request in natural language; -: standard input.")
     ],
-    model: ModelOption = None,
-    hf: HfOption = None,
-    server: ServerOption = None,
-    backend: BackendOption = None,
-    api_key: ApiKeyOption = None,
-    ctx_size: ContextSizeOption = None,
-    gpu_layers: GpuLayersOption = None,
-    threads: ThreadsOption = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    source: ModelSource,
+    sources: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     image: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="Image for the request; repeatable.")
     ] = None,
     yes: ApproveAllOption = False,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print the run and its events as one JSON object.")
-    ] = False,
-    stream: Annotated[
-        bool,
-        typer.Option(
-            "--stream", help="Print the answer as it is generated; with --json, each event on a line."
-        ),
-    ] = False,
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the run, its events and every call of the model to a file, for `gbnf inspect --run`.",
-        ),
-    ] = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    output: OutputOptions,
     call_format: Annotated[
         CallFormatChoice | None,
         typer.Option(
@@ -164,16 +137,9 @@ def run(
     no_ask_user: Annotated[
         bool, typer.Option("--no-ask-user", help="Let the model ask no questions.")
     ] = False,
-    language: LanguageOption = "en",
-    require: RequireOption = None,
-    terminal: TerminalOption = None,
-    no_compact: NoCompactOption = False,
-    max_steps: MaxStepsOption = 12,
-    max_seconds: MaxSecondsOption = 300,
+    planning: PlanningOptions,
     max_tools: MaxToolsOption = None,
-    max_tokens: MaxTokensOption = 512,
-    temperature: TemperatureOption = 0.0,
-    seed: SeedOption = 0,
+    sampling: SamplingOptions,
 ) -> None:
     """Plan and execute one request with a local model.
 
@@ -197,16 +163,14 @@ def run(
       gbnf run "…" --server http://127.0.0.1:8080 --manifests my-tools/
       gbnf run "…" --backend ollama --model qwen2.5:7b --call-format text --stream
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
     if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.JSON}:
         raise typer.BadParameter("--reasoning field requires --call-format json: use --reasoning free")
     from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.person import asks_person
-    from gbnf_server.planner import PlannerOptions
 
-    check_one_stdin(query, *(tools or ()))
+    check_one_stdin(query, *(sources.tools or ()))
     query = read_request(query)
     chosen: dict[str, str | int | None] = {
         "call_format": call_format,
@@ -215,23 +179,11 @@ def run(
         "prompt_style": style,
     }
     settings = {name: value for name, value in chosen.items() if value is not None}
-    options = PlannerOptions(
-        max_steps=max_steps,
-        max_seconds=max_seconds or None,
-        max_tools=max_tools or "auto",
-        repeat_calls=repeat_calls,
-        required=tuple(require or ()),
-        terminal=tuple(terminal or ()),
-        compact=not no_compact,
-        salvage=not no_salvage,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seed=seed,
-        language=language,
+    options = planning.planner_options(
+        sampling, max_tools=max_tools or "auto", repeat_calls=repeat_calls, salvage=not no_salvage
     )
     request = RunRequest(query, workspace, image or (), yes)
-    output = OutputOptions(json_, stream, quiet, verbose, record)
-    with interruptible(), ToolSources(manifests, tools, mcp, verbose).open() as loaded:
+    with interruptible(), sources.open(verbose=output.verbose) as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
         options = replace(options, ask_user=ask_user or (asks_person(source) and not no_ask_user))
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)

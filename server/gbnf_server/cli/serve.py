@@ -27,7 +27,7 @@ from gbnf_server.cli.model_options import (
     ThreadsOption,
     WorkspaceOption,
 )
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from gbnf_server.backends.base import Backend
@@ -116,9 +116,8 @@ def serve(
     agent: Annotated[
         bool, typer.Option("--agent", help="Offer the model `planner`, which runs tools of this machine.")
     ] = False,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    tools: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
     language: LanguageOption = "en",
@@ -144,7 +143,7 @@ def serve(
     _check_address(host, keys)
     if not agent:
         _check_not_given(context)
-    base = ModelSource(model, None, server_api_key, backend, ctx_size, hf, gpu_layers, threads)
+    base = ModelSource(model, hf, None, backend, server_api_key, ctx_size, gpu_layers, threads)
     sources = [replace(base, server=url) for url in server or ()] or [base]
     for source in sources:
         source.check()
@@ -161,9 +160,7 @@ def serve(
     from gbnf_server.web.logs import log_to_stderr
 
     console = stderr_console()
-    agent_options = _AgentOptions(
-        ToolSources(manifests, tools, mcp), workspace, yes, language, max_steps, max_seconds or None
-    )
+    agent_options = _AgentOptions(tools, workspace, yes, language, max_steps, max_seconds or None)
     with ExitStack() as stack:
         if agent:
             sources[0], agents = stack.enter_context(agent_options.open(sources[0]))

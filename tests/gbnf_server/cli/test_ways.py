@@ -139,7 +139,7 @@ def test_strategies_are_those_that_the_backend_supports(options: list[Any], tmp_
     chosen = TuneOptions(strategies=["grammar", "text"], max_tokens=9)
     replies: dict[str, list[Any]] = {"v1/chat/completions": [chat(PING)]}
     with scripted(**replies) as script:
-        source = ModelSource("m", script.url, backend=BackendName.OPENAI, context_size=4096)
+        source = ModelSource("m", server=script.url, backend=BackendName.OPENAI, context_size=4096)
         results = compare_strategies(source, pool, chosen, lines.append)
         assert [each.name for each in results.configurations] == ["text"]
         assert len(lines) == len(results.records) > 0
