@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gbnf_server.cli.model_options import (
-    BackendName,
     LanguageOption,
     MarkdownOption,
     MaxTokensOption,
     ModelSource,
-    PromptStyleChoice,
     QuietOption,
     StyleOption,
 )
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
+    from gbnf.prompts.descriptions import PromptStyle
     from gbnf.tools import Tool
     from gbnf_bench.results import Results
     from gbnf_server.planner.profiles import Profile
@@ -35,7 +34,7 @@ class TuneOptions:
 
     suites: Sequence[str] = ()
     strategies: Sequence[str] = ()
-    style: PromptStyleChoice | None = None
+    style: PromptStyle | None = None
     language: str = "en"
     max_tokens: int = 512
 
@@ -167,7 +166,7 @@ def compare_strategies(
 
 
 def make_profile(
-    source: ModelSource, pool: Sequence[Tool], results: Results, style: PromptStyleChoice | None
+    source: ModelSource, pool: Sequence[Tool], results: Results, style: PromptStyle | None
 ) -> Profile:
     """Return the profile of the model with these tools: the best strategy, and what was measured."""
     from gbnf_bench.strategies import best_strategy
@@ -175,7 +174,7 @@ def make_profile(
 
     strategy = best_strategy(results)
     configuration = next(each for each in results.configurations if each.name == strategy)
-    settings = dict(configuration.settings) | ({} if style is None else {"prompt_style": style.value})
+    settings = dict(configuration.settings) | ({} if style is None else {"prompt_style": style})
     runs = [run for run in results.scored() if run.record.configuration == strategy]
     measured: dict[str, str | int] = {
         "at": results.about["made_at"],
@@ -183,7 +182,7 @@ def make_profile(
         "runs": len(runs),
         "converged": sum(run.score.converged for run in runs),
     }
-    if source.backend_name is BackendName.IN_PROCESS:
+    if source.backend_name == "in-process":
         with source.path().open("rb") as file:
             measured["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     return Profile(source.key(), tools_key(pool), strategy, settings, measured)

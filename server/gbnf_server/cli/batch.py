@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from gbnf_server.cli.default_model import choose_model
+from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import STDIN, check_one_stdin, read_text, source_name
 from gbnf_server.cli.model_options import (
@@ -21,6 +23,7 @@ from gbnf_server.cli.model_options import (
     SamplingOptions,
     WorkspaceOption,
 )
+from gbnf_server.cli.output import escape_line, say, shorten, stderr_console
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
@@ -94,8 +97,6 @@ def batch(
       gbnf batch requests.jsonl --server http://127.0.0.1:8080 --concurrency 4 --out results.jsonl
     """
     source.check()
-    from gbnf_server.cli.default_model import choose_model
-    from gbnf_server.cli.errors import interruptible
 
     check_one_stdin(requests, *(sources.tools or ()))
     if out is None and str(requests) == STDIN:
@@ -133,7 +134,6 @@ def run_batch(
     """Run or resume a batch, write its results, and return how many requests have each outcome."""
     import asyncio
 
-    from gbnf_server.cli.output import stderr_console
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
     from gbnf_server.planner.batch import Batch, parse_requests, read_requests
@@ -147,7 +147,7 @@ def run_batch(
     console = stderr_console()
     workspace = Workspace(files.workspace)
     if not quiet:
-        console.print(f"workspace: {workspace.root}", style="dim", soft_wrap=True)
+        say(f"workspace: {workspace.root}")
     with source.open(parallel=concurrency or 1) as backend:
         facts = source.facts(backend)
         context = Context(workspace, person=AbsentPerson(approve_all=approve_all))
@@ -165,7 +165,6 @@ async def _write_results(
 ) -> Counter[str]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from gbnf_server.cli.output import escape_line, shorten
     from gbnf_server.planner.batch import write_result
 
     counts: Counter[str] = Counter()

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import STDIN, check_one_stdin
 from gbnf_server.cli.model_options import ApproveAllOption, WorkspaceOption
+from gbnf_server.cli.output import escape_line, say, stderr_console, write
+from gbnf_server.cli.person import person_at_terminal
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
@@ -50,7 +53,6 @@ def call(
     Exit codes: 0 executed, 1 the tool failed, 2 invalid arguments, 3 invalid manifest.
     """
     from gbnf.calls.validation.messages import suggestion
-    from gbnf_server.cli.errors import interruptible
 
     if Path(name).is_dir() and ("/" in name or not sources):
         sources = ToolSources([Path(name)])
@@ -100,8 +102,6 @@ def _execute(tool: Tool, arguments: dict[str, Any], folder: Path, *, approve_all
     """Execute the tool; print the result, and what else the tool says."""
     from rich.text import Text
 
-    from gbnf_server.cli.output import escape_line, stderr_console, write
-    from gbnf_server.cli.person import person_at_terminal
     from gbnf_server.executors import Context, Workspace, run_executor
     from gbnf_server.system.errors import ExecutorError
 
@@ -119,7 +119,7 @@ def _execute(tool: Tool, arguments: dict[str, Any], folder: Path, *, approve_all
     except ExecutorError as error:
         for note in getattr(error, "__notes__", ()):
             show(note)
-        console.print(Text.assemble(("error: ", "bold red"), escape_line(error.message)), soft_wrap=True)
+        say(escape_line(error.message), "error", "bold red")
         return ExitCode.FAILURE
     write(json.dumps(result, ensure_ascii=False, indent=2))
     return ExitCode.SUCCESS

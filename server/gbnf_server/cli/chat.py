@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
+from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import (
     ApproveAllOption,
@@ -28,7 +29,8 @@ from gbnf_server.cli.model_options import (
     VerboseOption,
     WorkspaceOption,
 )
-from gbnf_server.cli.output import escape_line
+from gbnf_server.cli.output import escape_line, say, stderr_console
+from gbnf_server.cli.person import asks_person, person_at_terminal
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
@@ -70,9 +72,6 @@ def chat(
       printf 'create a folder trips\\n/undo\\n' | gbnf chat
     """
     source.check()
-    from gbnf_server.cli.default_model import choose_model
-    from gbnf_server.cli.output import stderr_console
-    from gbnf_server.cli.person import asks_person, person_at_terminal
     from gbnf_server.cli.run import OutputOptions, profile_settings
     from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
@@ -85,8 +84,8 @@ def chat(
     with sources.open(verbose=verbose) as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
         place = Workspace(workspace)
-        console.print(f"workspace: {place.root}; /help lists the commands", style="dim", soft_wrap=True)
-        settings = {**profile_settings(source, pool, console), "ask_user": asks_person(source)}
+        say(f"workspace: {place.root}; /help lists the commands")
+        settings = {**profile_settings(source, pool), "ask_user": asks_person(source)}
         with (
             source.open(settings.pop("prompt_style", None)) as opened,
             RunProgress(

@@ -14,6 +14,7 @@ import typer
 
 from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema, source_name
 from gbnf_server.cli.model_options import MaxToolsOption, WhitespaceOption
+from gbnf_server.cli.output import stderr_console, write
 from gbnf_server.cli.tool_options import ToolSources
 
 
@@ -75,7 +76,6 @@ def compile_(
     from gbnf import compile_pool, filter_pool
     from gbnf.findings import Finding
     from gbnf.tools.near_misses import misspelt_keywords
-    from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.cli.tables import show_finding, show_report
     from gbnf_server.system.errors import InputError
 

@@ -10,6 +10,9 @@ from typing import Annotated
 
 import typer
 
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.output import escape_line, stdout_console, write
+
 
 def doctor(
     model: Annotated[
@@ -25,10 +28,8 @@ def doctor(
     """
     from rich.text import Text
 
-    from gbnf_server.cli.exit_codes import ExitCode
     from gbnf_server.cli.machine_checks import checks
     from gbnf_server.cli.model_options import ModelSource
-    from gbnf_server.cli.output import escape_line, stdout_console, write
 
     styles = {"ok": ("✓", "green"), "limited": ("–", "yellow"), "broken": ("✗", "bold red")}
     done = []

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
 from gbnf_server.cli.input_files import check_one_stdin, is_schema_file, read_schema, source_name
 from gbnf_server.cli.model_options import ModelOption, ModelSource, WhitespaceOption
+from gbnf_server.cli.output import say, write
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
@@ -210,7 +212,6 @@ def _token_counter(model: str | None) -> Callable[[str], int] | None:
 
 def _decoder(model: str | None, inspection: Inspection) -> LiveDecoder | None:
     """Return what decodes requests for the page; None without a model, which is loaded for the first one."""
-    from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
     from gbnf_server.inspect.live_decoding import LiveDecoder
 
     source = ModelSource(model)
@@ -227,14 +228,13 @@ def _decoder(model: str | None, inspection: Inspection) -> LiveDecoder | None:
 
 
 def _write_file(path: Path, text: str) -> None:
-    from gbnf_server.cli.output import stderr_console
     from gbnf_server.system.errors import SetupError
 
     try:
         path.write_text(text, "utf-8", errors="replace")  # a schema may contain a lone surrogate
     except OSError as error:
         raise SetupError(f"{path} cannot be written: {error.strerror or error}.") from None
-    stderr_console().print(f"wrote {path}", style="dim", soft_wrap=True)
+    say(f"wrote {path}")
 
 
 def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
@@ -244,7 +244,6 @@ def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
 
     import uvicorn
 
-    from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.inspect.app import create_app
     from gbnf_server.web.http_server import listen, server_config, url_of
 
@@ -252,7 +251,7 @@ def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
     with listen(_HOST, port) as listening:
         url = f"{url_of(_HOST, listening)}/?token={token}"
         write(url)
-        stderr_console().print("press Ctrl-C to stop", style="dim")
+        say("press Ctrl-C to stop")
         if opens:
             webbrowser.open(url)
         with suppress(KeyboardInterrupt):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.output import write
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ def manifests(
     from gbnf import args_complexity, is_complex
     from gbnf.tools import ASK_USER
     from gbnf.tools.prerequisites import unreachable_tools
-    from gbnf_server.cli.output import write
     from gbnf_server.cli.tables import ToolRow, show_tools
 
     with sources.with_paths([path] if path else [], context).open() as pool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -38,6 +39,12 @@ class _CleanConsole(Console):
 def stderr_console() -> Console:
     """Return where all goes that is not a command's result: stderr, without colours when piped."""
     return _CleanConsole(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def say(message: str, head: str = "", style: str = "dim") -> None:
+    """Print a remark to stderr in a style; with a head, only that has the style."""
+    text = Text.assemble((f"{head}: ", style), message) if head else Text(message, style)
+    stderr_console().print(text, soft_wrap=True)
 
 
 def stdout_console(piped_width: int | None = None) -> Console:

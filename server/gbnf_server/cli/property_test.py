@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.output import escape_line, plural, progress_bar, stderr_console, stdout_console, write
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
@@ -59,9 +61,6 @@ def property_test(
     \b
     Exit codes: 0 success, 1 counterexample found, 3 invalid manifest, 4 the engine does not work.
     """
-    from gbnf_server.cli.errors import interruptible
-    from gbnf_server.cli.output import plural, write
-
     with interruptible(), sources.with_paths([path] if path else [], context).open() as pool:
         accepts, engine = _engine(vocab)
         found = _tested(pool, accepts, examples, seed)
@@ -96,8 +95,6 @@ def _tested(
     tool_pool: Sequence[Tool], accepts: _Accepts, examples: int, seed: int
 ) -> list[tuple[str, Counterexample]]:
     """Return the first counterexample of each tool and law, with a progress bar on stderr."""
-    from gbnf_server.cli.output import progress_bar, stderr_console
-
     searches = list(_searches(tool_pool, accepts, examples, seed))
     found: dict[tuple[str, str], Counterexample] = {}
     with progress_bar(stderr_console()) as bar:
@@ -153,8 +150,6 @@ def _acceptance(accepts: _Accepts, *grammars: Grammar) -> Callable[[str], bool]:
 def _show(tool: str, found: Counterexample) -> None:
     """Print a counterexample."""
     from rich.text import Text
-
-    from gbnf_server.cli.output import escape_line, stdout_console
 
     console = stdout_console()
     problem = {

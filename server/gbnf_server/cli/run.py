@@ -9,31 +9,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gbnf_server.cli.default_model import choose_model
+from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import check_one_stdin, read_request
 from gbnf_server.cli.model_options import (
     ApproveAllOption,
-    BackendName,
-    CallFormatChoice,
     MaxToolsOption,
     ModelSource,
     PlanningOptions,
     QuietOption,
-    ReasoningChoice,
     SamplingOptions,
     StyleOption,
     VerboseOption,
     WorkspaceOption,
 )
+from gbnf_server.cli.output import request_text, say, stderr_console, write
+from gbnf_server.cli.person import asks_person, person_at_terminal
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from gbnf.prompts.messages import Image
     from gbnf.tools import Tool
     from gbnf_server.backends.base import Backend
@@ -102,7 +101,7 @@ def run(
     yes: ApproveAllOption = False,
     output: OutputOptions,
     call_format: Annotated[
-        CallFormatChoice | None,
+        Literal["native", "json", "text", "lines"] | None,
         typer.Option(
             help="How the model writes calls: as its chat template does (default if that has tools) or as "
             "JSON, both constrained by a grammar, as text tool calls in any common syntax, or in the line "
@@ -110,7 +109,7 @@ def run(
         ),
     ] = None,
     reasoning: Annotated[
-        ReasoningChoice | None,
+        Literal["off", "field", "free"] | None,
         typer.Option(help="Reasoning before each call: in a field of the call, or as free text."),
     ] = None,
     reasoning_budget: Annotated[
@@ -164,11 +163,8 @@ def run(
       gbnf run "…" --backend ollama --model qwen2.5:7b --call-format text --stream
     """
     source.check()
-    if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.JSON}:
+    if reasoning == "field" and call_format not in {None, "json"}:
         raise typer.BadParameter("--reasoning field requires --call-format json: use --reasoning free")
-    from gbnf_server.cli.default_model import choose_model
-    from gbnf_server.cli.errors import interruptible
-    from gbnf_server.cli.person import asks_person
 
     check_one_stdin(query, *(sources.tools or ()))
     query = read_request(query)
@@ -205,8 +201,6 @@ def run_request(
     `settings` are those of a profile (`gbnf_server.planner.profiles.SETTINGS`), and override `options`; if
     there are none, and `use_profile`, those of the profile of the model and the tools do.
     """
-    from gbnf_server.cli.output import request_text, stderr_console
-    from gbnf_server.cli.person import person_at_terminal
     from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
@@ -215,8 +209,8 @@ def run_request(
     console = stderr_console()
     workspace = Workspace(request.workspace)
     if not output.quiet:
-        console.print(f"workspace: {workspace.root}", style="dim", soft_wrap=True)
-    changes = dict(settings or (profile_settings(source, pool, console) if use_profile else {}))
+        say(f"workspace: {workspace.root}")
+    changes = dict(settings or (profile_settings(source, pool) if use_profile else {}))
     style = changes.pop("prompt_style", None)
     with (
         nullcontext() if output.record is None else RunRecorder(output.record) as recorder,
@@ -225,7 +219,7 @@ def run_request(
         query, images, pool = _with_images(request, opened, workspace, pool)
         request_text(query)  # with the names of the images
         # other backends may stream in another way than they answer
-        is_counted = console.is_terminal and source.backend_name is BackendName.IN_PROCESS
+        is_counted = console.is_terminal and source.backend_name == "in-process"
         streams = output.stream or is_counted
         with RunProgress(
             console,
@@ -248,7 +242,6 @@ def run_request(
 
 def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
     """Print progress and the answer, or the run as JSON, and return the run."""
-    from gbnf_server.cli.output import write
     from gbnf_server.cli.run_hints import run_hints
     from gbnf_server.cli.run_progress import AnswerPrinter
     from gbnf_server.planner import TextWritten
@@ -270,7 +263,7 @@ def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgr
     finished: Run = seen[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
     if output.hints and not output.quiet:
         for hint in run_hints(finished, seen):
-            progress.console.print(hint, style="dim", soft_wrap=True, markup=False, highlight=False)
+            say(hint)
     if output.json and not output.stream:
         value = {
             **finished.to_json(),
@@ -292,7 +285,7 @@ def _event_json(event: Event, seen: Sequence[Event]) -> dict[str, Any]:
     return event.to_json() | hints
 
 
-def profile_settings(source: ModelSource, pool: Sequence[Tool], console: Console) -> Mapping[str, Any]:
+def profile_settings(source: ModelSource, pool: Sequence[Tool]) -> Mapping[str, Any]:
     """Return the settings of the profile of the model and the tools, and print its name; {} without one."""
     from gbnf_server.planner.profiles import find, tools_key
     from gbnf_server.system.folders import profiles_folder
@@ -302,11 +295,7 @@ def profile_settings(source: ModelSource, pool: Sequence[Tool], console: Console
     profiles = find(source.key(), folder) if folder.is_dir() else []
     for profile, path in profiles:
         if profile.tools == key:  # printed even if quiet, since it changes the run
-            console.print(
-                f"profile of {profile.model.name}: {profile.strategy} ({path}; --no-profile ignores it)",
-                style="dim",
-                soft_wrap=True,
-            )
+            say(f"profile of {profile.model.name}: {profile.strategy} ({path}; --no-profile ignores it)")
             return profile.settings
     return {}
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gbnf_server.cli.default_model import choose_model, model_for_other_tools
 from gbnf_server.cli.model_options import (
     ApproveAllOption,
-    BackendName,
     BackendOption,
     ContextSizeOption,
     GpuLayersOption,
@@ -27,6 +27,7 @@ from gbnf_server.cli.model_options import (
     ThreadsOption,
     WorkspaceOption,
 )
+from gbnf_server.cli.output import say, write
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
@@ -147,10 +148,8 @@ def serve(
     sources = [replace(base, server=url) for url in server or ()] or [base]
     for source in sources:
         source.check()
-        if deterministic and source.backend_name is not BackendName.IN_PROCESS:
+        if deterministic and source.backend_name != "in-process":
             raise typer.BadParameter("it is for a model in process", param_hint="--deterministic")
-    from gbnf_server.cli.default_model import model_for_other_tools
-    from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.gateway.app import create_app
     from gbnf_server.gateway.engine import Engine
     from gbnf_server.gateway.gateway import Gateway
@@ -159,7 +158,6 @@ def serve(
     from gbnf_server.web.http_server import listen, url_of
     from gbnf_server.web.logs import log_to_stderr
 
-    console = stderr_console()
     agent_options = _AgentOptions(tools, workspace, yes, language, max_steps, max_seconds or None)
     with ExitStack() as stack:
         if agent:
@@ -181,16 +179,14 @@ def serve(
         url = url_of(host, listening)
         write(url)
         given = "the API key" if keys else "any"
-        console.print(
+        say(
             f"model: {', '.join(gateway.models)}; {_enforcement(upstreams)}\n"
             f'try: OpenAI(base_url="{url}/v1", api_key="{given}"), or ANTHROPIC_BASE_URL={url}\n'
-            "ready; press Ctrl-C to stop",
-            style="dim",
-            soft_wrap=True,
+            "ready; press Ctrl-C to stop"
         )
         log_to_stderr()
         GatewayServer(app, gateway, end_process_after).run(sockets=[listening])
-        console.print("stopped", style="dim")
+        say("stopped")
 
 
 def _keys(given: Sequence[str], file: Path | None) -> list[str]:
@@ -261,7 +257,7 @@ def _open(
 def _upstream(source: ModelSource, backend: Backend, places: int) -> Upstream:
     from gbnf_server.gateway.upstreams import Upstream, always, http_probe
 
-    if source.backend_name is BackendName.IN_PROCESS:
+    if source.backend_name == "in-process":
         return Upstream(backend, always, places, stuck=lambda: backend.stuck)  # type: ignore[attr-defined]  # one in process has it
     return Upstream(backend, http_probe(backend.url, source.api_key), places)  # type: ignore[attr-defined]  # backends over HTTP have it
 
@@ -271,9 +267,9 @@ def _places(source: ModelSource, backend: Backend) -> int:
     from gbnf_server.system.errors import BackendError, BackendUnreachableError, ServerResponseError
 
     match source.backend_name:
-        case BackendName.IN_PROCESS:
+        case "in-process":
             return 1
-        case BackendName.LLAMA_SERVER:
+        case "llama-server":
             slots = backend.props.get("total_slots")  # type: ignore[attr-defined]  # a LlamaServer has it
             return slots if isinstance(slots, int) and slots > 0 else 1
         case _:
@@ -289,13 +285,13 @@ def _places(source: ModelSource, backend: Backend) -> int:
 def _model_name(source: ModelSource, upstreams: Upstreams) -> str:
     backend = upstreams.first.backend
     name: str = source.model or getattr(backend, "model_name", "") or backend.name
-    return backend.name if source.backend_name is BackendName.IN_PROCESS else name
+    return backend.name if source.backend_name == "in-process" else name
 
 
 def _pass_through(source: ModelSource, upstreams: Upstreams) -> PassThrough | None:
     from gbnf_server.gateway.proxying import PassThrough
 
-    if source.backend_name is not BackendName.LLAMA_SERVER:
+    if source.backend_name != "llama-server":
         return None
     return PassThrough(lambda: upstreams.first.backend.url, source.api_key)  # type: ignore[attr-defined]  # a LlamaServer has it
 
@@ -325,7 +321,6 @@ class _AgentOptions:
     @contextmanager
     def open(self, source: ModelSource) -> Iterator[tuple[ModelSource, dict[str, Answers]]]:
         """Return the model for the tools, and the planner as a model, while its MCP servers run."""
-        from gbnf_server.cli.default_model import choose_model
         from gbnf_server.executors import AbsentPerson, Context, Workspace
         from gbnf_server.gateway.agent import MODEL_NAME, PlannerAgent
         from gbnf_server.planner import PlannerOptions

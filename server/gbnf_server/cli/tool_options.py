@@ -90,11 +90,9 @@ class ToolSources:
 
 
 def _log(server: str, line: str) -> None:
-    from rich.text import Text
+    from gbnf_server.cli.output import escape_line, say
 
-    from gbnf_server.cli.output import escape_line, stderr_console
-
-    stderr_console().print(Text(escape_line(f"{server}: {line}"), style="dim"), soft_wrap=True)
+    say(escape_line(f"{server}: {line}"))
 
 
 def _content(file: str | Path) -> Any:

@@ -17,7 +17,7 @@ from gbnf import load_manifests
 from gbnf_bench.tune_command import TuneOptions, compare_strategies, make_profile
 from gbnf_server.cli.batch import batch
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.model_options import BackendName, ModelSource
+from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.cli.run import OutputOptions, RunRequest, run, run_request
 from gbnf_server.planner import PlannerOptions
 from gbnf_server.planner.profiles import load
@@ -139,7 +139,7 @@ def test_strategies_are_those_that_the_backend_supports(options: list[Any], tmp_
     chosen = TuneOptions(strategies=["grammar", "text"], max_tokens=9)
     replies: dict[str, list[Any]] = {"v1/chat/completions": [chat(PING)]}
     with scripted(**replies) as script:
-        source = ModelSource("m", server=script.url, backend=BackendName.OPENAI, context_size=4096)
+        source = ModelSource("m", server=script.url, backend="openai", context_size=4096)
         results = compare_strategies(source, pool, chosen, lines.append)
         assert [each.name for each in results.configurations] == ["text"]
         assert len(lines) == len(results.records) > 0
