@@ -15,18 +15,12 @@ import typer
 from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema, source_name
 from gbnf_server.cli.model_options import MaxToolsOption, WhitespaceOption
 from gbnf_server.cli.output import stderr_console, write
-from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.cli.tool_options import PathsArgument, ToolSources
 
 
 def compile_(
     context: typer.Context,
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
-        ),
-    ] = None,
+    paths: PathsArgument = None,
     *,
     sources: ToolSources,
     schema: Annotated[

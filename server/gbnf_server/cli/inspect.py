@@ -17,7 +17,7 @@ from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
 from gbnf_server.cli.input_files import check_one_stdin, is_schema_file, read_schema, source_name
 from gbnf_server.cli.model_options import ModelOption, ModelSource, WhitespaceOption
 from gbnf_server.cli.output import say, write
-from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.cli.tool_options import PathsArgument, ToolSources
 
 if TYPE_CHECKING:
     from gbnf.compiler.layout import Whitespace
@@ -32,13 +32,7 @@ _HOST = "127.0.0.1"
 
 def inspect(
     context: typer.Context,
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
-        ),
-    ] = None,
+    paths: PathsArgument = None,
     *,
     sources: ToolSources,
     schema: Annotated[

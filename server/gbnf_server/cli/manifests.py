@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.output import write
-from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.cli.tool_options import PathArgument, ToolSources
 
 if TYPE_CHECKING:
     from gbnf import Finding
@@ -23,10 +22,7 @@ if TYPE_CHECKING:
 
 def manifests(
     context: typer.Context,
-    path: Annotated[
-        Path | None,
-        typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
-    ] = None,
+    path: PathArgument = None,
     *,
     sources: ToolSources,
     findings: Annotated[bool, typer.Option("--findings", help="List every finding below the table.")] = False,

@@ -163,10 +163,11 @@ class PlanningOptions:
     max_steps: MaxStepsOption = 12
     max_seconds: MaxSecondsOption = 300
 
-    def planner_options(self, sampling: SamplingOptions, **more: Any) -> PlannerOptions:
+    def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
         """Return the options of a planner, with `more` of its fields."""
         from gbnf_server.planner import PlannerOptions
 
+        sampling = sampling or SamplingOptions()
         return PlannerOptions(
             max_steps=self.max_steps,
             max_seconds=self.max_seconds or None,

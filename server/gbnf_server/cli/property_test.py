@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -14,7 +13,7 @@ import typer
 from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.output import escape_line, plural, progress_bar, stderr_console, stdout_console, write
-from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.cli.tool_options import PathArgument, ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,10 +28,7 @@ STEPS = (1, 3)
 
 def property_test(
     context: typer.Context,
-    path: Annotated[
-        Path | None,
-        typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
-    ] = None,
+    path: PathArgument = None,
     *,
     sources: ToolSources,
     examples: Annotated[int, typer.Option(min=1, help="Examples of each kind for each tool.")] = 50,

@@ -242,8 +242,7 @@ def run_request(
 
 def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
     """Print progress and the answer, or the run as JSON, and return the run."""
-    from gbnf_server.cli.run_hints import run_hints
-    from gbnf_server.cli.run_progress import AnswerPrinter
+    from gbnf_server.cli.run_progress import AnswerPrinter, run_hints
     from gbnf_server.planner import TextWritten
 
     seen: list[Event] = []
@@ -278,7 +277,7 @@ def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgr
 
 def _event_json(event: Event, seen: Sequence[Event]) -> dict[str, Any]:
     """Return an event as JSON; the last one with the hints."""
-    from gbnf_server.cli.run_hints import run_hints
+    from gbnf_server.cli.run_progress import run_hints
     from gbnf_server.planner import RunFinished
 
     hints = {"hints": run_hints(event.run, seen)} if isinstance(event, RunFinished) else {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +24,7 @@ from gbnf_server.cli.model_options import (
     MaxStepsOption,
     ModelOption,
     ModelSource,
+    PlanningOptions,
     ThreadsOption,
     WorkspaceOption,
 )
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from gbnf_server.gateway.gateway import Answers
     from gbnf_server.gateway.proxying import PassThrough
     from gbnf_server.gateway.upstreams import Upstream, Upstreams
+    from gbnf_server.planner import PlannerOptions
 
 _BATCHING = 64  # places on a server that batches requests
 _OF_AGENT = {"manifests": "--manifests", "tools": "--tools", "mcp": "--mcp", "yes": "--yes"}
@@ -158,10 +160,12 @@ def serve(
     from gbnf_server.web.http_server import listen, url_of
     from gbnf_server.web.logs import log_to_stderr
 
-    agent_options = _AgentOptions(tools, workspace, yes, language, max_steps, max_seconds or None)
     with ExitStack() as stack:
         if agent:
-            sources[0], agents = stack.enter_context(agent_options.open(sources[0]))
+            options = PlanningOptions(language, max_steps=max_steps, max_seconds=max_seconds)
+            sources[0], agents = stack.enter_context(
+                _open_agent(sources[0], tools, options.planner_options(), workspace, approve_all=yes)
+            )
         else:
             sources[0], agents = model_for_other_tools(sources[0]), {}
         upstreams = stack.enter_context(_open(sources, parallel, deterministic=deterministic))
@@ -307,29 +311,15 @@ def _enforcement(upstreams: Upstreams) -> str:
             return "this server takes no grammar: calls are validated, but not constrained"
 
 
-@dataclass(frozen=True, slots=True)
-class _AgentOptions:
-    """The options of the planner that `--agent` offers."""
+@contextmanager
+def _open_agent(
+    source: ModelSource, tools: ToolSources, options: PlannerOptions, workspace: Path, *, approve_all: bool
+) -> Iterator[tuple[ModelSource, dict[str, Answers]]]:
+    """Return the model for the tools, and the planner as a model, while its MCP servers run."""
+    from gbnf_server.executors import AbsentPerson, Context, Workspace
+    from gbnf_server.gateway.agent import MODEL_NAME, PlannerAgent
 
-    sources: ToolSources
-    workspace: Path
-    approve_all: bool
-    language: str
-    max_steps: int
-    max_seconds: float | None
-
-    @contextmanager
-    def open(self, source: ModelSource) -> Iterator[tuple[ModelSource, dict[str, Answers]]]:
-        """Return the model for the tools, and the planner as a model, while its MCP servers run."""
-        from gbnf_server.executors import AbsentPerson, Context, Workspace
-        from gbnf_server.gateway.agent import MODEL_NAME, PlannerAgent
-        from gbnf_server.planner import PlannerOptions
-
-        with self.sources.open() as loaded:
-            source, pool, _ = choose_model(source, loaded)
-            person = AbsentPerson(approve_all=self.approve_all)
-            options = PlannerOptions(
-                max_steps=self.max_steps, max_seconds=self.max_seconds, language=self.language
-            )
-            planner = PlannerAgent(pool, options, Context(Workspace(self.workspace), person=person))
-            yield source, {MODEL_NAME: planner}
+    with tools.open() as loaded:
+        source, pool, _ = choose_model(source, loaded)
+        context = Context(Workspace(workspace), person=AbsentPerson(approve_all=approve_all))
+        yield source, {MODEL_NAME: PlannerAgent(pool, options, context)}

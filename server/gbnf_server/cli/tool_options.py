@@ -17,6 +17,17 @@ from gbnf_server.cli.input_files import STDIN, check_one_stdin, is_json_file, re
 if TYPE_CHECKING:
     from gbnf.tools import Tool
 
+PathArgument: TypeAlias = Annotated[
+    Path | None,
+    typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
+]
+PathsArgument: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="PATH",
+        help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
+    ),
+]
 ManifestsOption: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
