@@ -21,6 +21,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
+    from gbnf.findings import Finding
+
 SHOWN_CHARACTERS = 100
 
 
@@ -45,6 +47,15 @@ def say(message: str, head: str = "", style: str = "dim") -> None:
     """Print a remark to stderr in a style; with a head, only that has the style."""
     text = Text.assemble((f"{head}: ", style), message) if head else Text(message, style)
     stderr_console().print(text, soft_wrap=True)
+
+
+def show_finding(console: Console, finding: Finding) -> None:
+    """Print a finding."""
+    style = "cyan" if finding.kind == "free_form" else "yellow"
+    console.print(
+        Text.assemble((f"{finding.kind.replace('_', ' ')}  ", style), escape_line(str(finding))),
+        soft_wrap=True,
+    )
 
 
 def stdout_console(piped_width: int | None = None) -> Console:

@@ -121,7 +121,7 @@ class RunProgress:
             elif isinstance(event, RunFinished) and event.run.error is not None:
                 self._line("", f"{event.run.outcome}: ", "bold red", event.run.error)
                 if event.run.salvage is not None:
-                    self.console.print(Text(escape_line(describe_salvage(event.run.salvage))), soft_wrap=True)
+                    self._line("", describe_salvage(event.run.salvage))
             return
         match event:
             case RunStarted():
@@ -203,11 +203,13 @@ class RunProgress:
             f"in {steps} and {run.duration_s:.1f} s; {read}, {run.completion_tokens} generated",
         )
         if run.salvage is not None:
-            self.console.print(Text(escape_line(describe_salvage(run.salvage))), soft_wrap=True)
+            self._line("", describe_salvage(run.salvage))
         elif run.error is not None:
             self.console.print(Text(escape_line(run.error)))
 
-    def _line(self, margin: str, head: str, style: str, tail: str = "", seconds: float | None = None) -> None:
+    def _line(
+        self, margin: str, head: str, style: str = "", tail: str = "", seconds: float | None = None
+    ) -> None:
         line = Text(margin)
         line.append(escape_line(head), style=style)
         if tail:
