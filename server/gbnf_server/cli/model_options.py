@@ -41,9 +41,6 @@ HfOption: TypeAlias = Annotated[
         help="Model on Hugging Face, downloaded once: OWNER/REPOSITORY, and a quantization. Default: Q4_K_M.",
     ),
 ]
-ServerOption: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="URL", help="Running server: a llama-server, or see --backend.")
-]
 BackendOption: TypeAlias = Annotated[
     BackendName | None,
     typer.Option(help="Kind of server. Default: in-process; with --server, llama-server."),
@@ -99,20 +96,6 @@ MaxToolsOption: TypeAlias = Annotated[
         "16, or for a model of less than a billion parameters at most 8.",
     ),
 ]
-RequireOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TOOL", help="Tool that must succeed before a run may be answered; repeatable. '*': any tool."
-    ),
-]
-TerminalOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TOOL", help="Tool that ends a run: its result is the answer; repeatable."),
-]
-NoCompactOption: TypeAlias = Annotated[
-    bool,
-    typer.Option("--no-compact", help="Never shorten old results and steps to fit the model's context."),
-]
 MaxTokensOption: TypeAlias = Annotated[int, typer.Option(min=1, help="Maximum tokens of a call.")]
 MarkdownOption: TypeAlias = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
 VerboseOption: TypeAlias = Annotated[
@@ -157,9 +140,21 @@ class PlanningOptions:
     """When a run ends, and what it needs."""
 
     language: LanguageOption = "en"
-    require: RequireOption = None
-    terminal: TerminalOption = None
-    no_compact: NoCompactOption = False
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOOL",
+            help="Tool that must succeed before a run may be answered; repeatable. '*': any tool.",
+        ),
+    ] = None
+    terminal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOOL", help="Tool that ends a run: its result is the answer; repeatable."),
+    ] = None
+    no_compact: Annotated[
+        bool,
+        typer.Option("--no-compact", help="Never shorten old results and steps to fit the model's context."),
+    ] = False
     max_steps: MaxStepsOption = 12
     max_seconds: MaxSecondsOption = 300
 
@@ -192,7 +187,9 @@ class ModelSource:
 
     model: ModelOption = None
     hf: HfOption = None
-    server: ServerOption = None
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="Running server: a llama-server, or see --backend.")
+    ] = None
     backend: BackendOption = None
     api_key: ApiKeyOption = None
     context_size: ContextSizeOption = None

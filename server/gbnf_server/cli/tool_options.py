@@ -41,13 +41,6 @@ ToolsOption: TypeAlias = Annotated[
         help="Tools in JSON: a list as of OpenAI, Anthropic or MCP; -: standard input; repeatable.",
     ),
 ]
-McpOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="SERVER",
-        help="Tools of an MCP server: a command line, a URL, or an mcp.json; repeatable.",
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +53,13 @@ class ToolSources:
 
     manifests: ManifestsOption = None
     tools: ToolsOption = None
-    mcp: McpOption = None
+    mcp: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SERVER",
+            help="Tools of an MCP server: a command line, a URL, or an mcp.json; repeatable.",
+        ),
+    ] = None
 
     def __len__(self) -> int:
         return len(self.manifests or ()) + len(self.tools or ()) + len(self.mcp or ())
