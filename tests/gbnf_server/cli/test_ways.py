@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +14,9 @@ from PIL import Image
 
 from gbnf import load_manifests
 from gbnf_bench.tune_command import TuneOptions, compare_strategies, make_profile
-from gbnf_server.cli.batch import batch
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.model_options import ModelSource
-from gbnf_server.cli.run import OutputOptions, RunRequest, run, run_request
+from gbnf_server.cli.model_options import ModelSource, PlanningOptions, SamplingOptions
+from gbnf_server.cli.run import OutputOptions, RunRequest, run_request
 from gbnf_server.planner import PlannerOptions
 from gbnf_server.planner.profiles import load
 from support.command_line import Gbnf
@@ -114,11 +112,7 @@ def test_what_follows_a_double_dash_is_no_option(gbnf: Gbnf) -> None:
 
 
 def test_the_command_line_has_the_defaults_of_the_planner() -> None:
-    defaults = PlannerOptions()
-    for command in (run, batch):
-        for name, parameter in inspect.signature(command).parameters.items():
-            if hasattr(defaults, name) and parameter.default is not None:
-                assert parameter.default == getattr(defaults, name), name
+    assert PlanningOptions().planner_options(SamplingOptions()) == PlannerOptions()
 
 
 @pytest.mark.slow
