@@ -161,7 +161,7 @@ def run(
     """
     if context.invoked_subcommand is not None:
         return
-    source = ModelSource(model, server, api_key, threads=threads)
+    source = ModelSource(model, server=server, api_key=api_key, threads=threads)
     source.check()
     suites = SuiteOptions(suite or (), manifests or ())
     leaderboard = LeaderboardOptions(bfcl, category or (), limit, compile_only)

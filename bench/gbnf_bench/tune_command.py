@@ -12,26 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gbnf_server.cli.model_options import (
-    ApiKeyOption,
-    BackendName,
-    BackendOption,
-    ContextSizeOption,
-    GpuLayersOption,
-    HfOption,
     LanguageOption,
     MarkdownOption,
     MaxTokensOption,
-    ModelOption,
     ModelSource,
-    PromptStyleChoice,
     QuietOption,
-    ServerOption,
     StyleOption,
-    ThreadsOption,
 )
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
+    from gbnf.prompts.descriptions import PromptStyle
     from gbnf.tools import Tool
     from gbnf_bench.results import Results
     from gbnf_server.planner.profiles import Profile
@@ -43,23 +34,15 @@ class TuneOptions:
 
     suites: Sequence[str] = ()
     strategies: Sequence[str] = ()
-    style: PromptStyleChoice | None = None
+    style: PromptStyle | None = None
     language: str = "en"
     max_tokens: int = 512
 
 
 def tune(
-    model: ModelOption = None,
-    hf: HfOption = None,
-    server: ServerOption = None,
-    backend: BackendOption = None,
-    api_key: ApiKeyOption = None,
-    ctx_size: ContextSizeOption = None,
-    gpu_layers: GpuLayersOption = None,
-    threads: ThreadsOption = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    source: ModelSource,
+    sources: ToolSources,
     suite: Annotated[
         list[str] | None,
         typer.Option(
@@ -94,7 +77,6 @@ def tune(
       gbnf tune --server http://127.0.0.1:8080 --suite abstention
       gbnf tune --backend ollama --model qwen2.5:7b --strategy grammar --strategy text
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
     from gbnf_bench.bench_output import show_tables
     from gbnf_bench.strategies import strategy_table
@@ -110,7 +92,7 @@ def tune(
             console.print(line, style="dim", soft_wrap=True)
 
     options = TuneOptions(suite or (), strategy or (), style, language, max_tokens)
-    with interruptible(), ToolSources(manifests, tools, mcp).open() as pool:
+    with interruptible(), sources.open() as pool:
         source, _, _ = choose_model(source, pool)
         results = compare_strategies(source, pool, options, progress)
     table = strategy_table(results)
@@ -184,7 +166,7 @@ def compare_strategies(
 
 
 def make_profile(
-    source: ModelSource, pool: Sequence[Tool], results: Results, style: PromptStyleChoice | None
+    source: ModelSource, pool: Sequence[Tool], results: Results, style: PromptStyle | None
 ) -> Profile:
     """Return the profile of the model with these tools: the best strategy, and what was measured."""
     from gbnf_bench.strategies import best_strategy
@@ -192,7 +174,7 @@ def make_profile(
 
     strategy = best_strategy(results)
     configuration = next(each for each in results.configurations if each.name == strategy)
-    settings = dict(configuration.settings) | ({} if style is None else {"prompt_style": style.value})
+    settings = dict(configuration.settings) | ({} if style is None else {"prompt_style": style})
     runs = [run for run in results.scored() if run.record.configuration == strategy]
     measured: dict[str, str | int] = {
         "at": results.about["made_at"],
@@ -200,7 +182,7 @@ def make_profile(
         "runs": len(runs),
         "converged": sum(run.score.converged for run in runs),
     }
-    if source.backend_name is BackendName.IN_PROCESS:
+    if source.backend_name == "in-process":
         with source.path().open("rb") as file:
             measured["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     return Profile(source.key(), tools_key(pool), strategy, settings, measured)

@@ -95,6 +95,15 @@ def call_skeleton(tool: Tool, *, optional: str | None = None) -> str:
     return json.dumps({"name": tool.name, "arguments": values}, ensure_ascii=False)
 
 
+def value_bounds(schema: Mapping[str, Any]) -> list[str]:
+    """Return the bounds that a schema itself declares for a value: `≥ 5`, `≤ 20 items`, `/^a/`."""
+    return [
+        text.format(schema[keyword])
+        for keyword, text in _BOUNDS
+        if keyword in schema and len(str(schema[keyword])) <= _LONGEST_FACT
+    ]
+
+
 def one_of_lines(tool: Tool, language: str) -> Iterator[str]:
     """Yield a line for each group of `requires_one_of`."""
     groups: Sequence[Sequence[str]] = tool.model_args().get("requires_one_of", ())
@@ -151,11 +160,7 @@ def _verbose(tool: Tool, language: str) -> Iterator[str]:
             type_text(schema, args),
             words["required" if name in args.get("required", ()) else "optional"],
         ]
-        facts += [
-            text.format(known[keyword])
-            for keyword, text in _BOUNDS
-            if keyword in known and len(str(known[keyword])) <= _LONGEST_FACT
-        ]
+        facts += value_bounds(known)
         facts += (
             [words["default"].format(json.dumps(known["default"], ensure_ascii=False))]
             if "default" in known

@@ -5,68 +5,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from gbnf_server.cli.default_model import choose_model
+from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import STDIN, check_one_stdin, read_text, source_name
 from gbnf_server.cli.model_options import (
-    ApiKeyOption,
     ApproveAllOption,
-    BackendOption,
-    ContextSizeOption,
-    GpuLayersOption,
-    HfOption,
-    LanguageOption,
-    MaxSecondsOption,
-    MaxStepsOption,
-    MaxTokensOption,
-    ModelOption,
     ModelSource,
-    NoCompactOption,
+    PlanningOptions,
     QuietOption,
-    RequireOption,
-    SeedOption,
-    ServerOption,
-    TemperatureOption,
-    TerminalOption,
-    ThreadsOption,
+    SamplingOptions,
     WorkspaceOption,
 )
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.output import escape_line, say, shorten, stderr_console
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from gbnf.tools import Tool
-    from gbnf_server.planner import PlannerOptions
     from gbnf_server.planner.batch import Batch, BatchResult
     from gbnf_server.system.errors import SetupError
-
-
-@dataclass(frozen=True, slots=True)
-class BatchFiles:
-    """The files of a batch: requests, results, and the folder that tools are confined to."""
-
-    requests: Path
-    results: Path
-    workspace: Path
-
-    @property
-    def log(self) -> Path:
-        """The log from which an interrupted batch resumes."""
-        return self.results.with_name(self.results.name + ".log")
-
-    def check(self) -> None:
-        """Raise BadParameter if the results or the log would replace the requests."""
-        if not self.results.name:
-            raise typer.BadParameter("the name is empty: use a file", param_hint="--out")
-        for path in (self.results, self.log):
-            if path.exists() and self.requests.exists() and path.samefile(self.requests):
-                raise typer.BadParameter(f"{path} is the request file: use another", param_hint="--out")
 
 
 def batch(
@@ -84,28 +45,13 @@ def batch(
         int | None,
         typer.Option(min=1, help="Concurrent runs. Default: the server's slots; 1 in this process."),
     ] = None,
-    model: ModelOption = None,
-    hf: HfOption = None,
-    server: ServerOption = None,
-    backend: BackendOption = None,
-    api_key: ApiKeyOption = None,
-    ctx_size: ContextSizeOption = None,
-    gpu_layers: GpuLayersOption = None,
-    threads: ThreadsOption = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    source: ModelSource,
+    sources: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
-    language: LanguageOption = "en",
-    require: RequireOption = None,
-    terminal: TerminalOption = None,
-    no_compact: NoCompactOption = False,
-    max_steps: MaxStepsOption = 12,
-    max_seconds: MaxSecondsOption = 300,
-    max_tokens: MaxTokensOption = 512,
-    temperature: TemperatureOption = 0.0,
-    seed: SeedOption = 0,
+    planning: PlanningOptions,
+    sampling: SamplingOptions,
     quiet: QuietOption = False,
 ) -> None:
     """Plan and execute each request of a file, several at a time.
@@ -123,86 +69,59 @@ def batch(
       jq -c .question faq.json | gbnf batch - --out answers.jsonl
       gbnf batch requests.jsonl --server http://127.0.0.1:8080 --concurrency 4 --out results.jsonl
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
-    from gbnf_server.cli.default_model import choose_model
-    from gbnf_server.cli.errors import interruptible
-    from gbnf_server.planner import PlannerOptions
-
-    check_one_stdin(requests, *(tools or ()))
-    if out is None and str(requests) == STDIN:
-        raise typer.BadParameter("with -, give a result file: --out FILE", param_hint="FILE.jsonl")
-    results = out or requests.parent / f"{requests.stem}.results.jsonl"
-    files = BatchFiles(requests, results, workspace)
-    options = PlannerOptions(
-        max_steps=max_steps,
-        max_seconds=max_seconds or None,
-        required=tuple(require or ()),
-        terminal=tuple(terminal or ()),
-        compact=not no_compact,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seed=seed,
-        language=language,
-    )
-    with (
-        interruptible("run the same command again to continue"),
-        ToolSources(manifests, tools, mcp).open() as loaded,
-    ):
-        source, pool, is_untrained = choose_model(source, loaded)
-        counts = run_batch(
-            files, pool, source, options, concurrency=concurrency, approve_all=yes, quiet=quiet
-        )
-    answered = set(counts) == {"answered"} and not is_untrained
-    raise typer.Exit(ExitCode.SUCCESS if answered else ExitCode.FAILURE)
-
-
-def run_batch(
-    files: BatchFiles,
-    tools: tuple[Tool, ...],
-    source: ModelSource,
-    options: PlannerOptions,
-    *,
-    concurrency: int | None = None,
-    approve_all: bool = False,
-    quiet: bool = False,
-) -> Counter[str]:
-    """Run or resume a batch, write its results, and return how many requests have each outcome."""
     import asyncio
 
-    from gbnf_server.cli.output import stderr_console
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
     from gbnf_server.planner.batch import Batch, parse_requests, read_requests
     from gbnf_server.planner.model_identity import identity
 
-    if str(files.requests) == STDIN:
-        requests = parse_requests(read_text(STDIN, "requests"), source_name(STDIN))
-    else:
-        requests = read_requests(files.requests)
-    files.check()
-    console = stderr_console()
-    workspace = Workspace(files.workspace)
-    if not quiet:
-        console.print(f"workspace: {workspace.root}", style="dim", soft_wrap=True)
-    with source.open(parallel=concurrency or 1) as backend:
-        facts = source.facts(backend)
-        context = Context(workspace, person=AbsentPerson(approve_all=approve_all))
-        planner = Planner(tools, backend, options, context=context)
-        with Batch(requests, planner, files.log, model=identity(facts)) as work:
-            slots = concurrency or facts.get("slots", 1)
-            counts = asyncio.run(_write_results(work, files.results, slots, console, quiet=quiet))
-    summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-    console.print(f"{len(requests)} requests: {summary}; results: {files.results}", soft_wrap=True)
-    return counts
+    check_one_stdin(requests, *(sources.tools or ()))
+    is_piped = str(requests) == STDIN
+    if out is None and is_piped:
+        raise typer.BadParameter("with -, give a result file: --out FILE", param_hint="FILE.jsonl")
+    results = out or requests.parent / f"{requests.stem}.results.jsonl"
+    with interruptible("run the same command again to continue"), sources.open() as loaded:
+        source, pool, is_untrained = choose_model(source, loaded)
+        if is_piped:
+            asked = parse_requests(read_text(STDIN, "requests"), source_name(STDIN))
+        else:
+            asked = read_requests(requests)
+        log = _log_of(results, requests)
+        place = Workspace(workspace)
+        if not quiet:
+            say(f"workspace: {place.root}")
+        with source.open(parallel=concurrency or 1) as opened:
+            facts = source.facts(opened)
+            context = Context(place, person=AbsentPerson(approve_all=yes))
+            planner = Planner(pool, opened, planning.planner_options(sampling), context=context)
+            with Batch(asked, planner, log, model=identity(facts)) as work:
+                slots = concurrency or facts.get("slots", 1)
+                counts = asyncio.run(_write_results(work, results, slots, quiet=quiet))
+        summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+        say(f"{len(asked)} requests: {summary}; results: {results}", style="")
+    answered = set(counts) == {"answered"} and not is_untrained
+    raise typer.Exit(ExitCode.SUCCESS if answered else ExitCode.FAILURE)
 
 
-async def _write_results(
-    work: Batch, out: Path, concurrency: int, console: Console, *, quiet: bool
-) -> Counter[str]:
+def _log_of(results: Path, requests: Path) -> Path:
+    """Return the log, from which an interrupted batch resumes.
+
+    Raises BadParameter if it or the results would replace the requests.
+    """
+    if not results.name:
+        raise typer.BadParameter("the name is empty: use a file", param_hint="--out")
+    log = results.with_name(results.name + ".log")
+    for path in (results, log):
+        if path.exists() and requests.exists() and path.samefile(requests):
+            raise typer.BadParameter(f"{path} is the request file: use another", param_hint="--out")
+    return log
+
+
+async def _write_results(work: Batch, out: Path, concurrency: int, *, quiet: bool) -> Counter[str]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from gbnf_server.cli.output import escape_line, shorten
     from gbnf_server.planner.batch import write_result
 
     counts: Counter[str] = Counter()
@@ -214,7 +133,7 @@ async def _write_results(
     )
     with (
         _opened(out) as file,
-        Progress(*columns, console=console, disable=quiet) as progress,
+        Progress(*columns, console=stderr_console(), disable=quiet) as progress,
     ):
         bar = progress.add_task("", total=len(work.requests), completed=work.done)
 

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import STDIN, check_one_stdin
 from gbnf_server.cli.model_options import ApproveAllOption, WorkspaceOption
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.output import escape_line, say, stderr_console, write
+from gbnf_server.cli.person import person_at_terminal
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +32,8 @@ def call(
     arguments: Annotated[
         str, typer.Argument(metavar="JSON", help="Arguments, a JSON object; -: standard input.")
     ] = "{}",
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    sources: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
 ) -> None:
@@ -51,16 +53,15 @@ def call(
     Exit codes: 0 executed, 1 the tool failed, 2 invalid arguments, 3 invalid manifest.
     """
     from gbnf.calls.validation.messages import suggestion
-    from gbnf_server.cli.errors import interruptible
 
-    if Path(name).is_dir() and ("/" in name or not (manifests or tools or mcp)):
-        manifests, tools, mcp = [Path(name)], None, None
+    if Path(name).is_dir() and ("/" in name or not sources):
+        sources = ToolSources([Path(name)])
     elif "/" in name:  # no name of a tool
         siblings = [path.name for path in Path(name).parent.glob("*/")]
         hint = suggestion(Path(name).name, siblings)
         raise typer.BadParameter(f"there is no folder {name!r}.{hint}", param_hint="TOOL")
-    check_one_stdin(arguments, *(tools or ()))
-    with interruptible(), ToolSources(manifests, tools, mcp).open() as pool:
+    check_one_stdin(arguments, *(sources.tools or ()))
+    with interruptible(), sources.open() as pool:
         tool = _named(name, pool)
         values = _valid_arguments(arguments, tool)
         code = _execute(tool, values, workspace, approve_all=yes)
@@ -101,8 +102,6 @@ def _execute(tool: Tool, arguments: dict[str, Any], folder: Path, *, approve_all
     """Execute the tool; print the result, and what else the tool says."""
     from rich.text import Text
 
-    from gbnf_server.cli.output import escape_line, stderr_console, write
-    from gbnf_server.cli.person import person_at_terminal
     from gbnf_server.executors import Context, Workspace, run_executor
     from gbnf_server.system.errors import ExecutorError
 
@@ -120,7 +119,7 @@ def _execute(tool: Tool, arguments: dict[str, Any], folder: Path, *, approve_all
     except ExecutorError as error:
         for note in getattr(error, "__notes__", ()):
             show(note)
-        console.print(Text.assemble(("error: ", "bold red"), escape_line(error.message)), soft_wrap=True)
+        say(escape_line(error.message), "error", "bold red")
         return ExitCode.FAILURE
     write(json.dumps(result, ensure_ascii=False, indent=2))
     return ExitCode.SUCCESS

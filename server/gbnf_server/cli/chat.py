@@ -15,30 +15,23 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
+from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import (
-    ApiKeyOption,
     ApproveAllOption,
-    BackendOption,
-    ContextSizeOption,
-    GpuLayersOption,
-    HfOption,
     LanguageOption,
     MaxSecondsOption,
     MaxStepsOption,
-    MaxTokensOption,
-    ModelOption,
     ModelSource,
+    PlanningOptions,
     QuietOption,
-    SeedOption,
-    ServerOption,
-    TemperatureOption,
-    ThreadsOption,
+    SamplingOptions,
     VerboseOption,
     WorkspaceOption,
 )
-from gbnf_server.cli.output import escape_line
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.output import escape_line, say, stderr_console
+from gbnf_server.cli.person import asks_person, person_at_terminal
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,17 +48,9 @@ _HELP = """\
 
 
 def chat(
-    model: ModelOption = None,
-    hf: HfOption = None,
-    server: ServerOption = None,
-    backend: BackendOption = None,
-    api_key: ApiKeyOption = None,
-    ctx_size: ContextSizeOption = None,
-    gpu_layers: GpuLayersOption = None,
-    threads: ThreadsOption = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    source: ModelSource,
+    sources: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
     quiet: QuietOption = False,
@@ -73,9 +58,7 @@ def chat(
     language: LanguageOption = "en",
     max_steps: MaxStepsOption = 12,
     max_seconds: MaxSecondsOption = 300,
-    max_tokens: MaxTokensOption = 512,
-    temperature: TemperatureOption = 0.0,
-    seed: SeedOption = 0,
+    sampling: SamplingOptions,
 ) -> None:
     """Plan and execute one request after another; the model sees the earlier ones.
 
@@ -88,31 +71,21 @@ def chat(
       gbnf chat --model Qwen3-4B-Q4_K_M.gguf --manifests my-tools/
       printf 'create a folder trips\\n/undo\\n' | gbnf chat
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
-    from gbnf_server.cli.default_model import choose_model
-    from gbnf_server.cli.output import stderr_console
-    from gbnf_server.cli.person import asks_person, person_at_terminal
     from gbnf_server.cli.run import OutputOptions, profile_settings
     from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
-    from gbnf_server.planner import Planner, PlannerOptions
+    from gbnf_server.planner import Planner
 
-    options = PlannerOptions(
-        max_steps=max_steps,
-        max_seconds=max_seconds or None,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seed=seed,
-        language=language,
-    )
+    planning = PlanningOptions(language, max_steps=max_steps, max_seconds=max_seconds)
+    options = planning.planner_options(sampling)
     console = stderr_console()
     output = OutputOptions(stream=True, quiet=quiet, verbose=verbose, hints=False)
-    with ToolSources(manifests, tools, mcp, verbose).open() as loaded:
+    with sources.open(verbose=verbose) as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
         place = Workspace(workspace)
-        console.print(f"workspace: {place.root}; /help lists the commands", style="dim", soft_wrap=True)
-        settings = {**profile_settings(source, pool, console), "ask_user": asks_person(source)}
+        say(f"workspace: {place.root}; /help lists the commands")
+        settings = {**profile_settings(source, pool), "ask_user": asks_person(source)}
         with (
             source.open(settings.pop("prompt_style", None)) as opened,
             RunProgress(

@@ -12,6 +12,7 @@ import typer
 
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import read_text
+from gbnf_server.cli.output import escape_line, plural, stdout_console, write
 
 if TYPE_CHECKING:
     from gbnf import Grammar
@@ -54,7 +55,6 @@ def check(
     Exit codes: 0 accepted, 1 rejected, 3 invalid grammar, 4 llama.cpp rejects the grammar.
     """
     from gbnf import Grammar
-    from gbnf_server.cli.output import plural, write
 
     source = read_text(grammar, "a GBNF file")
     parsed = Grammar.parse(source)
@@ -79,8 +79,6 @@ def check(
 
 def _print_json(grammar: Grammar, text: str | None) -> bool:
     """Print whether the grammar accepts the text, and return it; without a text, only that it is sound."""
-    from gbnf_server.cli.output import write
-
     value: dict[str, Any] = {"accepted": True, "rules": len(grammar.rules.productions)}
     match = None if text is None else grammar.match(text)
     if match is not None and not match.complete:
@@ -115,8 +113,6 @@ def _show_refusal(text: str, match: Match) -> None:
     """Print the line where the text fails, with a caret, and what was expected there."""
     from rich.cells import cell_len
     from rich.text import Text
-
-    from gbnf_server.cli.output import escape_line, stdout_console
 
     console = stdout_console()
     start = match.position - (match.column - 1)

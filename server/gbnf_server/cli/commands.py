@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache, wraps
 from importlib import import_module
-from typing import Any
+from inspect import Parameter, Signature, signature
+from typing import Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -96,5 +98,34 @@ def _load(name: str) -> Any:
         return group
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
     texts = [found.__doc__, EXIT_CODES] if name in _WITH_EXIT_CODES else [found.__doc__]
-    alone.command(name, help=reflow(*texts))(found)
+    alone.command(name, help=reflow(*texts))(_with_separate_options(found))
     return get_command(alone)
+
+
+def _with_separate_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter that is a dataclass of options by one for each annotated field."""
+    parameters = []
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    for parameter in signature(command, eval_str=True).parameters.values():
+        group = parameter.annotation
+        if not is_dataclass(group):
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(group, include_extras=True)
+        options = [
+            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+            for field in fields(group)
+            if hasattr(hints[field.name], "__metadata__")
+        ]
+        groups[parameter.name] = (group, [option.name for option in options])
+        parameters += options
+
+    @wraps(command)
+    def called(**values: Any) -> None:
+        for name, (group, options) in groups.items():
+            values[name] = group(**{option: values.pop(option) for option in options})
+        command(**values)
+
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # `inspect.signature` reads it
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called

@@ -5,30 +5,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema, source_name
 from gbnf_server.cli.model_options import MaxToolsOption, WhitespaceOption
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.output import escape_line, plural, show_finding, stderr_console, write
+from gbnf_server.cli.tool_options import PathsArgument, ToolSources
+
+if TYPE_CHECKING:
+    from gbnf import Grammar
 
 
 def compile_(
     context: typer.Context,
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
-        ),
-    ] = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    paths: PathsArgument = None,
+    *,
+    sources: ToolSources,
     schema: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="JSON Schema to compile instead of tools; -: standard input."),
@@ -76,15 +75,13 @@ def compile_(
     from gbnf import compile_pool, filter_pool
     from gbnf.findings import Finding
     from gbnf.tools.near_misses import misspelt_keywords
-    from gbnf_server.cli.output import stderr_console, write
-    from gbnf_server.cli.tables import show_finding, show_report
     from gbnf_server.system.errors import InputError
 
     misspelt: tuple[Finding, ...] = ()
     kept: list[str] = []
     dropped: dict[str, str] = {}
     given = [*(paths or ()), *([] if schema is None else [Path(schema)])]
-    sources = ToolSources.of_paths(given, manifests, tools, mcp, context)
+    sources = sources.with_paths(given, context)
     schemas = [str(path) for path in given if str(path) == schema or is_schema_file(path)]
     with ExitStack() as stack:
         if schemas:
@@ -128,6 +125,27 @@ def compile_(
     else:
         write(str(grammar))
     if report:
-        show_report(grammar, kept, dropped)
+        _show_report(grammar, kept, dropped)
         for finding in misspelt:
             show_finding(stderr_console(), finding)
+
+
+def _show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, str]) -> None:
+    """Print to stderr what a grammar does not enforce, and which tools the pool filter dropped."""
+    console = stderr_console()
+    rules, size = len(grammar.rules.productions), len(str(grammar).encode())
+    if kept:
+        console.print(Text(f"{plural(len(kept), 'tool')}: {', '.join(kept)}", style="dim"), soft_wrap=True)
+    for name, reason in dropped.items():
+        console.print(
+            Text(f"left out {escape_line(name)}: {escape_line(reason)}", style="dim"), soft_wrap=True
+        )
+    console.print(Text(f"{plural(rules, 'rule')}, {size} bytes", style="dim"))
+    for finding in grammar.report:
+        show_finding(console, finding)
+    unenforced = sum(finding.kind == "unenforced" for finding in grammar.report)
+    if grammar.exact:
+        verdict = ("exact", "bold green"), ": every text of this grammar is valid for the schemas"
+    else:
+        verdict = ("not exact", "bold yellow"), f": {plural(unenforced, 'keyword')} left to the validator"
+    console.print(Text.assemble(*verdict), soft_wrap=True)

@@ -60,9 +60,9 @@ def apply_config(context: typer.Context, arguments: Sequence[str]) -> None:
     given = {argument[2:].partition("=")[0] for argument in arguments if argument.startswith("--")}
     context.default_map = _ConfigReader(path).defaults(context.command, _overridden(given))
     if context.invoked_subcommand in context.default_map:
-        from gbnf_server.cli.output import stderr_console
+        from gbnf_server.cli.output import say
 
-        stderr_console().print(f"config: {path}", style="dim", soft_wrap=True)
+        say(f"config: {path}")
 
 
 def _overridden(given: set[str]) -> frozenset[str]:

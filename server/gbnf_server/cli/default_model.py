@@ -25,16 +25,14 @@ def choose_model(source: ModelSource, tools: tuple[Tool, ...]) -> tuple[ModelSou
     chosen = model_for_other_tools(source)
     if not chosen.is_demo_model:
         return chosen, tools, False
-    from rich.text import Text
-
-    from gbnf_server.cli.output import escape_line, stderr_console
+    from gbnf_server.cli.output import escape_line, say
 
     named = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
     message = (
         "the demonstration model is trained on the bundled tools only, not on "
         f"{escape_line(named)} as described here, so its answer is not reliable. {other_model_hint()}"
     )
-    stderr_console().print(Text.assemble(("warning: ", "yellow"), message), soft_wrap=True)
+    say(message, "warning", "yellow")
     restricted = tuple(
         replace(tool, run=replace(tool.run, confirm=True))
         if tool.name in foreign and tool.run.effect == "write"
@@ -46,16 +44,12 @@ def choose_model(source: ModelSource, tools: tuple[Tool, ...]) -> tuple[ModelSou
 
 def model_for_other_tools(source: ModelSource) -> ModelSource:
     """Return smollm2 instead of the demonstration model, if it is installed; say so."""
-    from gbnf_server.cli.output import stderr_console
+    from gbnf_server.cli.output import say
     from gbnf_server.system.smollm2 import SMOLLM2, has_smollm2
 
     if not (source.is_demo_model and has_smollm2()):
         return source
-    stderr_console().print(
-        f"model: {SMOLLM2}, which is small and weak; --model FILE.gguf or --server URL names another",
-        style="dim",
-        soft_wrap=True,
-    )
+    say(f"model: {SMOLLM2}, which is small and weak; --model FILE.gguf or --server URL names another")
     return replace(source, model=SMOLLM2)
 
 

@@ -1,14 +1,70 @@
-"""`gbnf doctor`: what works on this machine, and how to get what does not."""
+"""`gbnf doctor`: what works on this machine, and how to install what does not.
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
+Invariants: llama.cpp is loaded into this process only after a child process has loaded it without crashing;
+nothing is changed except the cached result of the CPU probe.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from typing import Annotated
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.text import Text
+
+from gbnf.errors import ToolFormatError
+from gbnf.extras import install_command, is_installed
+from gbnf.tool_formats import detect
+from gbnf_server.backends.tool_formats import describe_format
+from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.model_options import ModelSource
+from gbnf_server.cli.output import escape_line, stdout_console, write
+from gbnf_server.llama.cpu_support import REINSTALL, cpu_support, run_cpu_probe
+from gbnf_server.llama.prebuilt import prebuilt_library
+from gbnf_server.llama.server_build import compiler, find_llama_server
+from gbnf_server.llama.server_process import check_port
+from gbnf_server.system.config_file import find_config_file
+from gbnf_server.system.cpu_cores import usable_cores
+from gbnf_server.system.errors import GbnfServerError, ModelLoadError, SetupError
+from gbnf_server.system.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
+from gbnf_server.system.processes import describe_exit, run_program
+from gbnf_server.system.smollm2 import SMOLLM2, has_smollm2, smollm2_path
+
+State = Literal["ok", "limited", "broken"]
+"""`limited`: something optional is missing or slow; `broken`: something required does not work."""
+
+_LIMIT_S = 60.0  # for a program that prints its version
+_GIB = 2**30
+_WITH_GPU = f'CMAKE_ARGS="-DGGML_CUDA=on" {REINSTALL} (or GGML_VULKAN, GGML_METAL)'
+_ENGINES = {"llguidance": "pip install llguidance", "xgrammar": "pip install xgrammar"}
+
+_LOAD = """
+import json
+from gbnf_server.llama.bindings import llama_cpp
+print(json.dumps({
+    "system": llama_cpp.llama_print_system_info().decode(errors="replace"),
+    "offload": bool(llama_cpp.llama_supports_gpu_offload()),
+}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check. `fix`: how to improve it, "" if there is nothing to do."""
+
+    name: str
+    state: State
+    found: str
+    fix: str = ""
 
 
 def doctor(
@@ -23,13 +79,6 @@ def doctor(
 
     Exits with status 4 if something that is needed does not work.
     """
-    from rich.text import Text
-
-    from gbnf_server.cli.exit_codes import ExitCode
-    from gbnf_server.cli.machine_checks import checks
-    from gbnf_server.cli.model_options import ModelSource
-    from gbnf_server.cli.output import escape_line, stdout_console, write
-
     styles = {"ok": ("✓", "green"), "limited": ("–", "yellow"), "broken": ("✗", "bold red")}
     done = []
     path = None if model is None else ModelSource(model).path()
@@ -44,3 +93,212 @@ def doctor(
         write(json.dumps([asdict(check) for check in done], ensure_ascii=False, indent=2))
     if any(check.state == "broken" for check in done):
         raise typer.Exit(ExitCode.ENVIRONMENT)
+
+
+def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
+    """Yield the result of each check. `model`: a GGUF file to check. `port`: for llama-server."""
+    yield _python()
+    if is_installed("local"):
+        yield _threads()
+    yield _compiler()
+    llama, loaded = _llama()
+    yield llama
+    if loaded:
+        yield _cpu()
+        yield _offload(loaded)
+        yield _llama_server()
+    if loaded and model is not None:
+        yield _model(model)
+        yield _tool_format(model)
+    elif loaded:
+        yield Check("memory", "ok", f"{_free() / _GIB:.1f} GiB free")
+    yield from _engines()
+    yield _smollm2()
+    yield _port(port)
+    config = find_config_file()
+    yield Check("configuration", "ok", "no gbnf.toml" if config is None else str(config))
+    yield _writable("cache folder", cache_folder(), CACHE_VARIABLE)
+    yield _writable("profile folder", profiles_folder(), PROFILES_VARIABLE)
+
+
+def _python() -> Check:
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    found = f"{python} on {platform.system()} {platform.machine()}"
+    return Check("Python", "ok", found)
+
+
+def _threads() -> Check:
+    cores = usable_cores()
+    return Check("threads", "ok", f"{cores.count} for a model: {cores.reason}; 1 for a small model")
+
+
+def _compiler() -> Check:
+    if program := compiler():
+        return Check("C++ compiler", "ok", f"{program}: {_version_of(program)}")
+    fix = (
+        "xcode-select --install"
+        if sys.platform == "darwin"
+        else "apt install g++ make (or your system's equivalent)"
+    )
+    return Check("C++ compiler", "limited", "none; required only to install llama.cpp", fix)
+
+
+def _llama() -> tuple[Check, dict[str, Any] | None]:
+    """Return the check, and the library's description of itself, None if it cannot be loaded."""
+    name = "llama.cpp"
+    if not is_installed("local"):
+        found = "the packages of the extra local are not installed; required to run models in this process"
+        return Check(name, "limited", found, install_command("run")), None
+    installed = f"llama-cpp-python {version('llama-cpp-python')}"
+    try:
+        done = run_program([sys.executable, "-P", "-c", _LOAD], _LIMIT_S)
+        if done.returncode == 0:
+            info: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            if prebuilt_library(os.environ):
+                installed += f" with the library of xllamacpp {version('xllamacpp')}"
+            return Check(name, "ok", f"{installed}; {_features(info['system'])}"), info
+        message = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        reason = f"the process that loads it {describe_exit(done.returncode)}: {message}"
+    except (OSError, ValueError, LookupError, subprocess.TimeoutExpired) as error:
+        reason = str(error)
+    return Check(name, "broken", f"{installed}; {reason}", REINSTALL), None
+
+
+def _features(system: str) -> str:
+    """`CPU : AVX2 = 1 | AVX512 = 1 | REPACK = 1 |` -> `CPU features AVX2 AVX512 REPACK`."""
+    parts = (part.rpartition(":")[2].split("=") for part in system.split("|"))
+    return "CPU features " + " ".join(
+        part[0].strip() for part in parts if len(part) == 2 and part[1].strip() == "1"
+    )
+
+
+def _cpu() -> Check:
+    found = cpu_support()
+    if not found.repacks and found.computes:
+        found, _ = run_cpu_probe()  # the last probe may have failed for a temporary reason
+    name = "CPU probe"
+    if not found.computes:
+        return Check(name, "broken", found.reason, f"Compile llama.cpp on this machine: {REINSTALL}")
+    if not found.repacks:
+        fix = (
+            f"Compile llama.cpp on this machine: {REINSTALL}"
+            if prebuilt_library(os.environ)
+            else f"A newer compiler (GCC 13 or later) may help: CC=gcc-13 CXX=g++-13 {REINSTALL}"
+        )
+        return Check(
+            name, "limited", f"{found.reason}; weights are not repacked, so some models are slower", fix
+        )
+    return Check(name, "ok", "computes with every quantization")
+
+
+def _offload(info: dict[str, Any]) -> Check:
+    if info["offload"]:
+        return Check("GPU offload", "ok", "supported by this build")
+    return Check("GPU offload", "limited", "none: this build computes on the CPU", f"With a GPU: {_WITH_GPU}")
+
+
+def _llama_server() -> Check:
+    name = "llama-server"
+    try:
+        program = find_llama_server()
+    except GbnfServerError as error:
+        return Check(name, "broken", str(error), "Unset the variable, or correct it.")
+    if program is None:
+        return Check(
+            name, "limited", "not built; required only for --server and the tests", "gbnf server install"
+        )
+    return Check(name, "ok", f"{program}: {_version_of(program)}")
+
+
+def _model(path: Path) -> Check:
+    """Check that the model can be loaded, and fits into memory with its context."""
+    from gbnf_server.llama.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
+
+    try:
+        model = NativeModel(path, vocab_only=True)
+        needed = model.memory_estimate()
+    except GbnfServerError as error:
+        return Check("model", "broken", str(error), "Use a complete GGUF file of a language model.")
+    found = (
+        f"{model.name} needs about {needed / _GIB:.1f} GiB with a context of {model.default_context} tokens; "
+        f"{_free() / _GIB:.1f} GiB free"
+    )
+    if needed > _free():
+        return Check(
+            "model", "broken", found, "Use a smaller quantization or --ctx-size, or end other programs."
+        )
+    return Check("model", "ok", found)
+
+
+def _tool_format(path: Path) -> Check:
+    """Find the format in which the model's chat template writes tool calls."""
+    from gbnf_server.llama.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
+
+    name = "tool calls"
+    try:
+        model = NativeModel(path, vocab_only=True)
+        template = model.metadata.get("tokenizer.chat_template", "")
+        found = detect(template, bos_token=model.begin_text, eos_token=model.end_text)
+    except ToolFormatError as error:
+        fix = "Nothing: calls are requested and constrained as JSON."
+        return Check(name, "limited", f"none in the chat template: {error}", fix)
+    except GbnfServerError as error:
+        return Check(name, "broken", str(error), "Use a complete GGUF file of a language model.")
+    return Check(name, "ok", describe_format(found))
+
+
+def _engines() -> Iterator[Check]:
+    for name, fix in _ENGINES.items():
+        try:
+            yield Check(name, "ok", version(name))
+        except PackageNotFoundError:
+            yield Check(name, "limited", "not installed; optional", fix)
+
+
+def _smollm2() -> Check:
+    if not has_smollm2():
+        found = "not installed; optional: a small real model for tools of your own"
+        return Check(SMOLLM2, "limited", found, install_command(SMOLLM2))
+    try:
+        return Check(SMOLLM2, "ok", f"{smollm2_path()}: --model {SMOLLM2}")
+    except ModelLoadError as error:
+        problem, _, fix = str(error).rpartition(". ")
+        return Check(SMOLLM2, "broken", problem, fix)
+
+
+def _port(port: int) -> Check:
+    try:
+        check_port(port)
+    except SetupError as error:
+        return Check("port", "limited", str(error), "gbnf server start --port 0")
+    return Check("port", "ok", f"{port} is free for gbnf server start")
+
+
+def _writable(name: str, folder: Path, variable: str) -> Check:
+    """Check that files can be created in the folder, which may not exist yet."""
+    try:
+        existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+        with tempfile.TemporaryDirectory(dir=existing):
+            pass
+    except OSError as error:
+        found = f"{folder} is not writable: {error.strerror or error}"
+        return Check(name, "limited", found, f"Set ${variable} to another folder.")
+    return Check(name, "ok", str(folder))
+
+
+def _free() -> int:
+    """Return the available memory in bytes."""
+    import psutil  # noqa: PLC0415 - optional
+
+    return int(psutil.virtual_memory().available)
+
+
+def _version_of(program: Path | str) -> str:
+    """Return the first line that a program prints for `--version`."""
+    try:
+        done = run_program([str(program), "--version"], _LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode:
+        return describe_exit(done.returncode)
+    return next(iter((done.stdout.strip() or done.stderr.strip()).splitlines()), "no version")

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
-from rich.text import Text
 
 from gbnf.errors import GbnfError
 from gbnf.extras import MissingExtraError
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.output import stderr_console
+from gbnf_server.cli.output import say
 from gbnf_server.system.errors import GbnfServerError, InputError
 
 
@@ -22,13 +21,14 @@ def report(error: BaseException) -> ExitCode:
     """
     match error:
         case KeyboardInterrupt():
-            _print("interrupted", "; ".join(getattr(error, "__notes__", ())))
+            notes = "; ".join(getattr(error, "__notes__", ()))
+            say(notes or "interrupted", "interrupted" if notes else "", "bold red")
             return ExitCode.INTERRUPTED
         case MissingExtraError() | GbnfServerError() if not isinstance(error, InputError):
-            _print("error", str(error))
+            say(str(error), "error", "bold red")
             return ExitCode.ENVIRONMENT
         case GbnfError():
-            _print("error", str(error))
+            say(str(error), "error", "bold red")
             return ExitCode.INPUT
         case _:
             raise error
@@ -43,8 +43,3 @@ def interruptible(note: str = "") -> Iterator[None]:
         if note:
             error.add_note(note)
         raise typer.Exit(report(error)) from None
-
-
-def _print(head: str, message: str) -> None:
-    head = f"{head}: " if message else head
-    stderr_console().print(Text.assemble((head, "bold red"), message), soft_wrap=True)

@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gbnf_server.cli.default_model import model_for_other_tools, other_model_hint
+from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import check_one_stdin, compile_schema_file, read_request, read_schema
 from gbnf_server.cli.model_options import (
-    ApiKeyOption,
-    BackendOption,
-    ContextSizeOption,
-    GpuLayersOption,
-    HfOption,
-    ModelOption,
     ModelSource,
     SeedOption,
-    ServerOption,
     TemperatureOption,
-    ThreadsOption,
 )
+from gbnf_server.cli.output import escape_line, say, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,14 +38,8 @@ def generate(
         str,
         typer.Option(metavar="FILE", help="JSON Schema that the answer fits; -: standard input."),
     ],
-    model: ModelOption = None,
-    hf: HfOption = None,
-    server: ServerOption = None,
-    backend: BackendOption = None,
-    api_key: ApiKeyOption = None,
-    ctx_size: ContextSizeOption = None,
-    gpu_layers: GpuLayersOption = None,
-    threads: ThreadsOption = None,
+    *,
+    source: ModelSource,
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of the answer.")] = 1024,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
@@ -69,15 +58,9 @@ def generate(
     \b
     Exit codes: 0 success, 1 truncated or invalid answer, 3 invalid schema, 4 the model does not work.
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
     check_one_stdin(prompt, schema)
-    from rich.text import Text
-
     from gbnf_server.backends.base import Request
-    from gbnf_server.cli.default_model import model_for_other_tools, other_model_hint
-    from gbnf_server.cli.errors import interruptible
-    from gbnf_server.cli.output import escape_line, stderr_console, write
 
     text = read_request(prompt, "PROMPT")
     value = read_schema(schema)
@@ -104,13 +87,12 @@ def generate(
             if answer.repeated
             else f"the answer is shortened to end within --max-tokens {max_tokens}"
         )
-        note = f"{why}: see the values from character {answer.shortened_at} on"
-        stderr_console().print(Text.assemble(("note: ", "bold yellow"), note), soft_wrap=True)
+        say(f"{why}: see the values from character {answer.shortened_at} on", "note", "bold yellow")
     problem = _problem(answer, value, max_tokens)
     if not problem and source.is_demo_model:
         problem = f"{_UNTRAINED} {other_model_hint()}"
     if problem:
-        stderr_console().print(Text.assemble(("error: ", "bold red"), escape_line(problem)), soft_wrap=True)
+        say(escape_line(problem), "error", "bold red")
         raise typer.Exit(ExitCode.FAILURE)
 
 

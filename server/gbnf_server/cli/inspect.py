@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
 from gbnf_server.cli.input_files import check_one_stdin, is_schema_file, read_schema, source_name
 from gbnf_server.cli.model_options import ModelOption, ModelSource, WhitespaceOption
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.output import say, write
+from gbnf_server.cli.tool_options import PathsArgument, ToolSources
 
 if TYPE_CHECKING:
     from gbnf.compiler.layout import Whitespace
@@ -30,16 +32,9 @@ _HOST = "127.0.0.1"
 
 def inspect(
     context: typer.Context,
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
-        ),
-    ] = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    paths: PathsArgument = None,
+    *,
+    sources: ToolSources,
     schema: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="JSON Schema to show instead of tools; -: standard input."),
@@ -89,9 +84,7 @@ def inspect(
       gbnf inspect --run run.json                 from `gbnf run --record run.json`
     """
     choice = _choice(whitespace, property_order, call_format, model)
-    with _inspection(
-        context, paths or [], manifests, tools, mcp, schema, model, run or [], choice
-    ) as inspection:
+    with _inspection(context, paths or [], sources, schema, model, run or [], choice) as inspection:
         if html is not None:
             _write_file(html, inspection.file())
         else:
@@ -103,9 +96,7 @@ def inspect(
 def _inspection(
     context: typer.Context,
     paths: list[Path],
-    manifests: list[Path] | None,
-    tools: list[str] | None,
-    mcp: list[str] | None,
+    sources: ToolSources,
     schema: str | None,
     model: str | None,
     run: list[Path],
@@ -115,12 +106,12 @@ def _inspection(
     from gbnf_server.inspect.inspection import Inspection
 
     runs = _runs(run)
-    if runs and not (paths or manifests or tools or mcp or schema):
+    if runs and not (paths or sources or schema):
         yield Inspection(", ".join(map(str, run)), runs=runs)
         return
-    check_one_stdin(schema, *(tools or ()))
+    check_one_stdin(schema, *(sources.tools or ()))
     given = [*paths, *([] if schema is None else [Path(schema)])]
-    sources = ToolSources.of_paths(given, manifests, tools, mcp, context)
+    sources = sources.with_paths(given, context)
     schemas = [str(path) for path in given if str(path) == schema or is_schema_file(path)]
     if schemas:
         if len(sources) > 1:
@@ -130,7 +121,7 @@ def _inspection(
         yield _schema_inspection(schemas[0], runs, choice)
         return
     counter = _token_counter(model)
-    title = ", ".join([*map(str, given), *(tools or ()), *(mcp or ())]) or "The bundled tools"
+    title = ", ".join([*map(str, given), *(sources.tools or ()), *(sources.mcp or ())]) or "The bundled tools"
     with sources.open() as pool:
         if not pool and not runs:
             from gbnf_server.system.errors import InputError
@@ -215,7 +206,6 @@ def _token_counter(model: str | None) -> Callable[[str], int] | None:
 
 def _decoder(model: str | None, inspection: Inspection) -> LiveDecoder | None:
     """Return what decodes requests for the page; None without a model, which is loaded for the first one."""
-    from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
     from gbnf_server.inspect.live_decoding import LiveDecoder
 
     source = ModelSource(model)
@@ -232,14 +222,13 @@ def _decoder(model: str | None, inspection: Inspection) -> LiveDecoder | None:
 
 
 def _write_file(path: Path, text: str) -> None:
-    from gbnf_server.cli.output import stderr_console
     from gbnf_server.system.errors import SetupError
 
     try:
         path.write_text(text, "utf-8", errors="replace")  # a schema may contain a lone surrogate
     except OSError as error:
         raise SetupError(f"{path} cannot be written: {error.strerror or error}.") from None
-    stderr_console().print(f"wrote {path}", style="dim", soft_wrap=True)
+    say(f"wrote {path}")
 
 
 def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
@@ -249,7 +238,6 @@ def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
 
     import uvicorn
 
-    from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.inspect.app import create_app
     from gbnf_server.web.http_server import listen, server_config, url_of
 
@@ -257,7 +245,7 @@ def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
     with listen(_HOST, port) as listening:
         url = f"{url_of(_HOST, listening)}/?token={token}"
         write(url)
-        stderr_console().print("press Ctrl-C to stop", style="dim")
+        say("press Ctrl-C to stop")
         if opens:
             webbrowser.open(url)
         with suppress(KeyboardInterrupt):

@@ -5,30 +5,43 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.output import escape_line, plural, show_finding, stdout_console, write
+from gbnf_server.cli.tool_options import PathArgument, ToolSources
 
 if TYPE_CHECKING:
     from gbnf import Finding
     from gbnf.tools import Tool
-    from gbnf_server.cli.tables import ToolRow
+    from gbnf.tools.complexity import Complexity
+
+PIPED_WIDTH = 120
+"""Width of a piped table."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRow:
+    """A row of the table of tools."""
+
+    tool: Tool
+    complexity: Complexity
+    is_complex: bool
+    findings: tuple[Finding, ...]
 
 
 def manifests(
     context: typer.Context,
-    path: Annotated[
-        Path | None,
-        typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
-    ] = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    path: PathArgument = None,
+    *,
+    sources: ToolSources,
     findings: Annotated[bool, typer.Option("--findings", help="List every finding below the table.")] = False,
     strict: Annotated[
         bool,
@@ -51,10 +64,8 @@ def manifests(
     from gbnf import args_complexity, is_complex
     from gbnf.tools import ASK_USER
     from gbnf.tools.prerequisites import unreachable_tools
-    from gbnf_server.cli.output import write
-    from gbnf_server.cli.tables import ToolRow, show_tools
 
-    with ToolSources.of_paths([path] if path else [], manifests, tools, mcp, context).open() as pool:
+    with sources.with_paths([path] if path else [], context).open() as pool:
         unreachable = unreachable_tools((*pool, ASK_USER))
         rows = [
             ToolRow(
@@ -68,7 +79,7 @@ def manifests(
     if json_:
         write(json.dumps(_as_json(rows), ensure_ascii=False, indent=2))
     else:
-        show_tools(rows, findings=findings)
+        _show_tools(rows, findings=findings)
     if strict and any(finding.is_mistake for row in rows for finding in row.findings):
         raise typer.Exit(ExitCode.FAILURE)
 
@@ -104,3 +115,39 @@ def _as_json(rows: list[ToolRow]) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+def _show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
+    """Print the table of `gbnf manifests`, and below it the mistakes, or all findings."""
+    console = stdout_console(PIPED_WIDTH)
+    console.print(tools_table(rows))
+    every = [finding for row in rows for finding in row.findings]
+    listed = every if findings else [finding for finding in every if finding.is_mistake]
+    for finding in listed:
+        show_finding(console, finding)
+    if more := len(every) - len(listed):
+        others = "other " if listed else ""
+        console.print(Text(f"{others}{plural(more, 'finding')}; --findings lists them", style="dim"))
+
+
+def tools_table(rows: Sequence[ToolRow]) -> Table:
+    """Return the table of tools. In a narrow terminal, only the descriptions are shortened."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("tool", style="bold", no_wrap=True)
+    table.add_column("effect", no_wrap=True)
+    table.add_column("complexity", justify="right", no_wrap=True)
+    table.add_column("findings", justify="right", no_wrap=True)
+    table.add_column("description")  # the only one that shrinks
+    for row in rows:
+        policy = row.tool.run
+        table.add_row(
+            Text(escape_line(row.tool.name)),
+            Text(
+                policy.effect + (", asks" if policy.confirm else ""),
+                style="yellow" if policy.effect == "write" else "",
+            ),
+            Text(str(row.complexity.score), style="yellow" if row.is_complex else ""),
+            Text(str(len(row.findings)) if row.findings else "-", style="" if row.findings else "dim"),
+            Text(escape_line(row.tool.description()), no_wrap=True, overflow="ellipsis"),
+        )
+    return table

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.model_options import ApproveAllOption, LanguageOption, WorkspaceOption
+from gbnf_server.cli.output import say, write
 from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
 
 if TYPE_CHECKING:
@@ -87,15 +89,13 @@ def _address(text: str) -> tuple[str, int]:
 def _serve_http(app: ASGIApp, host: str, port: int) -> None:
     import uvicorn
 
-    from gbnf_server.cli.errors import interruptible
-    from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.web.http_server import listen, url_of
 
     with listen(host, port) as listening, interruptible():
         write(f"{url_of(host, listening)}{_HTTP_PATH}")
-        stderr_console().print("ready; press Ctrl-C to stop", style="dim")
+        say("ready; press Ctrl-C to stop")
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_LAST_REQUESTS_S)
         try:
             uvicorn.Server(config).run(sockets=[listening])
         except KeyboardInterrupt:
-            stderr_console().print("stopped", style="dim")
+            say("stopped")

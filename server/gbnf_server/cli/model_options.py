@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
@@ -16,48 +15,14 @@ if TYPE_CHECKING:
     from gbnf.prompts.messages import PromptStyle
     from gbnf_server.backends.base import Backend
     from gbnf_server.backends.llama_server import LlamaServer
+    from gbnf_server.planner import PlannerOptions
     from gbnf_server.planner.profiles import ModelKey
 
 
-class BackendName(StrEnum):
-    """Where a model runs."""
-
-    IN_PROCESS = "in-process"
-    LLAMA_SERVER = "llama-server"
-    OLLAMA = "ollama"
-    VLLM = "vllm"
-    VLLM_OLD = "vllm-old"
-    SGLANG = "sglang"
-    LM_STUDIO = "lm-studio"
-    OPENAI = "openai"
-
-
-class CallFormatChoice(StrEnum):
-    """How the model writes a call; see docs/how-to/choose-a-strategy.md."""
-
-    NATIVE = "native"
-    JSON = "json"
-    TEXT = "text"
-    LINES = "lines"
-
-
-class PromptStyleChoice(StrEnum):
-    """How tools are shown; see docs/how-to/choose-a-strategy.md."""
-
-    MINIMAL = "minimal"
-    DEFAULT = "default"
-    SKELETON = "skeleton"
-    PLACEHOLDER = "placeholder"
-    VERBOSE = "verbose"
-
-
-class ReasoningChoice(StrEnum):
-    """Whether the model reasons before a call; see docs/how-to/choose-a-strategy.md."""
-
-    OFF = "off"
-    FIELD = "field"
-    FREE = "free"
-
+BackendName: TypeAlias = Literal[
+    "in-process", "llama-server", "ollama", "vllm", "vllm-old", "sglang", "lm-studio", "openai"
+]
+"""Where a model runs."""
 
 # Options that select a model.
 ModelOption: TypeAlias = Annotated[
@@ -75,9 +40,6 @@ HfOption: TypeAlias = Annotated[
         metavar="REPO[:QUANT]",
         help="Model on Hugging Face, downloaded once: OWNER/REPOSITORY, and a quantization. Default: Q4_K_M.",
     ),
-]
-ServerOption: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="URL", help="Running server: a llama-server, or see --backend.")
 ]
 BackendOption: TypeAlias = Annotated[
     BackendName | None,
@@ -116,7 +78,8 @@ ApproveAllOption: TypeAlias = Annotated[
 
 # Options of a run, and of its output.
 StyleOption: TypeAlias = Annotated[
-    PromptStyleChoice | None, typer.Option(help="How the prompt describes the tools.")
+    Literal["minimal", "default", "skeleton", "placeholder", "verbose"] | None,
+    typer.Option(help="How the prompt describes the tools."),
 ]
 LanguageOption: TypeAlias = Annotated[str, typer.Option(help="Language of the tool descriptions.")]
 MaxSecondsOption: TypeAlias = Annotated[
@@ -132,20 +95,6 @@ MaxToolsOption: TypeAlias = Annotated[
         help="Offer the tools that fit the request best, at most this many. find_tools adds others. Default: "
         "16, or for a model of less than a billion parameters at most 8.",
     ),
-]
-RequireOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TOOL", help="Tool that must succeed before a run may be answered; repeatable. '*': any tool."
-    ),
-]
-TerminalOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TOOL", help="Tool that ends a run: its result is the answer; repeatable."),
-]
-NoCompactOption: TypeAlias = Annotated[
-    bool,
-    typer.Option("--no-compact", help="Never shorten old results and steps to fit the model's context."),
 ]
 MaxTokensOption: TypeAlias = Annotated[int, typer.Option(min=1, help="Maximum tokens of a call.")]
 MarkdownOption: TypeAlias = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
@@ -178,6 +127,57 @@ SeedOption: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """How each call of the model is generated."""
+
+    max_tokens: MaxTokensOption = 512
+    temperature: TemperatureOption = 0.0
+    seed: SeedOption = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningOptions:
+    """When a run ends, and what it needs."""
+
+    language: LanguageOption = "en"
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOOL",
+            help="Tool that must succeed before a run may be answered; repeatable. '*': any tool.",
+        ),
+    ] = None
+    terminal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOOL", help="Tool that ends a run: its result is the answer; repeatable."),
+    ] = None
+    no_compact: Annotated[
+        bool,
+        typer.Option("--no-compact", help="Never shorten old results and steps to fit the model's context."),
+    ] = False
+    max_steps: MaxStepsOption = 12
+    max_seconds: MaxSecondsOption = 300
+
+    def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
+        """Return the options of a planner, with `more` of its fields."""
+        from gbnf_server.planner import PlannerOptions
+
+        sampling = sampling or SamplingOptions()
+        return PlannerOptions(
+            max_steps=self.max_steps,
+            max_seconds=self.max_seconds or None,
+            required=tuple(self.require or ()),
+            terminal=tuple(self.terminal or ()),
+            compact=not self.no_compact,
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            seed=sampling.seed,
+            language=self.language,
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSource:
     """A model, as options name it: `model` is a file or "smollm2" in process, else the server's name for it.
 
@@ -185,38 +185,38 @@ class ModelSource:
     apply in process only.
     """
 
-    model: str | None = None
-    server: str | None = None
-    api_key: str | None = None
-    backend: BackendName | None = None
-    context_size: int | None = None
-    hf: str | None = None
-    gpu_layers: int | None = None
-    threads: int | None = None
+    model: ModelOption = None
+    hf: HfOption = None
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="Running server: a llama-server, or see --backend.")
+    ] = None
+    backend: BackendOption = None
+    api_key: ApiKeyOption = None
+    context_size: ContextSizeOption = None
+    gpu_layers: GpuLayersOption = None
+    threads: ThreadsOption = None
 
     @property
     def backend_name(self) -> BackendName:
         """The backend that the options imply."""
-        return self.backend or (BackendName.IN_PROCESS if self.server is None else BackendName.LLAMA_SERVER)
+        return self.backend or ("in-process" if self.server is None else "llama-server")
 
     @property
     def is_demo_model(self) -> bool:
         """Whether no option names a model, so that it is the bundled one."""
-        return self.backend_name is BackendName.IN_PROCESS and self.model is None and self.hf is None
+        return self.backend_name == "in-process" and self.model is None and self.hf is None
 
     def check(self) -> None:
         """Raise BadParameter if the options conflict, or the key can't be sent."""
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise typer.BadParameter("--api-key must be printable ASCII: it is sent in a header")
-        if self.context_size is not None and self.backend_name is BackendName.LLAMA_SERVER:
+        if self.context_size is not None and self.backend_name == "llama-server":
             raise typer.BadParameter(
                 "--ctx-size does not apply to a running llama-server: use it with `gbnf server start`"
             )
-        if self.hf is not None and (
-            self.model is not None or self.backend_name is not BackendName.IN_PROCESS
-        ):
+        if self.hf is not None and (self.model is not None or self.backend_name != "in-process"):
             raise typer.BadParameter("--hf names a model in process: use it without --model and --server")
-        if self.backend_name is not BackendName.IN_PROCESS:
+        if self.backend_name != "in-process":
             for option, value in {"--gpu-layers": self.gpu_layers, "--threads": self.threads}.items():
                 if value is not None:
                     raise typer.BadParameter(
@@ -224,16 +224,16 @@ class ModelSource:
                         f"gbnf server start -- {option} {value}"
                     )
         match self.backend_name:
-            case BackendName.IN_PROCESS | BackendName.LLAMA_SERVER if self.backend is None:
+            case "in-process" | "llama-server" if self.backend is None:
                 if self.model is not None and self.server is not None:
                     raise typer.BadParameter("use --model or --server, not both")
-            case BackendName.IN_PROCESS:
+            case "in-process":
                 if self.server is not None:
                     raise typer.BadParameter("--server does not apply to --backend in-process")
-            case BackendName.LLAMA_SERVER:
+            case "llama-server":
                 if self.model is not None:
                     raise typer.BadParameter("--model does not apply to a llama-server: it serves one model")
-            case BackendName.OLLAMA:
+            case "ollama":
                 if self.model is None:
                     raise typer.BadParameter("--backend ollama requires --model NAME")
             case _:
@@ -245,10 +245,10 @@ class ModelSource:
         from gbnf_server.planner.profiles import ModelKey
 
         match self.backend_name:
-            case BackendName.IN_PROCESS:
+            case "in-process":
                 path = self.path()
                 return ModelKey(path.name, path.stat().st_size if path.is_file() else None)
-            case BackendName.LLAMA_SERVER:
+            case "llama-server":
                 with self._llama_server() as server:
                     return ModelKey(server.model_name)
             case _:
@@ -269,30 +269,31 @@ class ModelSource:
             return smollm2_path()
         return model_path() if self.model is None else Path(self.model)
 
-    def open(self, style: str | None = None, *, parallel: int = 1, deterministic: bool = False) -> Backend:
+    def open(
+        self, style: PromptStyle | None = None, *, parallel: int = 1, deterministic: bool = False
+    ) -> Backend:
         """Open the backend. `style`: None for its default.
 
         In process, `parallel` is the number of concurrent calls; `deterministic`: see `InProcess`.
         """
-        prompt_style = cast("PromptStyle | None", style)
         match self.backend_name:
-            case BackendName.IN_PROCESS:
+            case "in-process":
                 from gbnf_server.backends.in_process import InProcess
                 from gbnf_server.system.smollm2 import SMOLLM2
 
                 return InProcess(
                     self.path(),
                     context_length=self.context_size,
-                    prompt_style=prompt_style,
+                    prompt_style=style,
                     parallel=parallel,
                     deterministic=deterministic,
                     gpu_layers=self.gpu_layers,
                     threads=self.threads,
                     name=self.model if self.model == SMOLLM2 else None,  # the file has that of a training run
                 )
-            case BackendName.LLAMA_SERVER:
-                return self._llama_server(prompt_style)
-            case BackendName.OLLAMA:
+            case "llama-server":
+                return self._llama_server(style)
+            case "ollama":
                 from gbnf_server.backends.ollama import Ollama
 
                 assert self.model is not None
@@ -301,20 +302,20 @@ class ModelSource:
                     self.server or "http://127.0.0.1:11434",
                     context_length=self.context_size or 8192,
                     api_key=self.api_key,
-                    prompt_style=prompt_style,
+                    prompt_style=style,
                 )
             case backend_name:
                 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 
                 assert self.server is not None
-                kind = "plain" if backend_name is BackendName.OPENAI else backend_name.value.replace("-", "_")
+                kind = "plain" if backend_name == "openai" else backend_name.replace("-", "_")
                 return OpenAICompatible(
                     self.server,
                     cast("ServerKind", kind),
                     model=self.model,
                     context_length=self.context_size,
                     api_key=self.api_key,
-                    prompt_style=prompt_style or "full",
+                    prompt_style=style or "full",
                 )
 
     def facts(self, backend: Backend) -> dict[str, Any]:
@@ -322,9 +323,9 @@ class ModelSource:
         from gbnf_server.planner.model_identity import describe_model_file, describe_server_model
 
         match self.backend_name:
-            case BackendName.IN_PROCESS:
+            case "in-process":
                 return describe_model_file(self.path(), backend)
-            case BackendName.LLAMA_SERVER:
+            case "llama-server":
                 return describe_server_model(cast("LlamaServer", backend))
             case _:
                 return {"name": backend.name}

@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from gbnf_server.cli.output import say, write
+
 _TEMPLATES = Path(__file__).parent / "templates"
 _FILES = {
     "manifest.toml": "manifest.toml",
@@ -41,7 +43,6 @@ def new(
     """
     from gbnf.errors import ManifestError
     from gbnf.tools import Tool
-    from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.system.errors import SetupError
 
     name = path.name
@@ -66,9 +67,7 @@ def new(
     for target in targets:
         write(str(target))
     folder = shlex.quote(str(path.parent))
-    stderr_console().print(
+    say(
         f'Try: gbnf call {shlex.quote(str(path))} \'{{"text": "two words"}}\'\n'
-        f"     gbnf run \"how many words has 'good morning'?\" --manifests {folder} --terminal {name}",
-        style="dim",
-        soft_wrap=True,
+        f"     gbnf run \"how many words has 'good morning'?\" --manifests {folder} --terminal {name}"
     )

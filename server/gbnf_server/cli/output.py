@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
+
+    from gbnf.findings import Finding
 
 SHOWN_CHARACTERS = 100
 
@@ -38,6 +41,21 @@ class _CleanConsole(Console):
 def stderr_console() -> Console:
     """Return where all goes that is not a command's result: stderr, without colours when piped."""
     return _CleanConsole(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def say(message: str, head: str = "", style: str = "dim") -> None:
+    """Print a remark to stderr in a style; with a head, only that has the style."""
+    text = Text.assemble((f"{head}: ", style), message) if head else Text(message, style)
+    stderr_console().print(text, soft_wrap=True)
+
+
+def show_finding(console: Console, finding: Finding) -> None:
+    """Print a finding."""
+    style = "cyan" if finding.kind == "free_form" else "yellow"
+    console.print(
+        Text.assemble((f"{finding.kind.replace('_', ' ')}  ", style), escape_line(str(finding))),
+        soft_wrap=True,
+    )
 
 
 def stdout_console(piped_width: int | None = None) -> Console:

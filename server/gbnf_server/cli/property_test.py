@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.output import escape_line, plural, progress_bar, stderr_console, stdout_console, write
+from gbnf_server.cli.tool_options import PathArgument, ToolSources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,13 +28,9 @@ STEPS = (1, 3)
 
 def property_test(
     context: typer.Context,
-    path: Annotated[
-        Path | None,
-        typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
-    ] = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    path: PathArgument = None,
+    *,
+    sources: ToolSources,
     examples: Annotated[int, typer.Option(min=1, help="Examples of each kind for each tool.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the examples.")] = 0,
     vocab: Annotated[
@@ -60,11 +57,7 @@ def property_test(
     \b
     Exit codes: 0 success, 1 counterexample found, 3 invalid manifest, 4 the engine does not work.
     """
-    from gbnf_server.cli.errors import interruptible
-    from gbnf_server.cli.output import plural, write
-
-    sources = ToolSources.of_paths([path] if path else [], manifests, tools, mcp, context)
-    with interruptible(), sources.open() as pool:
+    with interruptible(), sources.with_paths([path] if path else [], context).open() as pool:
         accepts, engine = _engine(vocab)
         found = _tested(pool, accepts, examples, seed)
     for tool, smallest in found:
@@ -98,8 +91,6 @@ def _tested(
     tool_pool: Sequence[Tool], accepts: _Accepts, examples: int, seed: int
 ) -> list[tuple[str, Counterexample]]:
     """Return the first counterexample of each tool and law, with a progress bar on stderr."""
-    from gbnf_server.cli.output import progress_bar, stderr_console
-
     searches = list(_searches(tool_pool, accepts, examples, seed))
     found: dict[tuple[str, str], Counterexample] = {}
     with progress_bar(stderr_console()) as bar:
@@ -155,8 +146,6 @@ def _acceptance(accepts: _Accepts, *grammars: Grammar) -> Callable[[str], bool]:
 def _show(tool: str, found: Counterexample) -> None:
     """Print a counterexample."""
     from rich.text import Text
-
-    from gbnf_server.cli.output import escape_line, stdout_console
 
     console = stdout_console()
     problem = {

@@ -9,46 +9,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gbnf_server.cli.default_model import choose_model
+from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.input_files import check_one_stdin, read_request
 from gbnf_server.cli.model_options import (
-    ApiKeyOption,
     ApproveAllOption,
-    BackendName,
-    BackendOption,
-    CallFormatChoice,
-    ContextSizeOption,
-    GpuLayersOption,
-    HfOption,
-    LanguageOption,
-    MaxSecondsOption,
-    MaxStepsOption,
-    MaxTokensOption,
     MaxToolsOption,
-    ModelOption,
     ModelSource,
-    NoCompactOption,
+    PlanningOptions,
     QuietOption,
-    ReasoningChoice,
-    RequireOption,
-    SeedOption,
-    ServerOption,
+    SamplingOptions,
     StyleOption,
-    TemperatureOption,
-    TerminalOption,
-    ThreadsOption,
     VerboseOption,
     WorkspaceOption,
 )
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.output import request_text, say, stderr_console, write
+from gbnf_server.cli.person import asks_person, person_at_terminal
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from gbnf.prompts.messages import Image
     from gbnf.tools import Tool
     from gbnf_server.backends.base import Backend
@@ -82,11 +66,24 @@ class OutputOptions:
     `hints`: whether to say which options of `gbnf run` would help a run without an answer.
     """
 
-    json: bool = False
-    stream: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    record: Path | None = None
+    json: Annotated[bool, typer.Option("--json", help="Print the run and its events as one JSON object.")] = (
+        False
+    )
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream", help="Print the answer as it is generated; with --json, each event on a line."
+        ),
+    ] = False
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the run, its events and every call of the model to a file, for `gbnf inspect --run`.",
+        ),
+    ] = None
+    quiet: QuietOption = False
+    verbose: VerboseOption = False
     hints: bool = True
 
 
@@ -94,42 +91,17 @@ def run(
     query: Annotated[
         str, typer.Argument(metavar="REQUEST", help="Request in natural language; -: standard input.")
     ],
-    model: ModelOption = None,
-    hf: HfOption = None,
-    server: ServerOption = None,
-    backend: BackendOption = None,
-    api_key: ApiKeyOption = None,
-    ctx_size: ContextSizeOption = None,
-    gpu_layers: GpuLayersOption = None,
-    threads: ThreadsOption = None,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    source: ModelSource,
+    sources: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     image: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="Image for the request; repeatable.")
     ] = None,
     yes: ApproveAllOption = False,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print the run and its events as one JSON object.")
-    ] = False,
-    stream: Annotated[
-        bool,
-        typer.Option(
-            "--stream", help="Print the answer as it is generated; with --json, each event on a line."
-        ),
-    ] = False,
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the run, its events and every call of the model to a file, for `gbnf inspect --run`.",
-        ),
-    ] = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    output: OutputOptions,
     call_format: Annotated[
-        CallFormatChoice | None,
+        Literal["native", "json", "text", "lines"] | None,
         typer.Option(
             help="How the model writes calls: as its chat template does (default if that has tools) or as "
             "JSON, both constrained by a grammar, as text tool calls in any common syntax, or in the line "
@@ -137,7 +109,7 @@ def run(
         ),
     ] = None,
     reasoning: Annotated[
-        ReasoningChoice | None,
+        Literal["off", "field", "free"] | None,
         typer.Option(help="Reasoning before each call: in a field of the call, or as free text."),
     ] = None,
     reasoning_budget: Annotated[
@@ -164,16 +136,9 @@ def run(
     no_ask_user: Annotated[
         bool, typer.Option("--no-ask-user", help="Let the model ask no questions.")
     ] = False,
-    language: LanguageOption = "en",
-    require: RequireOption = None,
-    terminal: TerminalOption = None,
-    no_compact: NoCompactOption = False,
-    max_steps: MaxStepsOption = 12,
-    max_seconds: MaxSecondsOption = 300,
+    planning: PlanningOptions,
     max_tools: MaxToolsOption = None,
-    max_tokens: MaxTokensOption = 512,
-    temperature: TemperatureOption = 0.0,
-    seed: SeedOption = 0,
+    sampling: SamplingOptions,
 ) -> None:
     """Plan and execute one request with a local model.
 
@@ -197,16 +162,11 @@ def run(
       gbnf run "…" --server http://127.0.0.1:8080 --manifests my-tools/
       gbnf run "…" --backend ollama --model qwen2.5:7b --call-format text --stream
     """
-    source = ModelSource(model, server, api_key, backend, ctx_size, hf, gpu_layers, threads)
     source.check()
-    if reasoning is ReasoningChoice.FIELD and call_format not in {None, CallFormatChoice.JSON}:
+    if reasoning == "field" and call_format not in {None, "json"}:
         raise typer.BadParameter("--reasoning field requires --call-format json: use --reasoning free")
-    from gbnf_server.cli.default_model import choose_model
-    from gbnf_server.cli.errors import interruptible
-    from gbnf_server.cli.person import asks_person
-    from gbnf_server.planner import PlannerOptions
 
-    check_one_stdin(query, *(tools or ()))
+    check_one_stdin(query, *(sources.tools or ()))
     query = read_request(query)
     chosen: dict[str, str | int | None] = {
         "call_format": call_format,
@@ -215,23 +175,11 @@ def run(
         "prompt_style": style,
     }
     settings = {name: value for name, value in chosen.items() if value is not None}
-    options = PlannerOptions(
-        max_steps=max_steps,
-        max_seconds=max_seconds or None,
-        max_tools=max_tools or "auto",
-        repeat_calls=repeat_calls,
-        required=tuple(require or ()),
-        terminal=tuple(terminal or ()),
-        compact=not no_compact,
-        salvage=not no_salvage,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seed=seed,
-        language=language,
+    options = planning.planner_options(
+        sampling, max_tools=max_tools or "auto", repeat_calls=repeat_calls, salvage=not no_salvage
     )
     request = RunRequest(query, workspace, image or (), yes)
-    output = OutputOptions(json_, stream, quiet, verbose, record)
-    with interruptible(), ToolSources(manifests, tools, mcp, verbose).open() as loaded:
+    with interruptible(), sources.open(verbose=output.verbose) as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
         options = replace(options, ask_user=ask_user or (asks_person(source) and not no_ask_user))
         run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
@@ -253,8 +201,6 @@ def run_request(
     `settings` are those of a profile (`gbnf_server.planner.profiles.SETTINGS`), and override `options`; if
     there are none, and `use_profile`, those of the profile of the model and the tools do.
     """
-    from gbnf_server.cli.output import request_text, stderr_console
-    from gbnf_server.cli.person import person_at_terminal
     from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
@@ -263,8 +209,8 @@ def run_request(
     console = stderr_console()
     workspace = Workspace(request.workspace)
     if not output.quiet:
-        console.print(f"workspace: {workspace.root}", style="dim", soft_wrap=True)
-    changes = dict(settings or (profile_settings(source, pool, console) if use_profile else {}))
+        say(f"workspace: {workspace.root}")
+    changes = dict(settings or (profile_settings(source, pool) if use_profile else {}))
     style = changes.pop("prompt_style", None)
     with (
         nullcontext() if output.record is None else RunRecorder(output.record) as recorder,
@@ -273,7 +219,7 @@ def run_request(
         query, images, pool = _with_images(request, opened, workspace, pool)
         request_text(query)  # with the names of the images
         # other backends may stream in another way than they answer
-        is_counted = console.is_terminal and source.backend_name is BackendName.IN_PROCESS
+        is_counted = console.is_terminal and source.backend_name == "in-process"
         streams = output.stream or is_counted
         with RunProgress(
             console,
@@ -296,9 +242,7 @@ def run_request(
 
 def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
     """Print progress and the answer, or the run as JSON, and return the run."""
-    from gbnf_server.cli.output import write
-    from gbnf_server.cli.run_hints import run_hints
-    from gbnf_server.cli.run_progress import AnswerPrinter
+    from gbnf_server.cli.run_progress import AnswerPrinter, run_hints
     from gbnf_server.planner import TextWritten
 
     seen: list[Event] = []
@@ -318,7 +262,7 @@ def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgr
     finished: Run = seen[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
     if output.hints and not output.quiet:
         for hint in run_hints(finished, seen):
-            progress.console.print(hint, style="dim", soft_wrap=True, markup=False, highlight=False)
+            say(hint)
     if output.json and not output.stream:
         value = {
             **finished.to_json(),
@@ -333,14 +277,14 @@ def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgr
 
 def _event_json(event: Event, seen: Sequence[Event]) -> dict[str, Any]:
     """Return an event as JSON; the last one with the hints."""
-    from gbnf_server.cli.run_hints import run_hints
+    from gbnf_server.cli.run_progress import run_hints
     from gbnf_server.planner import RunFinished
 
     hints = {"hints": run_hints(event.run, seen)} if isinstance(event, RunFinished) else {}
     return event.to_json() | hints
 
 
-def profile_settings(source: ModelSource, pool: Sequence[Tool], console: Console) -> Mapping[str, Any]:
+def profile_settings(source: ModelSource, pool: Sequence[Tool]) -> Mapping[str, Any]:
     """Return the settings of the profile of the model and the tools, and print its name; {} without one."""
     from gbnf_server.planner.profiles import find, tools_key
     from gbnf_server.system.folders import profiles_folder
@@ -350,11 +294,7 @@ def profile_settings(source: ModelSource, pool: Sequence[Tool], console: Console
     profiles = find(source.key(), folder) if folder.is_dir() else []
     for profile, path in profiles:
         if profile.tools == key:  # printed even if quiet, since it changes the run
-            console.print(
-                f"profile of {profile.model.name}: {profile.strategy} ({path}; --no-profile ignores it)",
-                style="dim",
-                soft_wrap=True,
-            )
+            say(f"profile of {profile.model.name}: {profile.strategy} ({path}; --no-profile ignores it)")
             return profile.settings
     return {}
 

@@ -1,10 +1,11 @@
-"""Progress of a run on a terminal."""
+"""Progress of a run on a terminal, and what would help one that ended without an answer."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, assert_never
 
@@ -13,6 +14,8 @@ from rich.status import Status
 from rich.text import Text
 
 from gbnf.errors import GbnfError
+from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
+from gbnf.tools.pool_filter import BEST
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, shorten, write, write_stdout
 from gbnf_server.executors import Form, Person
 from gbnf_server.executors.journal import Journal
@@ -33,9 +36,13 @@ from gbnf_server.planner import (
     ToolFailed,
     WarningRaised,
 )
+from gbnf_server.planner.repeats import canonical
 
 SHOWN_ENTRIES = 3
 _CHARACTERS_OF_A_TOKEN = 4  # about, in JSON and in English
+_BUILT_IN = {ASK_USER.name, FINAL_ANSWER.name, FIND_TOOLS.name}
+_NO_CALL = {"cut", "ungrammatical", "unparsed"}
+"""Refusals of texts that are no call at all."""
 
 
 class _Waiting:
@@ -114,7 +121,7 @@ class RunProgress:
             elif isinstance(event, RunFinished) and event.run.error is not None:
                 self._line("", f"{event.run.outcome}: ", "bold red", event.run.error)
                 if event.run.salvage is not None:
-                    self.console.print(Text(escape_line(describe_salvage(event.run.salvage))), soft_wrap=True)
+                    self._line("", describe_salvage(event.run.salvage))
             return
         match event:
             case RunStarted():
@@ -196,11 +203,13 @@ class RunProgress:
             f"in {steps} and {run.duration_s:.1f} s; {read}, {run.completion_tokens} generated",
         )
         if run.salvage is not None:
-            self.console.print(Text(escape_line(describe_salvage(run.salvage))), soft_wrap=True)
+            self._line("", describe_salvage(run.salvage))
         elif run.error is not None:
             self.console.print(Text(escape_line(run.error)))
 
-    def _line(self, margin: str, head: str, style: str, tail: str = "", seconds: float | None = None) -> None:
+    def _line(
+        self, margin: str, head: str, style: str = "", tail: str = "", seconds: float | None = None
+    ) -> None:
         line = Text(margin)
         line.append(escape_line(head), style=style)
         if tail:
@@ -326,3 +335,36 @@ def _joined(numbers: Sequence[int]) -> str:
 def duration(seconds: float) -> str:
     """Return a duration with its unit."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def run_hints(run: Run, events: Iterable[Event]) -> tuple[str, ...]:
+    """Return what to try, each a sentence with the option of `gbnf run`; () if nothing in the steps says so.
+
+    `events` are those of the run.
+    """
+    if run.outcome in {"answered", "failed"}:
+        return ()
+    offered = max((_offered(event) for event in events if isinstance(event, StepStarted)), default=0)
+    return tuple(_hints(run, offered))
+
+
+def _hints(run: Run, offered: int) -> Iterator[str]:
+    done = {step.name for step in run.steps if step.result is not None} - _BUILT_IN
+    if len(done) == 1:
+        [name] = done
+        yield f"If the result of {name} is the answer, end the run with it: --terminal {name}."
+    calls = Counter(canonical(dict(step.call)) for step in run.steps if step.call is not None)
+    has_trouble = any(step.error is not None for step in run.steps) or any(
+        count > 1 for count in calls.values()
+    )
+    if not has_trouble:
+        return
+    if offered > BEST:
+        yield f"Offer fewer than {offered} tools: --max-tools {max(BEST, offered // 3)}."
+    if any(step.refusal in _NO_CALL for step in run.steps):
+        yield "Let `gbnf tune` find the way of writing calls that suits the model."
+    yield "Try a larger model: --model FILE.gguf."
+
+
+def _offered(event: StepStarted) -> int:
+    return len(set(event.tools) - _BUILT_IN)

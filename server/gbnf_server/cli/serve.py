@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gbnf_server.cli.default_model import choose_model, model_for_other_tools
 from gbnf_server.cli.model_options import (
     ApproveAllOption,
-    BackendName,
     BackendOption,
     ContextSizeOption,
     GpuLayersOption,
@@ -24,16 +24,19 @@ from gbnf_server.cli.model_options import (
     MaxStepsOption,
     ModelOption,
     ModelSource,
+    PlanningOptions,
     ThreadsOption,
     WorkspaceOption,
 )
-from gbnf_server.cli.tool_options import ManifestsOption, McpOption, ToolsOption, ToolSources
+from gbnf_server.cli.output import say, write
+from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from gbnf_server.backends.base import Backend
     from gbnf_server.gateway.gateway import Answers
     from gbnf_server.gateway.proxying import PassThrough
     from gbnf_server.gateway.upstreams import Upstream, Upstreams
+    from gbnf_server.planner import PlannerOptions
 
 _BATCHING = 64  # places on a server that batches requests
 _OF_AGENT = {"manifests": "--manifests", "tools": "--tools", "mcp": "--mcp", "yes": "--yes"}
@@ -116,9 +119,8 @@ def serve(
     agent: Annotated[
         bool, typer.Option("--agent", help="Offer the model `planner`, which runs tools of this machine.")
     ] = False,
-    manifests: ManifestsOption = None,
-    tools: ToolsOption = None,
-    mcp: McpOption = None,
+    *,
+    tools: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
     language: LanguageOption = "en",
@@ -144,14 +146,12 @@ def serve(
     _check_address(host, keys)
     if not agent:
         _check_not_given(context)
-    base = ModelSource(model, None, server_api_key, backend, ctx_size, hf, gpu_layers, threads)
+    base = ModelSource(model, hf, None, backend, server_api_key, ctx_size, gpu_layers, threads)
     sources = [replace(base, server=url) for url in server or ()] or [base]
     for source in sources:
         source.check()
-        if deterministic and source.backend_name is not BackendName.IN_PROCESS:
+        if deterministic and source.backend_name != "in-process":
             raise typer.BadParameter("it is for a model in process", param_hint="--deterministic")
-    from gbnf_server.cli.default_model import model_for_other_tools
-    from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.gateway.app import create_app
     from gbnf_server.gateway.engine import Engine
     from gbnf_server.gateway.gateway import Gateway
@@ -160,13 +160,12 @@ def serve(
     from gbnf_server.web.http_server import listen, url_of
     from gbnf_server.web.logs import log_to_stderr
 
-    console = stderr_console()
-    agent_options = _AgentOptions(
-        ToolSources(manifests, tools, mcp), workspace, yes, language, max_steps, max_seconds or None
-    )
     with ExitStack() as stack:
         if agent:
-            sources[0], agents = stack.enter_context(agent_options.open(sources[0]))
+            options = PlanningOptions(language, max_steps=max_steps, max_seconds=max_seconds)
+            sources[0], agents = stack.enter_context(
+                _open_agent(sources[0], tools, options.planner_options(), workspace, approve_all=yes)
+            )
         else:
             sources[0], agents = model_for_other_tools(sources[0]), {}
         upstreams = stack.enter_context(_open(sources, parallel, deterministic=deterministic))
@@ -184,16 +183,14 @@ def serve(
         url = url_of(host, listening)
         write(url)
         given = "the API key" if keys else "any"
-        console.print(
+        say(
             f"model: {', '.join(gateway.models)}; {_enforcement(upstreams)}\n"
             f'try: OpenAI(base_url="{url}/v1", api_key="{given}"), or ANTHROPIC_BASE_URL={url}\n'
-            "ready; press Ctrl-C to stop",
-            style="dim",
-            soft_wrap=True,
+            "ready; press Ctrl-C to stop"
         )
         log_to_stderr()
         GatewayServer(app, gateway, end_process_after).run(sockets=[listening])
-        console.print("stopped", style="dim")
+        say("stopped")
 
 
 def _keys(given: Sequence[str], file: Path | None) -> list[str]:
@@ -264,7 +261,7 @@ def _open(
 def _upstream(source: ModelSource, backend: Backend, places: int) -> Upstream:
     from gbnf_server.gateway.upstreams import Upstream, always, http_probe
 
-    if source.backend_name is BackendName.IN_PROCESS:
+    if source.backend_name == "in-process":
         return Upstream(backend, always, places, stuck=lambda: backend.stuck)  # type: ignore[attr-defined]  # one in process has it
     return Upstream(backend, http_probe(backend.url, source.api_key), places)  # type: ignore[attr-defined]  # backends over HTTP have it
 
@@ -274,9 +271,9 @@ def _places(source: ModelSource, backend: Backend) -> int:
     from gbnf_server.system.errors import BackendError, BackendUnreachableError, ServerResponseError
 
     match source.backend_name:
-        case BackendName.IN_PROCESS:
+        case "in-process":
             return 1
-        case BackendName.LLAMA_SERVER:
+        case "llama-server":
             slots = backend.props.get("total_slots")  # type: ignore[attr-defined]  # a LlamaServer has it
             return slots if isinstance(slots, int) and slots > 0 else 1
         case _:
@@ -292,13 +289,13 @@ def _places(source: ModelSource, backend: Backend) -> int:
 def _model_name(source: ModelSource, upstreams: Upstreams) -> str:
     backend = upstreams.first.backend
     name: str = source.model or getattr(backend, "model_name", "") or backend.name
-    return backend.name if source.backend_name is BackendName.IN_PROCESS else name
+    return backend.name if source.backend_name == "in-process" else name
 
 
 def _pass_through(source: ModelSource, upstreams: Upstreams) -> PassThrough | None:
     from gbnf_server.gateway.proxying import PassThrough
 
-    if source.backend_name is not BackendName.LLAMA_SERVER:
+    if source.backend_name != "llama-server":
         return None
     return PassThrough(lambda: upstreams.first.backend.url, source.api_key)  # type: ignore[attr-defined]  # a LlamaServer has it
 
@@ -314,30 +311,15 @@ def _enforcement(upstreams: Upstreams) -> str:
             return "this server takes no grammar: calls are validated, but not constrained"
 
 
-@dataclass(frozen=True, slots=True)
-class _AgentOptions:
-    """The options of the planner that `--agent` offers."""
+@contextmanager
+def _open_agent(
+    source: ModelSource, tools: ToolSources, options: PlannerOptions, workspace: Path, *, approve_all: bool
+) -> Iterator[tuple[ModelSource, dict[str, Answers]]]:
+    """Return the model for the tools, and the planner as a model, while its MCP servers run."""
+    from gbnf_server.executors import AbsentPerson, Context, Workspace
+    from gbnf_server.gateway.agent import MODEL_NAME, PlannerAgent
 
-    sources: ToolSources
-    workspace: Path
-    approve_all: bool
-    language: str
-    max_steps: int
-    max_seconds: float | None
-
-    @contextmanager
-    def open(self, source: ModelSource) -> Iterator[tuple[ModelSource, dict[str, Answers]]]:
-        """Return the model for the tools, and the planner as a model, while its MCP servers run."""
-        from gbnf_server.cli.default_model import choose_model
-        from gbnf_server.executors import AbsentPerson, Context, Workspace
-        from gbnf_server.gateway.agent import MODEL_NAME, PlannerAgent
-        from gbnf_server.planner import PlannerOptions
-
-        with self.sources.open() as loaded:
-            source, pool, _ = choose_model(source, loaded)
-            person = AbsentPerson(approve_all=self.approve_all)
-            options = PlannerOptions(
-                max_steps=self.max_steps, max_seconds=self.max_seconds, language=self.language
-            )
-            planner = PlannerAgent(pool, options, Context(Workspace(self.workspace), person=person))
-            yield source, {MODEL_NAME: planner}
+    with tools.open() as loaded:
+        source, pool, _ = choose_model(source, loaded)
+        context = Context(Workspace(workspace), person=AbsentPerson(approve_all=approve_all))
+        yield source, {MODEL_NAME: PlannerAgent(pool, options, context)}

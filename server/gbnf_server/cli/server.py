@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.help import reflow
 from gbnf_server.cli.model_options import HfOption, ModelSource
+from gbnf_server.cli.output import escape_line, say, shorten, stderr_console, write
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,8 +50,6 @@ def install(
     if len(chosen) > 1:
         raise typer.BadParameter("use one of --cuda, --vulkan and --metal")
     gpu = chosen[0] if chosen else None
-    from gbnf_server.cli.errors import interruptible
-    from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.llama.server_build import install as build
 
     console = stderr_console()
@@ -65,7 +65,6 @@ def _build(console: Console, jobs: int | None, gpu: Gpu | None) -> Path:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
-    from gbnf_server.cli.output import escape_line, shorten
     from gbnf_server.llama.server_build import install as build
 
     columns = (TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
@@ -141,8 +140,6 @@ def start(
       gbnf server start --model Qwen3-4B-Q4_K_M.gguf -- --gpu-layers 20
       gbnf run "create a folder trips" --server http://127.0.0.1:8080
     """
-    from gbnf_server.cli.errors import interruptible
-    from gbnf_server.cli.output import stderr_console, write
     from gbnf_server.llama.api_keys import key_file
     from gbnf_server.llama.server_build import start as run
 
@@ -161,15 +158,13 @@ def start(
         ) as running,
     ):
         write(running.url)
-        stderr_console().print("ready; press Ctrl-C to stop", style="dim")
+        say("ready; press Ctrl-C to stop")
         if not api_key and (path := key_file(running.url)):
-            stderr_console().print(
-                f"`gbnf` finds its API key; other clients can read it from {path}", style="dim"
-            )
+            say(f"`gbnf` finds its API key; other clients can read it from {path}")
         try:
             running.wait()
         except KeyboardInterrupt:
-            stderr_console().print("stopped", style="dim")
+            say("stopped")
             return
         raise running.failure()
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
@@ -17,6 +17,17 @@ from gbnf_server.cli.input_files import STDIN, check_one_stdin, is_json_file, re
 if TYPE_CHECKING:
     from gbnf.tools import Tool
 
+PathArgument: TypeAlias = Annotated[
+    Path | None,
+    typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
+]
+PathsArgument: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="PATH",
+        help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
+    ),
+]
 ManifestsOption: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
@@ -30,13 +41,6 @@ ToolsOption: TypeAlias = Annotated[
         help="Tools in JSON: a list as of OpenAI, Anthropic or MCP; -: standard input; repeatable.",
     ),
 ]
-McpOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="SERVER",
-        help="Tools of an MCP server: a command line, a URL, or an mcp.json; repeatable.",
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +48,28 @@ class ToolSources:
     """The tools that a command line names; without any, the bundled ones.
 
     `manifests` are paths, `tools` files that `gbnf.load_tools` reads, or "-", `mcp` sources of
-    `gbnf_server.mcp.mcp_tools`. `verbose`: show what MCP servers log.
+    `gbnf_server.mcp.mcp_tools`.
     """
 
-    manifests: Sequence[Path] | None = None
-    tools: Sequence[str] | None = None
-    mcp: Sequence[str] | None = None
-    verbose: bool = False
+    manifests: ManifestsOption = None
+    tools: ToolsOption = None
+    mcp: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SERVER",
+            help="Tools of an MCP server: a command line, a URL, or an mcp.json; repeatable.",
+        ),
+    ] = None
 
     def __len__(self) -> int:
         return len(self.manifests or ()) + len(self.tools or ()) + len(self.mcp or ())
 
     @contextmanager
-    def open(self) -> Iterator[tuple[Tool, ...]]:
-        """Load the tools, for use inside the block, in which MCP servers run."""
+    def open(self, *, verbose: bool = False) -> Iterator[tuple[Tool, ...]]:
+        """Load the tools, for use inside the block, in which MCP servers run.
+
+        `verbose`: show what they log.
+        """
         from gbnf import load_manifests, load_tools
         from gbnf_server.system.bundled import manifests_path
 
@@ -66,41 +78,31 @@ class ToolSources:
         if self.mcp:
             from gbnf_server.mcp import mcp_tools
 
-            with mcp_tools(*self.mcp, on_log=_log if self.verbose else None) as servers:
+            with mcp_tools(*self.mcp, on_log=_log if verbose else None) as servers:
                 yield load_tools([*map(_content, files), *servers.tools])
         elif self.tools or any(is_json_file(Path(file)) for file in files):
             yield load_tools([_content(file) for file in files])
         else:
             yield load_manifests(files or manifests_path())
 
-    @classmethod
-    def of_paths(
-        cls,
-        paths: Sequence[Path],
-        manifests: Sequence[Path] | None,
-        tools: Sequence[str] | None,
-        mcp: Sequence[str] | None,
-        context: typer.Context,
-    ) -> Self:
+    def with_paths(self, paths: Sequence[Path], context: typer.Context) -> Self:
         """Return the tools of a command that takes paths, too, which replace those of the configuration."""
+        if not paths:
+            return self
 
-        def is_configured(name: str) -> bool:
+        def given(name: str) -> Any:
             source = context.get_parameter_source(name)
-            return source is not None and source.name == "DEFAULT_MAP"
+            return None if source is not None and source.name == "DEFAULT_MAP" else getattr(self, name)
 
-        if paths:
-            manifests = [*paths, *(() if is_configured("manifests") else manifests or ())]
-            tools = None if is_configured("tools") else tools
-            mcp = None if is_configured("mcp") else mcp
-        return cls(manifests, tools, mcp)
+        return replace(
+            self, manifests=[*paths, *(given("manifests") or ())], tools=given("tools"), mcp=given("mcp")
+        )
 
 
 def _log(server: str, line: str) -> None:
-    from rich.text import Text
+    from gbnf_server.cli.output import escape_line, say
 
-    from gbnf_server.cli.output import escape_line, stderr_console
-
-    stderr_console().print(Text(escape_line(f"{server}: {line}"), style="dim"), soft_wrap=True)
+    say(escape_line(f"{server}: {line}"))
 
 
 def _content(file: str | Path) -> Any:

@@ -19,7 +19,7 @@ from gbnf.grammar.emit import emit_rule
 from gbnf.grammar.ir import Expr
 from gbnf.tools import Tool
 from gbnf_server.inspect.inspected_grammar import PLAIN, GrammarChoice
-from gbnf_server.inspect.pages.gbnf_tokens import tokens
+from gbnf_server.inspect.pages.rendering import tokens
 from gbnf_server.inspect.schema_lines import SchemaLine, schema_lines
 
 _TEXTS = ("title", "description")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -18,13 +18,15 @@ from gbnf_server.inspect import rendering
 from gbnf_server.inspect.grammar_view import GrammarView, view_schema, view_tool
 from gbnf_server.inspect.inspected_grammar import PLAIN, GrammarChoice
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolMeter
-from gbnf_server.inspect.text_view import TextChecker
+from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextChecker
 from gbnf_server.web.errors import HttpError
 
 if TYPE_CHECKING:
     from gbnf_server.inspect.live_decoding import DecodingOptions, LiveDecoder
     from gbnf_server.planner.run_files import RecordedRun
 
+_MOST_REQUEST = 2000
+"""Characters of a request."""
 _SUMMARY = 90
 """Characters of a description in the list of tools."""
 
@@ -64,17 +66,13 @@ class Inspection:
         self._runs = tuple(runs)
         self._checker = TextChecker(self.tools, None if schema is None else schema.schema, choice)
         self._meter = PoolMeter(self.tools, count_tokens)
-        self._grammar = lru_cache(maxsize=64)(self._render_grammar)
+        self.grammar = lru_cache(maxsize=64)(self._render_grammar)
         self._latest_view = lru_cache(maxsize=2)(self._view)
         if schema is not None:
             self.grammar(0)
 
     def __len__(self) -> int:
         return 1 if self.schema is not None else len(self.tools)
-
-    def grammar(self, index: int) -> Markup:
-        """Return the grammar of one tool, or of the schema."""
-        return self._grammar(index)
 
     def diagram(self, index: int, name: str) -> Markup:
         """Return the diagram of one rule of a grammar. Raises HttpError (404) for another name."""
@@ -86,20 +84,18 @@ class Inspection:
 
     def text(self, text: str) -> Markup:
         """Return what the grammar says of a text."""
-        return rendering.render_text(self._checker.view(text))
+        return rendering.render_template("text.html.j2", view=self._checker.view(text))
 
     def pool(self, request: str = "", limit: int = DEFAULT_LIMIT) -> Markup:
         """Return the tools for a request."""
-        return rendering.render_pool(self._meter.view(request[: rendering.MOST_REQUEST], limit))
+        view = self._meter.view(request[:_MOST_REQUEST], limit)
+        return rendering.render_template("pool.html.j2", view=view)
 
     def page(self, token: str) -> str:
         """Return the page, whose other parts the browser asks for with the token."""
         tabs = self._run_tabs
         if len(self):
-            tabs += [
-                self._grammar_tab(self.grammar(0)),
-                rendering.text_tab(label=self._text_label, example=self._example),
-            ]
+            tabs += [self._grammar_tab(self.grammar(0)), self._text_tab]
         if self.decoder is not None:
             from gbnf_server.inspect.step_rendering import decoding_tab  # noqa: PLC0415  # see `_run_tabs`
 
@@ -107,7 +103,7 @@ class Inspection:
             live = decoding_tab(self._runs, strategies=strategies, model=self.decoder.name)
             tabs = [*(tab for tab in tabs if tab.key != live.key), live]
         if self.tools:
-            tabs.append(rendering.pool_tab(Markup(), token=token))
+            tabs.append(_pool_tab("", token))
         return rendering.render_page(self.title, tabs, token=token)
 
     def file(self) -> str:
@@ -119,7 +115,7 @@ class Inspection:
         if templates:
             tabs.append(self._grammar_tab(templates[0]))
         if self.tools:
-            tabs.append(rendering.pool_tab(self.pool()))
+            tabs.append(_pool_tab(self.pool()))
         return rendering.render_page(
             self.title,
             tabs,
@@ -147,6 +143,7 @@ class Inspection:
         return render_decodings(labels, decodings)
 
     def _render_grammar(self, index: int) -> Markup:
+        """Return the grammar of one tool, or of the schema."""
         return rendering.render_grammar(self._latest_view(index), live=True)
 
     def _view(self, index: int) -> GrammarView:
@@ -156,22 +153,30 @@ class Inspection:
 
     def _grammar_tab(self, first: Markup) -> rendering.Tab:
         names = [(tool.name, _summary(tool.description())) for tool in self.tools]
-        return rendering.grammar_tab(names, first)
+        html = rendering.render_template("grammar_tab.html.j2", names=names, first=first)
+        return rendering.Tab("grammar", "Grammar", html)
 
     @property
-    def _text_label(self) -> str:
-        if self._choice.tool_format is not None:
-            return "An answer, as the model's chat template writes calls"
-        return "A call, as JSON" if self.tools else "A JSON text"
+    def _text_tab(self) -> rendering.Tab:
+        label, example = "A JSON text", "{…}"
+        if self.tools:
+            label, example = "A call, as JSON", call_skeleton(self.tools[0])
+            if (tool_format := self._choice.tool_format) is not None:
+                label = "An answer, as the model's chat template writes calls"
+                call = json.loads(example)
+                example = tool_format.render([ToolCall("call00001", call["name"], call["arguments"])])
+        html = rendering.render_template(
+            "text_tab.html.j2", label=label, example=example, most=MOST_CHARACTERS
+        )
+        return rendering.Tab("text", "A text", html)
 
-    @cached_property
-    def _example(self) -> str:
-        if not self.tools:
-            return "{…}"
-        if (tool_format := self._choice.tool_format) is not None:
-            example = json.loads(call_skeleton(self.tools[0]))
-            return tool_format.render([ToolCall("call00001", example["name"], example["arguments"])])
-        return json.dumps(json.loads(call_skeleton(self.tools[0])), ensure_ascii=False)
+
+def _pool_tab(result: str, token: str = "") -> rendering.Tab:
+    """Return the tab of the pool; without a token, only its table."""
+    html = rendering.render_template(
+        "pool_tab.html.j2", token=token, limit=DEFAULT_LIMIT, most=_MOST_REQUEST, result=result
+    )
+    return rendering.Tab("pool", "A pool", html)
 
 
 def _summary(description: str) -> str:

@@ -15,13 +15,9 @@ from markupsafe import Markup
 from gbnf_server.inspect.diagrams import RuleDiagram, diagram
 from gbnf_server.inspect.grammar_view import GrammarView, RuleView
 from gbnf_server.inspect.pages import rendering as pages
-from gbnf_server.inspect.pages.gbnf_tokens import GbnfToken, tokens
-from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolView
+from gbnf_server.inspect.pages.rendering import GbnfToken, tokens
 from gbnf_server.inspect.schema_lines import SchemaLine
-from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextView
 
-MOST_REQUEST = 2000
-"""Characters of a request."""
 _SHOWN_CHARACTERS = 1500
 """Of a rule or a value, before the rest is folded."""
 _MOST_DIAGRAMS = 400
@@ -99,35 +95,6 @@ def render_page(
             js=_assets("js"),
         )
     )
-
-
-def grammar_tab(names: Sequence[tuple[str, str]], first: Markup) -> Tab:
-    """Return the tab of the grammars: the tools with their descriptions, of which the first is open."""
-    return Tab("grammar", "Grammar", render_template("grammar_tab.html.j2", names=names, first=first))
-
-
-def text_tab(*, label: str, example: str) -> Tab:
-    """Return the tab in which a text is checked."""
-    html = render_template("text_tab.html.j2", label=label, example=example, most=MOST_CHARACTERS, result="")
-    return Tab("text", "A text", html)
-
-
-def pool_tab(result: Markup, *, token: str = "") -> Tab:
-    """Return the tab of the pool; without a token, only its table."""
-    html = render_template(
-        "pool_tab.html.j2", token=token, limit=DEFAULT_LIMIT, most=MOST_REQUEST, result=result
-    )
-    return Tab("pool", "A pool", html)
-
-
-def render_text(view: TextView) -> Markup:
-    """Return what is shown of a text."""
-    return render_template("text.html.j2", view=view)
-
-
-def render_pool(view: PoolView) -> Markup:
-    """Return what is shown of a pool."""
-    return render_template("pool.html.j2", view=view)
 
 
 def render_shared_rules(views: Iterable[GrammarView]) -> Markup:

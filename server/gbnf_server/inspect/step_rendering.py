@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from markupsafe import Markup
 
+from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf_server.inspect.decoding_view import DecodingView, view_decoding
 from gbnf_server.inspect.live_decoding import MOST_REQUEST, MOST_TOKENS, Strategy
 from gbnf_server.inspect.pages.run_view import RunView, decoding_label, view_run
 from gbnf_server.inspect.pages.timeline import render_grammar_lines, render_timeline
 from gbnf_server.inspect.rendering import Tab, render_template
-from gbnf_server.inspect.step_grammars import with_compiled_grammars
-from gbnf_server.planner.events import StepOffer
+from gbnf_server.planner.events import RunStarted, StepOffer, StepStarted
 from gbnf_server.planner.grammar_lines import GrammarLines
-from gbnf_server.planner.recorded_calls import RecordedCall
+from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.recorded_calls import RecordedCall, grammar_text
 from gbnf_server.planner.run_files import RecordedRun
+from gbnf_server.planner.tool_offer import grammar_of_step
 
 KINDS = {
     "sampled": "chosen in a step of the model",
@@ -62,7 +65,7 @@ def run_tab(
     rendered = []
     first = 0
     for run in runs:
-        view = view_run(with_compiled_grammars(run, tools, compiled))
+        view = view_run(_with_compiled_grammars(run, tools, compiled))
         html = render_timeline(
             view, grammars, level=3, note=_note(view, shown), shown=shown, first_decoding=first
         )
@@ -70,6 +73,32 @@ def run_tab(
         first += len(run.decodings)
     html = render_template("run_tab.html.j2", runs=rendered, grammars=render_grammar_lines(grammars))
     return Tab("run", "A run" if len(runs) == 1 else "Runs", html)
+
+
+def _with_compiled_grammars(
+    run: RecordedRun, tools: Sequence[Tool], compiled: dict[StepOffer, str]
+) -> RecordedRun:
+    """Return a run with the grammars that `tools` give its steps, as JSON calls, unless it has grammars.
+
+    `compiled` has those of earlier runs, and gets the new ones.
+    """
+    recorded = run.grammars or any(decoding.grammar for decoding in run.decodings)
+    constrained = any(event.grammar for event in run.events if isinstance(event, RunStarted))
+    if recorded or not constrained or not tools:
+        return run
+    pool = {tool.name: tool for tool in tools}
+    for event in run.events:
+        if isinstance(event, StepStarted) and event.offer not in compiled:
+            compiled[event.offer] = _compiled(event, pool)
+    return replace(run, grammars=compiled, are_compiled=True)
+
+
+def _compiled(event: StepStarted, pool: dict[str, Tool]) -> str:
+    try:
+        grammar = grammar_of_step(event, pool, ResolvedOptions())
+    except GbnfError:
+        return ""
+    return grammar_text(grammar)
 
 
 def _note(view: RunView, shown: AbstractSet[str]) -> str:

@@ -6,32 +6,61 @@ All of it is bounded: texts have at most `MOST_CHARACTERS`, validation and repai
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from typing import Any
 
 from gbnf import Grammar, SchemaError, validate_call
 from gbnf.calls import ToolCall, ToolCalls, parse_tool_calls
 from gbnf.calls.repair import repair_call
+from gbnf.compiler.literals import json_string
 from gbnf.effort import MAX_VALIDATION_EFFORT, EffortSpentError, limit_effort
 from gbnf.errors import AmbiguousGrammarError, GrammarError, PoolError
 from gbnf.grammar.match import Match, MatchState
+from gbnf.schema.document import Document
+from gbnf.schema.drafts import as_2020_12
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
-from gbnf_server.inspect.call_text import read_call_text
-from gbnf_server.inspect.continuations import DIGITS, NUMBER, may_end_number
-from gbnf_server.inspect.expectations import MOST_OPTIONS, Continuation, Expectation, JsonExpectations
+from gbnf_server.inspect.call_text import outside_json, read_call_text
+from gbnf_server.inspect.declarations import Declared, declared_at
+from gbnf_server.inspect.expectations import (
+    MOST_OPTIONS,
+    Continuation,
+    Expectation,
+    JsonExpectations,
+    may_end_number,
+)
 from gbnf_server.inspect.inspected_grammar import PLAIN, STEPS, GrammarChoice
-from gbnf_server.inspect.partial_json import JsonPosition, after_scalar, locate
-from gbnf_server.inspect.refusals import why_refused
-from gbnf_server.inspect.schema_words import SchemaWords, ValueWords
+from gbnf_server.inspect.partial_json import JsonPosition, locate
 
 MOST_CHARACTERS = 100_000
 _MOST_EXPECTED = 12
 _FOUND = 24
 """Characters of the refused text that a message shows."""
+_CLOSE = 0.75
+"""Similarity above which a text is taken for a misspelt one."""
+_STRING = re.compile(r'\s*,?\s*("(?:[^"\\]|\\.)*")')
+_NAME = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the parser, the validator and the repairer say of a text.
+
+    `calls`: what the parser of the chat template's format reads, one line each. `validation`: lines of the
+    validator, none for a valid value; None if there is no value. `repaired`: the call as JSON after the
+    `repairs`.
+    """
+
+    calls: tuple[str, ...] = ()
+    validation: tuple[str, ...] | None = None
+    repairs: tuple[str, ...] = ()
+    repaired: str = ""
+    repaired_validation: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +69,7 @@ class TextView:
 
     `problem` says where and why it fails, or what is missing; "" for a complete text. `following` is what may
     come next, in words, `terminals` the same as GBNF, `options` the texts among it, which the grammar accepts
-    after `accepted`. `calls`: what the parser of the chat template's format reads, one line each.
-    `validation`: lines of the validator, none for a valid value; None if there is no value. `repaired`: the
-    call as JSON after the `repairs`.
+    after `accepted`.
     """
 
     accepted: str
@@ -54,11 +81,7 @@ class TextView:
     following: str = ""
     options: tuple[Continuation, ...] = ()
     terminals: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
-    validation: tuple[str, ...] | None = None
-    repairs: tuple[str, ...] = ()
-    repaired: str = ""
-    repaired_validation: tuple[str, ...] = ()
+    judgement: Judgement = Judgement()
 
     @property
     def has_more(self) -> bool:
@@ -72,25 +95,16 @@ class TextView:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """What the parser, the validator and the repairer say; see `TextView`."""
-
-    calls: tuple[str, ...] = ()
-    validation: tuple[str, ...] | None = None
-    repairs: tuple[str, ...] = ()
-    repaired: str = ""
-    repaired_validation: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _JsonText:
-    """The JSON in which a text ends. `at`: where it begins; None outside of it, where there is `outside`."""
+    """The JSON in which a text ends. `at`: where it begins, `prefix`: of its paths.
+
+    `tool`: whose arguments they are; None for a call, or for a value of the schema.
+    """
 
     text: str
-    at: int | None
-    words_at: Callable[[JsonPosition], ValueWords]
-    prefix: str = ""
-    outside: Expectation | None = None
+    at: int
+    prefix: str
+    tool: str | None
 
 
 class TextChecker:
@@ -100,7 +114,7 @@ class TextChecker:
         self._tools = tuple(tools)
         self._by_name = {tool.name: tool for tool in tools}
         self._schema, self._choice = schema, choice
-        self._schema_words = lru_cache(maxsize=64)(self._compute_words)
+        self._document = lru_cache(maxsize=64)(self._create_document)
 
     @cached_property
     def grammar(self) -> Grammar:
@@ -119,7 +133,6 @@ class TextChecker:
         assert state is not None
         expectation, problem = self._expected(text, match, state)
         begins_one = match.accepted and not match.complete  # of which nothing is to be repaired yet
-        judged = Judgement() if begins_one else self._judged(text)
         return TextView(
             text[: match.position],
             text[match.position :],
@@ -130,35 +143,28 @@ class TextChecker:
             expectation.following,
             expectation.options,
             match.expected[:_MOST_EXPECTED],
-            judged.calls,
-            judged.validation,
-            judged.repairs,
-            judged.repaired,
-            judged.repaired_validation,
+            Judgement() if begins_one else self._judged(text),
         )
 
     def _expected(self, text: str, match: Match, state: MatchState) -> tuple[Expectation, str]:
         """Return what may come next, and the problem of a text that is not complete."""
-        terminals = " or ".join(match.expected[:_MOST_EXPECTED]) or "nothing"
-        expectation, expected, why, begun = Expectation(terminals), terminals, "", match.position
+        following = " or ".join(match.expected[:_MOST_EXPECTED]) or "nothing"
+        expectation, expected, why, begun = Expectation(following), following, "", match.position
         try:
             with limit_effort(MAX_VALIDATION_EFFORT):
-                json_text = self._json_text(text[: match.position], state)
-                expectation = self._expectation(json_text, state)
+                json_text, expectation = self._expectation(text[: match.position], state)
                 expected = expectation.following
-                if json_text.at is not None and not match.accepted:
+                if json_text is not None and not match.accepted:
                     position = locate(json_text.text)
-                    if _ends_number(position, json_text.text, state, text[match.position]):
-                        position = after_scalar(position)
-                        expected = self._expectation(json_text, state, position).following
-                    elif position.where in ("inside", "key") and position.start < position.end:
+                    why = self._why_refused(text, match.position, json_text, expectation, state)
+                    token = json_text.text[position.start :]
+                    if token and (
+                        token[0] == '"' or (position.where == "inside" and not may_end_number(state))
+                    ):
                         begun = json_text.at + position.start
                         earlier = self.grammar.matcher.start().advance(text[:begun])
                         assert earlier is not None
-                        before = replace(json_text, text=json_text.text[: position.start])
-                        expected = self._expectation(before, earlier).following
-                    at, words = match.position - json_text.at, json_text.words_at(position)
-                    why = why_refused(text[json_text.at :], at, position, state, words, self._choice)
+                        expected = self._expectation(text[:begun], earlier)[1].following
         except (EffortSpentError, AmbiguousGrammarError, SchemaError, RecursionError):
             pass
         if match.accepted:
@@ -168,73 +174,83 @@ class TextChecker:
         found = f"found {json.dumps(refused, ensure_ascii=False)}"
         return expectation, f"expected {expected}, but {found}{why and ': '}{why}"
 
-    def _expectation(
-        self, json_text: _JsonText, state: MatchState, position: JsonPosition | None = None
-    ) -> Expectation:
-        """Return what may come next. `position`: where the text ends, if that is known."""
-        if json_text.outside is not None:
-            return json_text.outside
-        position = position or locate(json_text.text)
-        expecting = JsonExpectations(state, json_text.text, position, json_text.words_at, json_text.prefix)
-        found = expecting.expectation()
-        if self._tools and not json_text.prefix and position.where == "value" and not position.path:
-            options = tuple(replace(option, words="a call") for option in found.options)
-            return Expectation("a call, that is an object", options)
-        return found
-
-    def _json_text(self, accepted: str, state: MatchState) -> _JsonText:
-        """Return the JSON at the end of a text that the grammar accepts."""
-        if self._choice.tool_format is None:
-            return _JsonText(accepted, 0, self._words_of_call)
-        call = read_call_text(self._choice.tool_format, self._tools, accepted, state)
-
-        def words_at(position: JsonPosition) -> ValueWords:
-            return self._words(call.name, position.path, position)
-
-        if call.json_at is not None:
-            return _JsonText(accepted[call.json_at :], call.json_at, words_at, "/arguments")
-        position = locate(call.arguments)
-        outside = call.expectation
-        if call.arguments and position.where in ("value", "inside"):
-            words = words_at(position).described()
-            outside = replace(
-                outside, following=f"{outside.following}, in {words} at /arguments{position.pointer}"
-            )
-        return _JsonText("", None, words_at, "/arguments", outside)
-
-    def _words_of_call(self, position: JsonPosition) -> ValueWords:
-        """Return the words for a position in a call as JSON, or in a value of the schema."""
-        if not self._tools:
-            return self._words(None, position.path, position)
-        match position.path:
-            case ("arguments", *inner):
-                name = position.known[0].get("name") if position.known else None
-                below = replace(position, known=position.known[1:])
-                return self._words(name if isinstance(name, str) else "", tuple(inner), below)
-        return self._call_words.at(position.path)
-
-    def _words(self, name: str | None, path: tuple[str | int, ...], position: JsonPosition) -> ValueWords:
+    def _why_refused(
+        self, text: str, at: int, json_text: _JsonText, expectation: Expectation, state: MatchState
+    ) -> str:
+        """Return why the character at `at` is refused, beyond what was expected; "" if that says it all."""
+        position = locate(json_text.text)
+        rest = text[at:].lstrip()
+        in_string = json_text.text.startswith('"', position.start)
+        if not in_string and rest and rest != text[at:] and state.advance(rest[0]) is not None:
+            option = "" if self._choice.tool_format is not None else ", which --whitespace free allows"
+            return f"only the whitespace is refused{option}"
+        found = _STRING.match(text, json_text.at + position.start)
+        if found is not None and position.where in ("key", "after"):
+            if found[1] in map(json_string, position.keys):
+                return f"{found[1]} is given already"
+            if found[1] in self._declared_at(json_text, position).names:
+                return f"{found[1]} is declared, but cannot come here"
+        if found is not None:
+            labels = {option.label.casefold(): option.label for option in expectation.options}
+            if close := get_close_matches(found[1].casefold()[:100], labels, 1, _CLOSE):
+                return f"did you mean {labels[close[0]]}?"
         try:
-            return self._schema_words(name).at(path, position.known)
-        except SchemaError:  # of a reference that leads nowhere
-            return SchemaWords(True).at(())
+            json.loads(text[json_text.at :])
+        except json.JSONDecodeError as error:
+            is_truncated = error.msg.startswith("Unterminated")
+            return (
+                ""
+                if is_truncated or error.pos > at - json_text.at
+                else f"in JSON: {error.msg.removesuffix(' at')}"
+            )
+        except (ValueError, RecursionError):
+            pass
+        return ""
 
-    def _compute_words(self, name: str | None) -> SchemaWords:
-        """Return the words of a tool's arguments; of the schema for None."""
-        if name is None:
-            return SchemaWords(self._schema)
-        tool = self._by_name.get(name)
-        return SchemaWords(True if tool is None else offered_args(tool, STEPS))
-
-    @cached_property
-    def _call_words(self) -> SchemaWords:
-        return SchemaWords(
-            {
-                "type": "object",
-                "required": ["name", "arguments"],
-                "properties": {"name": {"enum": list(self._by_name)}, "arguments": {"type": "object"}},
-            }
+    def _expectation(self, accepted: str, state: MatchState) -> tuple[_JsonText | None, Expectation]:
+        """Return the JSON in which an accepted text ends, if there is any, and what may come next."""
+        json_text = _JsonText(accepted, 0, "", None)
+        if (tool_format := self._choice.tool_format) is not None:
+            call = read_call_text(tool_format, self._tools, accepted)
+            if call.json_at is None:
+                outside = outside_json(tool_format, self._tools, accepted, state, call)
+                position = locate(call.arguments)
+                if call.arguments and position.where in ("value", "inside"):
+                    types = self._declared_at(_JsonText("", 0, "", call.name), position).types
+                    where = f"at /arguments{position.pointer}{types and f' ({types})'}"
+                    outside = replace(outside, following=f"{outside.following} {where}")
+                return None, outside
+            json_text = _JsonText(accepted[call.json_at :], call.json_at, "/arguments", call.name)
+        found = JsonExpectations(
+            state,
+            json_text.text,
+            locate(json_text.text),
+            lambda position: self._declared_at(json_text, position),
+            json_text.prefix,
         )
+        return json_text, found.expectation()
+
+    def _declared_at(self, json_text: _JsonText, position: JsonPosition) -> Declared:
+        """Return what is declared at a position in a call as JSON, in arguments, or in a value."""
+        tool, path = json_text.tool, position.path
+        if self._tools and tool is None and path[:1] == ("arguments",):
+            name = _NAME.match(json_text.text)
+            tool, path = name[1] if name is not None else "", path[1:]
+        try:
+            return declared_at(self._document(tool), path)
+        except SchemaError:  # of a reference that leads nowhere
+            return Declared()
+
+    def _create_document(self, name: str | None) -> Document:
+        """Return the schema of a tool's arguments; of a call, or of a value, for None."""
+        if name is not None:
+            return Document(
+                as_2020_12(offered_args(self._by_name[name], STEPS) if name in self._by_name else True)
+            )
+        if not self._tools:
+            return Document(as_2020_12(self._schema))
+        properties = {"name": {"enum": [*self._by_name]}, "arguments": {"type": "object"}}
+        return Document({"type": "object", "properties": properties, "required": [*properties]})
 
     def _judged(self, text: str) -> Judgement:
         """Return what the parser, the validator and the repairer say."""
@@ -319,13 +335,6 @@ class TextChecker:
                     yield f"{path or 'the value'}: {error.message[:300]}"
         except (EffortSpentError, RecursionError):
             yield "the value takes too much work to be judged"
-
-
-def _ends_number(position: JsonPosition, text: str, state: MatchState, refused: str) -> bool:
-    """Return whether a character comes after a number that is complete."""
-    begun = text[position.start : position.start + 1]
-    is_number = position.where == "inside" and begun in "-" + DIGITS
-    return is_number and refused not in NUMBER and may_end_number(state)
 
 
 def _described(call: ToolCall) -> str:

@@ -15,7 +15,7 @@ from gbnf import Grammar, args_complexity, compile_pool, compile_schema, load_ma
 from gbnf_server.cli import main
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.help import reflow
-from gbnf_server.cli.tables import ToolRow, tools_table
+from gbnf_server.cli.manifests import ToolRow, tools_table
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_build import find_llama_server
 from gbnf_server.system.bundled import manifests_path

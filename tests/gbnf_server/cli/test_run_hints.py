@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gbnf_server.cli.run_hints import run_hints
+from gbnf_server.cli.run_progress import run_hints
 from gbnf_server.system.errors import ExecutorError
 from support.by_hand import ANSWER, NOW, POOL, Reply, call, completion, drive_by_hand, resolved
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +14,9 @@ from PIL import Image
 
 from gbnf import load_manifests
 from gbnf_bench.tune_command import TuneOptions, compare_strategies, make_profile
-from gbnf_server.cli.batch import batch
 from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.model_options import BackendName, ModelSource
-from gbnf_server.cli.run import OutputOptions, RunRequest, run, run_request
+from gbnf_server.cli.model_options import ModelSource, PlanningOptions, SamplingOptions
+from gbnf_server.cli.run import OutputOptions, RunRequest, run_request
 from gbnf_server.planner import PlannerOptions
 from gbnf_server.planner.profiles import load
 from support.command_line import Gbnf
@@ -114,11 +112,7 @@ def test_what_follows_a_double_dash_is_no_option(gbnf: Gbnf) -> None:
 
 
 def test_the_command_line_has_the_defaults_of_the_planner() -> None:
-    defaults = PlannerOptions()
-    for command in (run, batch):
-        for name, parameter in inspect.signature(command).parameters.items():
-            if hasattr(defaults, name) and parameter.default is not None:
-                assert parameter.default == getattr(defaults, name), name
+    assert PlanningOptions().planner_options(SamplingOptions()) == PlannerOptions()
 
 
 @pytest.mark.slow
@@ -139,7 +133,7 @@ def test_strategies_are_those_that_the_backend_supports(options: list[Any], tmp_
     chosen = TuneOptions(strategies=["grammar", "text"], max_tokens=9)
     replies: dict[str, list[Any]] = {"v1/chat/completions": [chat(PING)]}
     with scripted(**replies) as script:
-        source = ModelSource("m", script.url, backend=BackendName.OPENAI, context_size=4096)
+        source = ModelSource("m", server=script.url, backend="openai", context_size=4096)
         results = compare_strategies(source, pool, chosen, lines.append)
         assert [each.name for each in results.configurations] == ["text"]
         assert len(lines) == len(results.records) > 0

@@ -186,7 +186,7 @@ def test_a_text_is_judged_as_it_is_typed(watched: Watched, tools_url: str) -> No
     page.fill("#text", REFUSED)
     page.wait_for_selector(".verdict.bad")
     said = page.text_content(".verdict.bad")
-    assert "an integer ≥ 5 and ≤ 1440 at /arguments/duration_minutes" in said
+    assert "a number at /arguments/duration_minutes (integer, ≥ 5, ≤ 1440)" in said
     assert page.text_content("mark") == "}}"
     assert "must be at least 5" in page.text_content(".lines.bad")
     page.fill("#text", REFUSED.replace(" 3}", " 30}"))

@@ -50,8 +50,8 @@ def answer(name: str, **changed: object) -> str:
 def test_a_rendered_call_is_accepted_and_read(name: str) -> None:
     view = checker(name).view(answer(name))
     assert view.is_complete
-    assert view.validation == ()
-    assert view.calls[0].startswith("a call of create_events with {")
+    assert view.judgement.validation == ()
+    assert view.judgement.calls[0].startswith("a call of create_events with {")
 
 
 @pytest.mark.parametrize("name", one_in(16, NATIVE))
@@ -76,9 +76,9 @@ def test_a_wrong_argument_is_refused_in_the_words_of_the_schema(name: str) -> No
     assert view.refused
     if not _is_json(name):
         return
-    assert "an integer ≥ 5 and ≤ 1440 at /arguments/duration_minutes" in view.problem
-    assert view.validation
-    assert "must be at least 5" in view.validation[0]
+    assert "a number at /arguments/duration_minutes (integer, ≥ 5, ≤ 1440)" in view.problem
+    assert view.judgement.validation
+    assert "must be at least 5" in view.judgement.validation[0]
 
 
 def _is_json(name: str) -> bool:
@@ -106,17 +106,17 @@ def test_a_part_of_a_name_and_the_end_are_continued() -> None:
 
 def test_several_calls_and_text_are_listed() -> None:
     view = checker("JSON in tags").view(f"Yes.\n{answer('JSON in tags')}\n{answer('JSON in tags')}")
-    assert view.calls[0] == "text: Yes."
-    assert len(view.calls) == 3
-    assert checker("JSON in tags").view("No, sorry.").calls == ("text: No, sorry.", "no call")
+    assert view.judgement.calls[0] == "text: Yes."
+    assert len(view.judgement.calls) == 3
+    assert checker("JSON in tags").view("No, sorry.").judgement.calls == ("text: No, sorry.", "no call")
 
 
 def test_a_call_with_repairs_is_repaired() -> None:
     text = answer("JSON in tags").replace("30", '"30"')
     view = checker("JSON in tags").view(text)
     assert view.refused
-    assert '"duration_minutes": 30' in view.repaired
-    assert view.repaired_validation == ()
+    assert '"duration_minutes": 30' in view.judgement.repaired
+    assert view.judgement.repaired_validation == ()
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -17,7 +17,7 @@ from gbnf.tools import Tool
 from gbnf_server.inspect import diagrams
 from gbnf_server.inspect.diagrams import SHOWN_ALTERNATIVES, diagram
 from gbnf_server.inspect.grammar_view import view_schema, view_tool
-from gbnf_server.inspect.pages.gbnf_tokens import tokens
+from gbnf_server.inspect.pages.rendering import tokens
 from gbnf_server.inspect.rendering import render_grammar
 from gbnf_server.inspect.schema_lines import schema_lines
 from support.oracle import CHECKOUT

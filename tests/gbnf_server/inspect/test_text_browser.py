@@ -38,7 +38,7 @@ def test_a_call_is_built_by_clicking(watched: Watched, tools_url: str) -> None:
     page = watched.page
     page.goto(tools_url)
     page.click("#tab-text")
-    for words in ("a call", '"create_events"', 'the property "title"'):
+    for words in ("an object", '"create_events"', 'the property "title"'):
         insert(page, words)
     page.type("#text", "Lunch")
     for words in ("the closing quote", 'the property "starts"'):

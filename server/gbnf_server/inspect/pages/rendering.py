@@ -1,4 +1,4 @@
-"""Templates, style sheets and scripts of pages that load nothing from elsewhere.
+"""Templates, style sheets and scripts of pages that load nothing from elsewhere, and the words of GBNF.
 
 Everything that comes from a schema, a tool or a person is escaped by the templates.
 """
@@ -7,13 +7,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jinja2
 from markupsafe import Markup, escape
+
+TokenKind: TypeAlias = Literal["rule", "reference", "literal", "class", "operator", "space"]
+
+_TOKEN = re.compile(
+    r"""(?P<literal>"(?:[^"\\]|\\.)*"?)
+    |(?P<class>\[(?:[^\]\\]|\\.)*\]?|\.)
+    |(?P<reference>[A-Za-z0-9-]+)
+    |(?P<operator>::=|\{[\d,]*\}|[|()?*+])
+    |(?P<space>\s+)
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
 
 PAGES = "gbnf_server.inspect.pages"
 """The package whose templates and assets every page may use."""
@@ -66,3 +79,20 @@ def content_security_policy(*, css: str, js: str, more: Sequence[str] = ()) -> s
         *more,
     ]
     return "; ".join(parts)
+
+
+class GbnfToken(NamedTuple):
+    """A word; `rule` is the name that a line defines."""
+
+    kind: TokenKind
+    text: str
+
+
+def tokens(line: str) -> Iterator[GbnfToken]:
+    """Yield the words of a rule, for highlighting. Joined they are the text."""
+    for number, found in enumerate(_TOKEN.finditer(line)):
+        kind = found.lastgroup or "other"
+        if kind == "reference" and number == 0:
+            yield GbnfToken("rule", found[0])
+        else:
+            yield GbnfToken("operator" if kind == "other" else kind, found[0])  # type: ignore[arg-type]  # the groups' names are the kinds

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from gbnf_server.inspect.pages.durations import seconds
 from gbnf_server.planner.events import (
     CallBlocked,
     Event,
@@ -113,6 +112,11 @@ def view_run(recorded: RecordedRun) -> RunView:
         any(entry.grammar for step in steps for entry in step.entries),
         recorded.are_compiled,
     )
+
+
+def seconds(value: float) -> str:
+    """Return a duration with its unit."""
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.0f} ms" if value >= 0.001 else "< 1 ms"
 
 
 def decoding_label(decoding: RecordedCall, run: RecordedRun, index: int) -> str:

@@ -6,10 +6,8 @@ from collections.abc import Set as AbstractSet
 
 from markupsafe import Markup
 
-from gbnf_server.inspect.pages.durations import seconds
-from gbnf_server.inspect.pages.gbnf_tokens import tokens
-from gbnf_server.inspect.pages.rendering import render_template
-from gbnf_server.inspect.pages.run_view import EntryView, RunView, StepView
+from gbnf_server.inspect.pages.rendering import render_template, tokens
+from gbnf_server.inspect.pages.run_view import EntryView, RunView, StepView, seconds
 from gbnf_server.planner.grammar_lines import GrammarLines, ranges
 
 _NARROWEST = 0.003

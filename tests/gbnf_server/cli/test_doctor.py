@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gbnf_server.cli import machine_checks as doctor
+from gbnf_server.cli import doctor
 from gbnf_server.llama.cpu_support import CpuSupport
 from gbnf_server.llama.demo_model import model_path
 from support.command_line import Gbnf, gbnf
