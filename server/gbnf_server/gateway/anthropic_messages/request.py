@@ -92,12 +92,12 @@ _BLOCKS: dict[str, dict[str, type[Part]]] = {
 }
 
 
-class _Message(Part):
+class _MessageParam(Part):
     role: Literal["user", "assistant", "system"]
     content: str | list[Any]
 
 
-def _add_message(turns: Turns, message: _Message, path: str) -> None:
+def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
     """Add a message, whose content is at `path`, to the conversation. Raises HttpError."""
     add = {"user": turns.user, "assistant": turns.assistant, "system": turns.system}[message.role]
     if isinstance(message.content, str):
@@ -125,7 +125,7 @@ def _add_message(turns: Turns, message: _Message, path: str) -> None:
 # -- parameters
 
 
-class _Tool(Part):
+class _ToolParam(Part):
     name: Annotated[str, Field(min_length=1)]
     description: str | None = None
     input_schema: dict[str, Any]
@@ -221,10 +221,10 @@ def _check_supported(value: Mapping[str, Any]) -> None:
 def _chat(body: _CountBody) -> ChatRequest:
     turns = Turns()
     if body.system:
-        _add_message(turns, _Message(role="system", content=body.system), "system")
+        _add_message(turns, _MessageParam(role="system", content=body.system), "system")
     for index, value in enumerate(body.messages):
         path = f"messages[{index}]"
-        _add_message(turns, read_part(_Message, value, path), f"{path}.content")
+        _add_message(turns, read_part(_MessageParam, value, path), f"{path}.content")
     if turns.messages and turns.messages[-1]["role"] == "assistant":
         problem = "the last message is the assistant's. Prefilled answers are not supported."
         raise invalid_request(problem, "messages")
@@ -248,7 +248,7 @@ def _tool(value: Any, path: str) -> FunctionTool:
         raise invalid_request(
             problem + "Give tools with an input_schema, which the client executes.", f"{path}.type"
         )
-    tool = read_part(_Tool, value, path)
+    tool = read_part(_ToolParam, value, path)
     return FunctionTool(
         tool.name, tool.description or "", tool.input_schema, tool.strict is True, f"{path}.input_schema"
     )

@@ -38,7 +38,7 @@ from gbnf_server.web.errors import HttpError, invalid_request
 # -- messages
 
 
-class _Text(Text):
+class _TextPart(Text):
     type: Literal["text"]
 
 
@@ -59,8 +59,8 @@ class _Image(Content):
         return read_data_url(self.image_url.url, f"{path}.image_url.url")
 
 
-_UserPart: TypeAlias = Annotated[_Text | _Image, Field(discriminator="type")]
-_AssistantPart: TypeAlias = Annotated[_Text | _Refusal, Field(discriminator="type")]
+_UserPart: TypeAlias = Annotated[_TextPart | _Image, Field(discriminator="type")]
+_AssistantPart: TypeAlias = Annotated[_TextPart | _Refusal, Field(discriminator="type")]
 
 
 class _CalledFunction(Part):
@@ -68,7 +68,7 @@ class _CalledFunction(Part):
     arguments: str
 
 
-class _Call(Part):
+class _ChatCall(Part):
     id: str
     type: Literal["function"] = "function"
     function: _CalledFunction
@@ -76,7 +76,7 @@ class _Call(Part):
 
 class _SystemMessage(Part):
     role: Literal["system", "developer"]
-    content: str | list[_Text]
+    content: str | list[_TextPart]
 
 
 class _UserMessage(Part):
@@ -87,14 +87,14 @@ class _UserMessage(Part):
 class _AssistantMessage(Part):
     role: Literal["assistant"]
     content: str | list[_AssistantPart] | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_ChatCall] | None = None
     reasoning_content: str | None = None
     function_call: None = None
 
 
 class _ToolMessage(Part):
     role: Literal["tool"]
-    content: str | list[_Text]
+    content: str | list[_TextPart]
     tool_call_id: str
     name: str | None = None
 
@@ -106,7 +106,7 @@ _Message: TypeAlias = Annotated[
 # -- parameters
 
 
-class _Tool(Part):
+class _ChatTool(Part):
     type: Literal["function"]
     function: Function
 
@@ -126,7 +126,7 @@ class _AllowedToolsChoice(Part):
     allowed_tools: _AllowedTools
 
 
-_ToolChoice: TypeAlias = Annotated[_Tool | _AllowedToolsChoice, Field(discriminator="type")]
+_ToolChoice: TypeAlias = Annotated[_ChatTool | _AllowedToolsChoice, Field(discriminator="type")]
 
 
 class _Schema(Part):
@@ -169,12 +169,12 @@ class _TemplateOptions(Part):
     enable_thinking: bool | None = None
 
 
-class _Body(Part, strict=False):
+class _ChatBody(Part, strict=False):
     """The body of a request. `grammar`, `top_k`, `min_p` and `chat_template_kwargs` are extensions."""
 
     model: str = ""
     messages: list[_Message] = Field(min_length=1)
-    tools: list[_Tool] | None = None
+    tools: list[_ChatTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | _ToolChoice | None = None
     parallel_tool_calls: StrictBool | None = None
     response_format: _ResponseFormat | None = None
@@ -224,7 +224,7 @@ def parse_body(body: Mapping[str, Any]) -> ChatReply:
             hint = "Use tools and tool_choice." if name in {"functions", "function_call"} else "Leave it out."
             problem = f"the parameter {name!r} is not supported. {hint}"
             raise HttpError(400, problem, "unsupported_parameter", name)
-    parsed = read_part(_Body, body)
+    parsed = read_part(_ChatBody, body)
     options = parsed.chat_template_kwargs
     for name in (options.model_extra or {}) if options is not None else {}:
         problem = f"the argument {name!r} of the chat template is not supported. Leave it out."
@@ -234,7 +234,7 @@ def parse_body(body: Mapping[str, Any]) -> ChatReply:
     return ChatReply(_request(parsed), tuple(ignored), include_usage=include_usage)
 
 
-def _request(body: _Body) -> ChatRequest:
+def _request(body: _ChatBody) -> ChatRequest:
     if body.top_logprobs is not None and not body.logprobs:
         raise invalid_request("top_logprobs needs logprobs: true.", "top_logprobs")
     sampling = Sampling.given(
@@ -265,13 +265,13 @@ def _request(body: _Body) -> ChatRequest:
     )
 
 
-def _tool_choice(body: _Body) -> ToolChoice:
+def _tool_choice(body: _ChatBody) -> ToolChoice:
     match body.tool_choice:
         case None:
             return ToolChoice()
         case "none" | "auto" | "required" as mode:
             return ToolChoice(mode)
-        case _Tool(function=function):
+        case _ChatTool(function=function):
             return ToolChoice("required", (function.name,))
         case _AllowedToolsChoice(allowed_tools=allowed):
             names = dict.fromkeys(tool.function.name for tool in allowed.tools)
@@ -280,7 +280,7 @@ def _tool_choice(body: _Body) -> ToolChoice:
             assert_never(other)
 
 
-def _output(body: _Body) -> OutputFormat | None:
+def _output(body: _ChatBody) -> OutputFormat | None:
     form = body.response_format
     if body.grammar is not None:
         if form is not None and form.type != "text":

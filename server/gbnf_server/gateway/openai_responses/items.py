@@ -48,12 +48,12 @@ _CONTENT: dict[str, type[Content]] = {
 }
 
 
-class _Message(Part):
+class _MessageItem(Part):
     role: Literal["user", "assistant", "system", "developer"]
     content: str | list[Any]
 
 
-class _Call(Part):
+class _CallItem(Part):
     """A call of the model. `arguments`: a JSON object, as text."""
 
     call_id: str
@@ -81,8 +81,8 @@ class _Reference(Part):
 
 
 _ITEMS: dict[str, type[Part]] = {
-    "message": _Message,
-    "function_call": _Call,
+    "message": _MessageItem,
+    "function_call": _CallItem,
     "function_call_output": _CallOutput,
     "reasoning": _Reasoning,
     "item_reference": _Reference,
@@ -110,7 +110,7 @@ def add_items(
 
 def _add_item(turns: Turns, item: Part, path: str) -> None:
     match item:
-        case _Message(role=role):
+        case _MessageItem(role=role):
             text, images = read_content(_CONTENT, item.content, f"{path}.content")
             if images and role != "user":
                 raise invalid_request(f"{path} is a message of the {role} with an image.", f"{path}.content")
@@ -121,7 +121,7 @@ def _add_item(turns: Turns, item: Part, path: str) -> None:
                     turns.assistant(text)
                 case _:
                     turns.system(text)
-        case _Call():
+        case _CallItem():
             arguments = read_arguments(item.arguments, f"{path}.arguments")
             turns.call(item.call_id, _model_name(item.namespace, item.name), arguments)
         case _CallOutput():
