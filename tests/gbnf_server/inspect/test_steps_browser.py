@@ -281,7 +281,7 @@ def test_a_long_decoding_is_scrubbed(watched: Watched, long_url: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "size", "scheme"),
-    pairwise(["file_url", "live_url"], [(360, 740), (1280, 800), (3840, 2160)], ["light", "dark"]),
+    pairwise(["file_url", "live_url"], [(360, 740), (3840, 2160)], ["light", "dark"]),
 )
 def test_it_fits_every_width_without_errors(
     browser: Any, request: pytest.FixtureRequest, kind: str, size: tuple[int, int], scheme: str
@@ -299,7 +299,8 @@ def test_it_fits_every_width_without_errors(
 
 @pytest.mark.skipif(not AXE.is_file(), reason=f"there is no {AXE}: npm install --prefix … axe-core")
 @pytest.mark.parametrize(
-    ("kind", "width", "scheme"), pairwise(["file_url", "live_url"], [360, 1280, 1920], ["light", "dark"])
+    ("kind", "width", "scheme"),
+    [("file_url", 360, "light"), ("file_url", 1280, "dark"), ("live_url", 360, "dark")],
 )
 def test_axe_finds_nothing_serious(
     browser: Any, request: pytest.FixtureRequest, kind: str, width: int, scheme: str
