@@ -15,24 +15,58 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
-from dataclasses import replace
-from typing import Any, Generic, TypeVar, assert_never
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 from gbnf.errors import GbnfError
-from gbnf_server.backends.answer import Answered, end_of
-from gbnf_server.executors import Context, Field, Form, Person
+from gbnf.tool_formats import TextDelta
+from gbnf.tools import Tool
+from gbnf_server.backends.answer import Answered, AnswerPiece, AnswerSource, end_of
+from gbnf_server.executors import Context, Field, Form, Person, run_executor
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
-from gbnf_server.planner.environment import Hook, RunEnvironment, asked_by
-from gbnf_server.planner.events import Event, Run
-from gbnf_server.planner.loop import Planning
+from gbnf_server.planner.events import Event, Run, TextWritten
+from gbnf_server.planner.loop import Clock, Planning
 from gbnf_server.system.errors import ExecutorError
 from gbnf_server.system.event_loop import shared_loop
 
-__all__ = ["Hook", "RunEnvironment", "adrive", "astream", "drive"]
-
 _Value = TypeVar("_Value")
+Hook: TypeAlias = Callable[[Event], object]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnvironment:
+    """Where effects are performed, and the hooks.
+
+    `answers` asks the model; `execute` runs a tool, and may be called in any thread. `clock` is the run's
+    clock, for `TextWritten`, the event that is not the loop's.
+    """
+
+    answers: AnswerSource
+    context: Context
+    hooks: Sequence[Hook] = ()
+    execute: Callable[[Tool, Mapping[str, Any], Context], dict[str, Any]] = run_executor
+    clock: Clock = lambda: datetime.now(UTC)
+
+    def call_hooks(self, event: Event) -> tuple[str, ...]:
+        """Call every hook with the event, and return the messages of their exceptions."""
+        hook_errors = []
+        for hook in self.hooks:
+            try:
+                hook(event)
+            except Exception as error:  # noqa: BLE001 - no exception of a hook ends the run
+                name = getattr(hook, "__qualname__", type(hook).__qualname__)
+                hook_errors.append(f"the hook {name} raised {type(error).__name__}: {error}")
+        return tuple(hook_errors)
+
+    def written(self, effect: CallModel, piece: AnswerPiece, hook_errors: list[str]) -> TextWritten:
+        """Return the event of a piece of the model's text, after its hooks, whose errors are added."""
+        said = "".join(delta.text for delta in piece.deltas if isinstance(delta, TextDelta))
+        event = TextWritten(self.clock(), effect.step, effect.purpose, piece.text, said)
+        hook_errors += self.call_hooks(event)
+        return event
 
 
 def drive(
@@ -60,7 +94,7 @@ def drive(
                 continue
             try:
                 if text and isinstance(request, CallModel):
-                    events = shared_loop().iterate(environment.answers(asked_by(request)))
+                    events = shared_loop().iterate(environment.answers(request.asked))
                     with closing(events):
                         for event in events:
                             if isinstance(event, Answered):
@@ -107,7 +141,7 @@ async def astream(
                 continue
             try:
                 if text and isinstance(request, CallModel):
-                    async with aclosing(environment.answers(asked_by(request))) as events:
+                    async with aclosing(environment.answers(request.asked)) as events:
                         async for event in events:
                             if isinstance(event, Answered):
                                 reply = event.completion
@@ -124,7 +158,7 @@ async def astream(
 def _perform(effect: Effect, environment: RunEnvironment) -> Any:
     match effect:
         case CallModel():
-            return shared_loop().run(end_of(environment.answers(asked_by(effect)))).completion
+            return shared_loop().run(end_of(environment.answers(effect.asked))).completion
         case ExecuteTool():
             return _execute_blocking(effect, environment, environment.context)
         case AskPerson():
@@ -138,7 +172,7 @@ def _perform(effect: Effect, environment: RunEnvironment) -> Any:
 async def _aperform(effect: Effect, environment: RunEnvironment) -> Any:
     match effect:
         case CallModel():
-            return (await end_of(environment.answers(asked_by(effect)))).completion
+            return (await end_of(environment.answers(effect.asked))).completion
         case ExecuteTool():
             return await _execute(effect, environment)
         case AskPerson():

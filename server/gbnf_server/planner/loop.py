@@ -33,7 +33,7 @@ from gbnf.protocols.readers import AnswerReader
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.pool_filter import Selection
 from gbnf.tools.step_references import offered_args
-from gbnf_server.backends.base import AnswerFormat, Completion
+from gbnf_server.backends.base import AnswerFormat, Completion, Request
 from gbnf_server.backends.reasoning import reasoning_grammar
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
 from gbnf_server.planner import calls, salvaging
@@ -301,19 +301,17 @@ class _Loop:
         if purpose == "salvage" and options.max_seconds is not None:
             seconds_left = max(seconds_left, 0) + options.max_seconds * _SALVAGE_SHARE
         begun = self.clock()
-        completion = yield CallModel(
-            messages=messages,
-            grammar=grammar,
+        request = Request(
+            messages,
+            grammar,
+            tools=tools,
+            reasoning=reasons,
             max_tokens=max_tokens + options.reasoning_budget if reasons else max_tokens,
             temperature=options.temperature,
             seed=options.seed,
-            step=state.number,
-            purpose=purpose,
-            tools=tools,
-            reasoning=reasons,
-            reader=_reader(purpose, options),
             timeout_s=None if options.max_seconds is None else max(seconds_left, _LEAST_SECONDS),
         )
+        completion = yield CallModel(request, _reader(purpose, options), state.number, purpose)
         assert isinstance(completion, Completion)
         at = self.clock()
         seconds = (at - begun).total_seconds()

@@ -91,7 +91,7 @@ def test_the_planner_sends_what_the_model_was_trained_on(seed: int) -> None:
         ],
         options=resolved(prompt_style="minimal"),
     )
-    last = driven.of(CallModel)[-1].messages
+    last = driven.of(CallModel)[-1].request.messages
     sent = [(message["role"], message["content"]) for message in last]
     assert sent[1:] == learnt.turns()[:-1]
     same_tools = set(driven.events[0].tools) == set(learnt.pool)  # type: ignore[union-attr]  # RunStarted

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf import Grammar
 from gbnf.errors import PoolError
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.effects import CallModel
@@ -108,7 +110,7 @@ def test_laws_of_ordered_runs(
     calls_come_after_their_prerequisites(driven, pool, chosen)
     answers_come_after_the_required_tools(driven, pool, chosen)
     the_grammar_and_the_checks_agree(driven, pool)
-    messages = [effect.messages[0]["content"] for effect in driven.of(CallModel)]
+    messages = [effect.request.messages[0]["content"] for effect in driven.of(CallModel)]
     assert len(set(messages)) == 1
     assert len(driven.run.steps) <= chosen.max_steps
 
@@ -157,12 +159,11 @@ def the_grammar_and_the_checks_agree(driven: Driven, pool: Sequence[Tool]) -> No
         match request:
             case StepStarted():
                 begun = request
-            case CallModel() if request.grammar is not None:
+            case CallModel(Request(grammar=Grammar() as grammar)):
                 assert begun is not None
                 for each in pool:
-                    match = request.grammar.match(call(each.name, n=1))  # type: ignore[union-attr]  # a Grammar
-                    assert match.complete == (each.name in begun.tools)
-                answer = request.grammar.match(ANSWER)  # type: ignore[union-attr]
+                    assert grammar.match(call(each.name, n=1)).complete == (each.name in begun.tools)
+                answer = grammar.match(ANSWER)
                 assert answer.complete == (FINAL_ANSWER.name in begun.tools)
             case CallBlocked(refusal="invalid"):
                 assert begun is not None
@@ -276,9 +277,9 @@ def test_where_a_terminal_tool_is_required_no_final_answer_is_described() -> Non
     driven = run(pool, call("read"), call("send"), required=("read", "send"), terminal=("send",))
     assert driven.run.outcome == "answered"
     for effect in driven.of(CallModel):
-        assert "final_answer" not in effect.messages[0]["content"]
-        assert "finish with send." in effect.messages[0]["content"]
-        assert "only after read; ends the work" in effect.messages[0]["content"]
+        assert "final_answer" not in effect.request.messages[0]["content"]
+        assert "finish with send." in effect.request.messages[0]["content"]
+        assert "only after read; ends the work" in effect.request.messages[0]["content"]
 
 
 def test_the_filter_keeps_what_is_required_and_what_comes_before() -> None:

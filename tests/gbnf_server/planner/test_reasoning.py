@@ -95,7 +95,7 @@ def test_a_reasoning_field_is_kept_and_not_executed() -> None:
     first = driven.run.steps[0]
     assert (first.reasoning, first.call) == ("the clock says", {"name": "get_now", "arguments": {}})
     assert driven.of(ModelCalled)[0].text == THINKING_NOW
-    asked = driven.of(CallModel)[1].messages
+    asked = driven.of(CallModel)[1].request.messages
     assert '{"thought": "…", "name": "tool"' in asked[0]["content"]
     assert not any("the clock says" in message["content"] for message in asked)
 
@@ -121,10 +121,13 @@ def test_reasoning_before_a_call_in_the_models_own_tags() -> None:
     texts = [completion("hm, the clock</think>"), completion(NOW), completion("done?"), completion(ANSWER)]
     driven = drive_by_hand(POOL, texts, options=MARKED)
     thinking, calling, *_ = driven.of(CallModel)
-    assert (thinking.purpose, thinking.messages[-1]) == ("thought", reasoning_message(""))
-    assert (thinking.grammar, thinking.max_tokens) == (reasoning_grammar("</think>"), 256)
-    assert calling.messages == (*thinking.messages[:-1], reasoning_message("hm, the clock", closed=True))
-    assert calling.grammar is not None
+    assert (thinking.purpose, thinking.request.messages[-1]) == ("thought", reasoning_message(""))
+    assert (thinking.request.grammar, thinking.request.max_tokens) == (reasoning_grammar("</think>"), 256)
+    assert calling.request.messages == (
+        *thinking.request.messages[:-1],
+        reasoning_message("hm, the clock", closed=True),
+    )
+    assert calling.request.grammar is not None
     assert driven.run.steps[0].reasoning == "hm, the clock"
     assert (driven.run.outcome, driven.run.completion_tokens) == ("answered", 4 * 7)
 
@@ -133,12 +136,14 @@ def test_reasoning_before_a_call_without_tags() -> None:
     texts = [completion("I look at the clock."), completion(NOW), completion("done"), completion(ANSWER)]
     driven = drive_by_hand(POOL, texts, options=FREE, query="how late is it?")
     thinking, calling, later, _ = driven.of(CallModel)
-    assert thinking.grammar is None
-    assert thinking.messages[-1]["content"].startswith("how late is it?\n\nBefore the next call, think")
-    assert calling.messages[: len(thinking.messages)] == thinking.messages
-    assert [message["role"] for message in calling.messages[2:]] == ["assistant", "user"]
-    assert calling.messages[2]["content"] == "I look at the clock."
-    assert not any("I look at the clock" in message["content"] for message in later.messages)
+    assert thinking.request.grammar is None
+    assert thinking.request.messages[-1]["content"].startswith(
+        "how late is it?\n\nBefore the next call, think"
+    )
+    assert calling.request.messages[: len(thinking.request.messages)] == thinking.request.messages
+    assert [message["role"] for message in calling.request.messages[2:]] == ["assistant", "user"]
+    assert calling.request.messages[2]["content"] == "I look at the clock."
+    assert not any("I look at the clock" in message["content"] for message in later.request.messages)
 
 
 def test_reasoning_that_was_truncated_or_split_off_is_still_reasoning() -> None:
@@ -171,10 +176,10 @@ def test_prompts_only_grow_while_the_grammar_narrows(reasoning: Any) -> None:
     )
     assert driven.run.outcome == "answered"
     effects = [effect for effect in driven.of(CallModel) if effect.purpose == "call"]
-    assert len({effect.grammar for effect in effects}) == 2
+    assert len({effect.request.grammar for effect in effects}) == 2
     for before, after in pairwise(effects):
-        kept = before.messages if reasoning != "free" else before.messages[:-3]
-        assert after.messages[: len(kept)] == kept
+        kept = before.request.messages if reasoning != "free" else before.request.messages[:-3]
+        assert after.request.messages[: len(kept)] == kept
 
 
 def test_tools_that_an_answer_adds_are_described_after_it() -> None:
@@ -187,12 +192,12 @@ def test_tools_that_an_answer_adds_are_described_after_it() -> None:
         options=resolved(ask_user=True),
     )
     first, second, third = driven.of(CallModel)
-    assert first.messages[0] == second.messages[0] == third.messages[0]
-    assert "find_files_google_workspace" not in first.messages[0]["content"]
-    assert "find_files_google_workspace(" in second.messages[-1]["content"]
-    assert second.grammar is not None
-    assert "oogle" in str(second.grammar)
-    assert third.messages[:4] == second.messages
+    assert first.request.messages[0] == second.request.messages[0] == third.request.messages[0]
+    assert "find_files_google_workspace" not in first.request.messages[0]["content"]
+    assert "find_files_google_workspace(" in second.request.messages[-1]["content"]
+    assert second.request.grammar is not None
+    assert "oogle" in str(second.request.grammar)
+    assert third.request.messages[:4] == second.request.messages
 
 
 def test_the_embedded_model_thinks_in_a_field_and_still_calls() -> None:

@@ -51,17 +51,19 @@ def test_however_a_run_ends_its_results_are_kept(second: Any, ended: str) -> Non
 def test_the_question_has_the_results_and_no_tools() -> None:
     found = driven(NOW, "nonsense", "It is late.")
     asked = found.of(CallModel)[-1]
-    [message] = asked.messages
+    [message] = asked.request.messages
     assert (asked.purpose, message["role"]) == ("salvage", "user")
     assert '"10:32"' in message["content"]
     assert not [tool.name for tool in POOL if f"{tool.name}(" in message["content"]]
     assert "tool" not in message["content"]
-    assert asked.grammar is not None
+    assert asked.request.grammar is not None
     for options in (
         resolved(**FREE, call_format="json", constrained=False),
         resolved(**FREE, dialect="json_schema"),
     ):
-        assert driven(NOW, "nonsense", "It is late.", options=options).of(CallModel)[-1].grammar is None
+        assert (
+            driven(NOW, "nonsense", "It is late.", options=options).of(CallModel)[-1].request.grammar is None
+        )
 
 
 FREE: dict[str, Any] = {"salvage": True, "max_steps": 2, "max_blocked": 1}
@@ -133,7 +135,7 @@ def test_salvaged_answers_are_in_the_language_of_the_run(
     )
     assert str(found.run.answer).startswith(answer_from_results)
     talked = driven(NOW, "nonsense", "It is 10:32 [1].", options=resolved(**FREE, language=language))
-    assert talked.of(CallModel)[-1].messages[0]["content"].startswith(asked)
+    assert talked.of(CallModel)[-1].request.messages[0]["content"].startswith(asked)
 
 
 @pytest.mark.slow

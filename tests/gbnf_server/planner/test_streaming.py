@@ -281,12 +281,12 @@ def test_images_go_with_the_request_and_stay_in_the_conversation() -> None:
             break
         reply = None
         if isinstance(request, CallModel):
-            asked.append(request.messages[1])
+            asked.append(request.request.messages[1])
             reply = next(texts)
         elif not hasattr(request, "at"):
             reply = {}
     assert asked == [{"role": "user", "content": "look", "images": (image,)}] * 2
-    assert "images" not in drive_by_hand(POOL, [completion(NOW)]).of(CallModel)[0].messages[1]
+    assert "images" not in drive_by_hand(POOL, [completion(NOW)]).of(CallModel)[0].request.messages[1]
 
 
 def test_images_where_none_are_taken_fail_the_run(tmp_path: Path, backend: InProcess) -> None:
