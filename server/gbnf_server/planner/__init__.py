@@ -9,7 +9,7 @@ compaction           how a long history is shown, so that it fits the context
 tool_offer           the tools offered in a step, and their grammar
 calls, call_checks   from a model's text to a call that may be executed
 reasoning            reasoning before a call
-salvaging, salvage   an answer from the results of a run that has none
+salvage              an answer from the results of a run that has none
 drivers              the environment of a run; the loop run blocking and in asyncio
 conversation         earlier requests, as messages before the present one
 contracts            output contracts: one question, one answer in lines

@@ -36,9 +36,10 @@ from gbnf.tools.step_references import offered_args
 from gbnf_server.backends.base import AnswerFormat, Completion, Request
 from gbnf_server.backends.reasoning import reasoning_grammar
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
-from gbnf_server.planner import calls, salvaging
+from gbnf_server.planner import calls, salvage
 from gbnf_server.planner.call_checks import CallRefusedError, OfferedTools, check_completion
 from gbnf_server.planner.compaction import compacted, next_compaction
+from gbnf_server.planner.contracts import messages as contract_messages
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
@@ -344,7 +345,7 @@ class _Loop:
         Not while a call waits for approval, since the request is not finished.
         """
         state, options = self.state, self.options
-        done = salvaging.found(state.steps)
+        done = salvage.found(state.steps)
         if run.outcome in {"answered", "salvaged"} or not done or state.pending:
             return run
         assert run.error is not None
@@ -354,17 +355,18 @@ class _Loop:
         )
         if ask:
             constrained = options.protocol.is_constrained and options.dialect == "gbnf"
-            messages = salvaging.asked(state.query, done, options.language)
+            question = salvage.question(state.query, done, options.language)
+            messages = contract_messages(salvage.CONTRACT, question, language=options.language)
             try:
                 completion, _ = yield from self._ask(
-                    messages, salvaging.CONTRACT.grammar if constrained else None, "salvage"
+                    tuple(messages), salvage.CONTRACT.grammar if constrained else None, "salvage"
                 )
-                salvage = salvaging.read(completion, state.query, done, options.language)
+                found = salvage.read(completion, state.query, done, options.language)
             except GbnfError as error:
-                salvage = salvaging.answer_from_results(done, options.language, f"error: {error}")
+                found = salvage.answer_from_results(done, options.language, f"error: {error}")
         else:
-            salvage = salvaging.answer_from_results(done, options.language, "error: the server is gone")
-        return state.finish("salvaged", self.clock(), answer=salvage.text, error=run.error, salvage=salvage)
+            found = salvage.answer_from_results(done, options.language, "error: the server is gone")
+        return state.finish("salvaged", self.clock(), answer=found.text, error=run.error, salvage=found)
 
     def _block(
         self, text: str, refused: CallRefusedError, offer: OfferedTools, model_s: float, reasoning: str
