@@ -17,14 +17,12 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
-from typing import Any, TypeVar
+from typing import Any
 
 from mcp import MCPError
 from mcp.server import ServerRequestContext
@@ -60,12 +58,11 @@ from gbnf_server.executors import Context, Form, run_executor
 from gbnf_server.mcp.elicitation import form_answers, form_params
 from gbnf_server.system.addresses import is_loopback
 from gbnf_server.system.errors import ExecutorError
+from gbnf_server.system.event_loop import run_in_thread
 
 _NAME = "gbnf"
 _MOST_CALLS = 16  # at a time; others wait
 _APPROVAL, _APPROVED, _FORM = "approval", "approve", "form"
-
-_Value = TypeVar("_Value")
 
 
 class ToolServer:
@@ -129,7 +126,7 @@ class ToolServer:
             work = partial(run_executor, tool, arguments, replace(context, person=person))
             try:
                 async with self._free:
-                    result = await _in_thread(work)
+                    result = await asyncio.wrap_future(run_in_thread(work))
             except GbnfError as error:
                 if person.question is not None:
                     raise person.question from None
@@ -308,20 +305,6 @@ def _approval_params(tool: Tool, arguments: Mapping[str, Any]) -> ElicitRequestF
 
 def _error(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
-
-
-async def _in_thread(work: Callable[[], _Value]) -> _Value:
-    """Return what `work` returns, in a daemon thread: the server ends without waiting for an executor."""
-    done: Future[_Value] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised again where the result is awaited
-            done.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await asyncio.wrap_future(done)
 
 
 def _version() -> str:

@@ -14,12 +14,13 @@ propagates, and leaves no call half done:
 from __future__ import annotations
 
 import asyncio
-import threading
+from asyncio import wrap_future
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeAlias, TypeVar, assert_never
+from functools import partial
+from typing import Any, TypeAlias, assert_never
 
 from gbnf.errors import GbnfError
 from gbnf.tool_formats import TextDelta
@@ -30,9 +31,8 @@ from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effec
 from gbnf_server.planner.events import Event, Run, TextWritten
 from gbnf_server.planner.loop import Clock, Planning
 from gbnf_server.system.errors import ExecutorError
-from gbnf_server.system.event_loop import shared_loop
+from gbnf_server.system.event_loop import run_in_thread, shared_loop
 
-_Value = TypeVar("_Value")
 Hook: TypeAlias = Callable[[Event], object]
 
 
@@ -176,9 +176,9 @@ async def _aperform(effect: Effect, environment: RunEnvironment) -> Any:
         case ExecuteTool():
             return await _execute(effect, environment)
         case AskPerson():
-            return await _Thread(lambda: _ask(environment.context, effect)).result()
+            return await wrap_future(run_in_thread(partial(_ask, environment.context, effect)))
         case AskApproval():
-            return await _Thread(lambda: environment.context.person.approve(effect.call)).result()
+            return await wrap_future(run_in_thread(partial(environment.context.person.approve, effect.call)))
         case _:
             assert_never(effect)
 
@@ -205,12 +205,12 @@ def _ask(context: Context, effect: AskPerson) -> str:
 async def _execute(effect: ExecuteTool, environment: RunEnvironment) -> dict[str, Any]:
     person = _CancellablePerson(environment.context.person)
     context = replace(environment.context, person=person)
-    thread = _Thread(lambda: _execute_blocking(effect, environment, context))
+    execution = run_in_thread(partial(_execute_blocking, effect, environment, context))
     try:
-        return await thread.result()
+        return await wrap_future(execution)
     except asyncio.CancelledError:
         person.cancelled = True
-        while not (thread.is_done() or person.is_answering):  # noqa: ASYNC110 - the first of two threads' facts
+        while not (execution.done() or person.is_answering):  # noqa: ASYNC110 - the first of two threads' facts
             await asyncio.sleep(0.02)
         raise
 
@@ -236,36 +236,3 @@ class _CancellablePerson:
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         return self._person.approve(call)
-
-
-class _Thread(Generic[_Value]):
-    """Blocking work in a daemon thread, since it may wait at a terminal for ever."""
-
-    def __init__(self, work: Callable[[], _Value]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[_Value] = self._loop.create_future()
-        self._work = work
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def is_done(self) -> bool:
-        return not self._thread.is_alive()
-
-    async def result(self) -> _Value:
-        return await self._future
-
-    def _run(self) -> None:
-        try:
-            value = self._work()
-        except BaseException as error:  # noqa: BLE001 - it is raised again where the result is awaited
-            self._deliver(self._future.set_exception, error)
-        else:
-            self._deliver(self._future.set_result, value)
-
-    def _deliver(self, setter: Callable[[Any], None], value: object) -> None:
-        def deliver() -> None:
-            if not self._future.done():
-                setter(value)
-
-        with suppress(RuntimeError):  # the event loop is closed
-            self._loop.call_soon_threadsafe(deliver)
