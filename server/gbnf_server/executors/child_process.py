@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo
 from gbnf.errors import InvalidArgumentError
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import Context
-from gbnf_server.executors.failures import LONGEST_TEXT, describe_failure, format_traceback
+from gbnf_server.executors.results import LONGEST_TEXT, describe_failure, format_traceback
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.executors.supervisor import adopt_orphans, end_with_supervisor, supervise
 from gbnf_server.executors.workspace import Workspace

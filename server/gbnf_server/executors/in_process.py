@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from gbnf.errors import InvalidArgumentError
 from gbnf_server.executors import protocol
-from gbnf_server.executors.failures import describe_failure, format_traceback
+from gbnf_server.executors.results import describe_failure, format_traceback
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from gbnf_server.system.event_loop import run_in_thread
 
