@@ -242,12 +242,6 @@ def test_a_ranker_that_fails_is_replaced_and_named() -> None:
     assert "no llama-server answers" in warning.message
 
 
-@pytest.mark.parametrize("limit", [0, -3])
-def test_a_limit_is_at_least_1(limit: int) -> None:
-    with pytest.raises(ValueError, match="max_tools"):
-        PlannerOptions(max_tools=limit)
-
-
 def test_a_ranker_with_a_connection_does_not_hinder_a_fingerprint() -> None:
     embeddings = ServerEmbeddings("http://127.0.0.1:9")
     identities = [

@@ -22,7 +22,6 @@ from gbnf_server.planner.events import (
     ToolDone,
     ToolFailed,
 )
-from gbnf_server.planner.repeats import MAX_READS
 from gbnf_server.system.errors import (
     BackendUnreachableError,
     ContextOverflowError,
@@ -131,14 +130,6 @@ def test_a_failing_tool_is_no_refusal_and_the_model_reads_why() -> None:
         "step": 3,
         "error": "no clock",
     }
-
-
-def test_the_third_time_is_refused_even_with_other_key_order() -> None:
-    one = '{"name": "find_files", "arguments": {"base_path": ".", "pattern": "*"}}'
-    other = '{"arguments": {"pattern": "*", "base_path": "."}, "name": "find_files"}'
-    driven = drive_by_hand(POOL, map(completion, [one, other, one, ANSWER]))
-    assert len(driven.of(ExecuteTool)) == MAX_READS
-    assert [event.refusal for event in driven.of(CallBlocked)] == ["repeated"]
 
 
 def test_a_denied_call_is_not_executed_and_asked_once() -> None:
@@ -255,7 +246,7 @@ def test_the_grammar_has_the_layout_of_the_options(whitespace: Whitespace) -> No
             assert matching == accepted
 
 
-@pytest.mark.parametrize("name", ["max_steps", "max_blocked", "max_tokens", "reasoning_budget"])
+@pytest.mark.parametrize("name", ["max_steps", "max_blocked", "max_tokens", "reasoning_budget", "max_tools"])
 def test_limits_below_one_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         resolved(**{name: 0})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,8 +32,7 @@ from gbnf_server.planner.prerequisites import answer_of
 from gbnf_server.system.errors import ExecutorError
 from support.by_hand import ANSWER, Driven, call, completion, drive_by_hand, resolved
 from support.executors import world
-from support.models import make_model
-from support.toys import make_tool
+from support.toys import Driver, make_tool
 
 NAMES = ("alpha", "beta", "gamma", "delta")
 
@@ -172,18 +170,10 @@ def the_grammar_and_the_checks_agree(driven: Driven, pool: Sequence[Tool]) -> No
                     assert "only after" not in request.error
 
 
-@pytest.fixture(scope="module")
-def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
-    path = make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
-    with InProcess(path, prompt_style="minimal") as model:
-        yield model
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("is_async", [False, True])
 def test_a_model_of_random_weights_keeps_the_order(
-    tmp_path: Path, backend: InProcess, seed: int, is_async: bool
+    tmp_path: Path, backend: InProcess, driver: Driver, seed: int
 ) -> None:
     """It has no idea of any order: only the grammar keeps it."""
     tools = [
@@ -195,7 +185,7 @@ def test_a_model_of_random_weights_keeps_the_order(
         required=("check",), terminal=("publish",), temperature=1.0, seed=seed, max_tokens=400, max_steps=9
     )
     planner = Planner(tools, backend, options, context=world(tmp_path / "work"))
-    run = asyncio.run(planner.arun("go")) if is_async else planner.run("go")
+    run = driver(planner, "go")
     assert {step.refusal for step in run.steps} <= {None, "cut", "repeated"}
     names = [step.name for step in run.steps if step.result is not None]
     for name, before in (("check", "draft"), ("publish", "check")):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 
 from gbnf.errors import GbnfError
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.planner import Event, ModelCalled, Planner, PlannerOptions, Run, SalvageStarted
+from gbnf_server.planner import Event, ModelCalled, Planner, PlannerOptions, SalvageStarted
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.errors import BackendUnreachableError, ContextOverflowError, ExecutorError
@@ -19,11 +17,10 @@ from support.by_hand import NOW, POOL, Driven, call, completion, drive_by_hand, 
 from support.executors import snapshot, world
 from support.server import completion as served
 from support.server import scripted
-from support.toys import make_tool
+from support.toys import Driver, make_tool
 
 TIME = {"time": "10:32"}
 SALVAGE = resolved(salvage=True, max_steps=2, max_blocked=1)
-Driver = Callable[[Planner, str], Run]
 
 
 def driven(*texts: Any, options: ResolvedOptions = SALVAGE, **more: Any) -> Driven:
@@ -139,9 +136,6 @@ def test_salvaged_answers_are_in_the_language_of_the_run(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("driver", [lambda planner, query: planner.run(query),
-                                    lambda planner, query: asyncio.run(planner.arun(query))],
-                         ids=["sync", "async"])  # fmt: skip
 def test_both_drivers_salvage_and_nothing_is_executed_any_more(tmp_path: Path, driver: Driver) -> None:
     ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     work = world(tmp_path / "work")

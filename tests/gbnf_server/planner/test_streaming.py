@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -32,25 +32,15 @@ from gbnf_server.planner import (
     ToolDone,
 )
 from gbnf_server.planner.effects import CallModel
-from gbnf_server.planner.loop import plan
 from gbnf_server.system.errors import BackendError
 from support.backends import FakeBackend
-from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, resolved, ticking
+from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand
 from support.executors import world
-from support.models import make_model
 from support.server import Reply, scripted
 from support.server import completion as served
 from support.toys import NEVER, make_tool
 
 Stream = Callable[..., list[Event]]
-
-
-@pytest.fixture(scope="module")
-def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
-    """Random weights: with one tool offered it can only call that tool."""
-    path = make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
-    with InProcess(path, prompt_style="minimal") as model:
-        yield model
 
 
 async def collected(events: AsyncGenerator[Event, None]) -> list[Event]:
@@ -270,21 +260,9 @@ def test_a_run_begins_outside_of_the_event_loop(tmp_path: Path, backend: InProce
 
 def test_images_go_with_the_request_and_stay_in_the_conversation() -> None:
     image = Image(b"\x89PNG", "image/png")
-    loop = plan("look", tuple(POOL), resolved(), turn="t", clock=ticking(), images=(image,))
-    asked = []
-    reply: Any = None
-    texts = iter([completion(NOW), completion(ANSWER)])
-    while True:
-        try:
-            request = loop.send(reply)
-        except StopIteration:
-            break
-        reply = None
-        if isinstance(request, CallModel):
-            asked.append(request.request.messages[1])
-            reply = next(texts)
-        elif not hasattr(request, "at"):
-            reply = {}
+    texts = [completion(NOW), completion(ANSWER)]
+    driven = drive_by_hand(POOL, texts, query="look", images=(image,))
+    asked = [effect.request.messages[1] for effect in driven.of(CallModel)]
     assert asked == [{"role": "user", "content": "look", "images": (image,)}] * 2
     assert "images" not in drive_by_hand(POOL, [completion(NOW)]).of(CallModel)[0].request.messages[1]
 
