@@ -93,8 +93,8 @@ class _Relay:
     def approve(self, call: Mapping[str, Any]) -> bool:
         raise ExecutorError(f"'{call.get('name')}': approval is requested before an executor runs, not by it")
 
-    def _asked(self, question: dict[str, Any]) -> dict[str, Any]:
-        self._pipe.write(protocol.encode(question))
+    def _asked(self, question: bytes) -> dict[str, Any]:
+        self._pipe.write(question)
         self._pipe.flush()
         message = self._messages.get()
         if "error" in message:
@@ -125,19 +125,17 @@ def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
     try:
         _limit(start["memory_mb"], start["timeout_s"])
         value = _load(start, name)(start["arguments"], _context(start, person))
-        return protocol.encode_result(name, value)
+        return protocol.result(name, value)
     except (ExecutorError, InvalidArgumentError) as error:
-        return protocol.encode(protocol.error(str(error)[:LONGEST_TEXT]))
+        return protocol.error(str(error)[:LONGEST_TEXT])
     except SystemExit as error:
-        return protocol.encode(
-            protocol.error(f"'{name}' exited by itself with exit code {error.code!r}"[:LONGEST_TEXT])
-        )
+        return protocol.error(f"'{name}' exited by itself with exit code {error.code!r}"[:LONGEST_TEXT])
     except BaseException as error:  # noqa: BLE001 - the boundary: whatever an executor raises is sent to the parent
         if isinstance(error, MemoryError) and start["memory_mb"]:
             text = protocol.out_of_memory(name, start["memory_mb"])
         else:
             text = describe_failure(name, start["code"], error)
-        return protocol.encode(protocol.error(text, format_traceback(error)))
+        return protocol.error(text, format_traceback(error))
 
 
 def _limit(memory_mb: int, timeout_s: float) -> None:

@@ -40,7 +40,7 @@ def call_function(
     tool: Tool, function: Callable[..., Any], arguments: Mapping[str, Any], context: Context
 ) -> dict[str, Any]:
     """Return the function's result. Raises `ExecutorError`; `ExecutorTimeoutError` after `run.timeout_s`."""
-    given = json.loads(protocol.encode_call(tool.name, arguments))
+    given = json.loads(protocol.encode_arguments(tool.name, arguments))
     deadline = _Deadline(tool.run.timeout_s)
     person = _PatientPerson(context, deadline)
     context = replace(context, person=person, ended=threading.Event())
@@ -58,7 +58,7 @@ def call_function(
     value = call.done.result()
     value = value if isinstance(value, dict) else {"result": value}
     reader = protocol.MessageReader(tool.name, tool.run.max_result_kb, context.secrets)
-    reader.feed(protocol.encode_result(tool.name, value))
+    reader.feed(protocol.result(tool.name, value))
     message = reader.next_message()
     assert isinstance(message, protocol.ResultMessage)
     return message.value

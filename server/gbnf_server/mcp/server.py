@@ -195,8 +195,9 @@ class _ClientPerson:
         raise ExecutorError(f"'{call.get('name')}': approval is asked before an executor runs, not by it")
 
     def _ask_first(self, key: str, params: ElicitRequestFormParams) -> ExecutorError:
-        requests = {key: ElicitRequest(params=params)}
-        self.question = InputRequiredResult(input_requests=requests, request_state=json.dumps(self._state))
+        self.question = InputRequiredResult(
+            input_requests={key: ElicitRequest(params=params)}, request_state=json.dumps(self._state)
+        )
         return ExecutorError("the client is asked first")
 
     async def _elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
