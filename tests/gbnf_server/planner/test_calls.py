@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import Tool, load_manifests
-from gbnf.protocols.protocol import clip
 from gbnf_server.planner.calls import fill_references, result_entries
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.system.bundled import manifests_path
@@ -151,10 +150,3 @@ def test_entries_that_do_not_fit_are_refused(tool: Tool, entries: Any, problem: 
 )
 def test_entries_of_a_result(result: dict[str, Any], entries: tuple[Any, ...]) -> None:
     assert result_entries(result) == entries
-
-
-@given(st.text(), st.integers(1, 50))
-def test_a_clipped_text_is_short_and_a_short_text_whole(text: str, limit: int) -> None:
-    clipped = clip(text, limit)
-    assert len(clipped) <= limit
-    assert clipped == text if len(text) <= limit else clipped[:-1] == text[: limit - 1]

@@ -199,6 +199,11 @@ def test_the_person_is_asked_and_the_answer_may_bring_tools() -> None:
     offered = [event.tools for event in driven.of(StepStarted)]
     assert "find_files_google_workspace" not in offered[0]
     assert "find_files_google_workspace" in offered[1]
+    first, second = (effect.request.messages for effect in driven.of(CallModel))
+    assert second[0] == first[0]
+    assert "find_files_google_workspace" not in first[0]["content"]
+    assert "find_files_google_workspace(" in second[-1]["content"]
+    assert ["oogle" in str(grammar) for grammar in driven.grammars] == [False, True]
     assert driven.run.steps[0].result == {"answer": "in google drive", "entries": ["in google drive"]}
 
 
