@@ -26,7 +26,7 @@ from gbnf_server.executors import protocol
 from gbnf_server.executors.context import Context
 from gbnf_server.executors.results import LONGEST_TEXT, describe_failure, format_traceback
 from gbnf_server.executors.secrets import Secrets
-from gbnf_server.executors.supervisor import adopt_orphans, end_with_supervisor, supervise
+from gbnf_server.executors.supervisor import continue_supervised
 from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
 
@@ -44,16 +44,10 @@ def main(incoming: int, outgoing: int, connection: int) -> NoReturn:
 
     The arguments are the descriptors of two pipes, and of the connection of runner and supervisor.
     """
-    for descriptor in (incoming, outgoing, connection):
+    streams = (incoming, outgoing)
+    for descriptor in streams:
         os.set_inheritable(descriptor, False)
-    adopt_orphans()
-    executor = os.fork()
-    if executor:
-        os.close(incoming)
-        os.close(outgoing)
-        supervise(executor, connection)
-    end_with_supervisor()
-    os.setsid()
+    continue_supervised(connection, lambda: [*map(os.close, streams)])
     # A shell ignores these signals in background jobs, and an executor would inherit that.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:

@@ -26,12 +26,8 @@ from gbnf_server.executors.protocol import (
 from gbnf_server.executors.results import MAX_DEPTH
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.system.errors import ExecutorError
+from support.json_values import json_values
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
 any_text = st.text(st.characters())  # halves of characters too
 fields = st.builds(
     Field, any_text, any_text, st.sampled_from(FIELD_KINDS), st.lists(any_text, min_size=1).map(tuple)

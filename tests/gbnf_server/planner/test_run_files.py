@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gbnf_server.inspect.pages.run_view import view_run
 from gbnf_server.planner.run_files import RunFileError, parse_runs, read_runs
 from support.command_line import Gbnf, gbnf
+from support.json_values import json_values
 
 __all__ = ["gbnf"]
 
@@ -128,13 +129,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(RunFileError, match="not UTF-8: invalid start byte at byte 7"):
         read_runs(tmp_path / "bytes")
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)
 
 
 def paths(value: Any) -> list[tuple[Any, ...]]:
