@@ -177,6 +177,9 @@ def test_every_kind_of_file_that_commands_write(gbnf: Gbnf, tmp_path: Path) -> N
             assert tools == ["create_dirs"]
             calls = [entry for step in view.steps for entry in step.entries if entry.kind == "model"]
             assert [entry.text for entry in calls] == [step.text for step in run.run.steps]
+            for decoding in run.decodings:
+                assert decoding.finish_reason == "stop"
+                assert decoding.usage.completion_tokens > 0 < decoding.timings.prompt_s
             if name in ("record.json", "out.jsonl.log"):
                 assert [entry.decoding for entry in calls] == [0, 1]
     [run] = read_runs(tmp_path / "record.json")
