@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from gbnf import load_tools, tool
-from gbnf_server.backends.base import Completion
 from gbnf_server.executors import Context, ExecutorError, Write
 from gbnf_server.planner import Planner, PlannerOptions
-from support.backends import FakeBackend
-from support.by_hand import ANSWER, call, completion
+from support.by_hand import ANSWER, call
 from support.executors import snapshot, world
+from support.scripts import Script
 from support.toys import Driver
-
-
-class Speaker(FakeBackend):
-    """Says one text after the other."""
-
-    def __init__(self, *texts: str) -> None:
-        self._texts: Iterator[str] = iter(texts)
-
-    def respond(self, *_given: Any, **_limits: Any) -> Completion:
-        return completion(next(self._texts))
 
 
 @tool
@@ -56,7 +43,10 @@ def test_functions_are_called(tmp_path: Path, driver: Driver) -> None:
     context = world(tmp_path)
     before = snapshot(tmp_path)
     planner = Planner(
-        load_tools([note, ask_oracle]), Speaker(*CALLS), PlannerOptions(filter=False), context=context
+        load_tools([note, ask_oracle]),
+        Script({"note it": CALLS}),
+        PlannerOptions(filter=False),
+        context=context,
     )
     run = driver(planner, "note it")
     assert run.outcome == "answered"
