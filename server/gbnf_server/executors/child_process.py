@@ -78,16 +78,13 @@ class _Relay:
         self._pipe, self._messages = pipe, messages
 
     def answer(self, form: Form) -> dict[str, Any]:
-        return self._asked(protocol.ask(form))
-
-    def secret(self, handle: str) -> str:
-        value: str = self._asked(protocol.secret(handle))["value"]
-        return value
+        return self.ask(protocol.ask(form))
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         raise ExecutorError(f"'{call.get('name')}': approval is requested before an executor runs, not by it")
 
-    def _asked(self, question: bytes) -> dict[str, Any]:
+    def ask(self, question: bytes) -> dict[str, Any]:
+        """Send a question, and return its answer."""
         self._pipe.write(question)
         self._pipe.flush()
         message = self._messages.get()
@@ -105,7 +102,8 @@ class _RelayedSecrets(Secrets):
         self._relay = relay
 
     def value(self, handle: str) -> str | None:
-        return self._relay.secret(handle)
+        value: str | None = self._relay.ask(protocol.secret(handle))["value"]
+        return value
 
 
 def _receive(pipe: BinaryIO, messages: queue.SimpleQueue[dict[str, Any]]) -> None:
