@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from gbnf import load_manifests
+from gbnf import Grammar, load_manifests
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
@@ -19,6 +19,8 @@ from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.bundled import manifests_path
+
+_Kind = TypeVar("_Kind")
 
 Reply = Mapping[str, Any] | GbnfError
 Model = Callable[[CallModel], Completion | GbnfError]
@@ -70,7 +72,13 @@ class Driven:
     def effects(self) -> list[Effect]:
         return [request for request in self.requests if not isinstance(request, Event)]
 
-    def of(self, kind: type) -> list[Any]:
+    @property
+    def grammars(self) -> list[Grammar]:
+        """Of the calls of the model that have one."""
+        grammars = [effect.request.grammar for effect in self.of(CallModel)]
+        return [grammar for grammar in grammars if isinstance(grammar, Grammar)]
+
+    def of(self, kind: type[_Kind]) -> list[_Kind]:
         return [request for request in self.requests if isinstance(request, kind)]
 
 

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from gbnf.tools import Tool, load_manifests
 from gbnf_server.executors import Context, Person, ScriptedPerson, Workspace
+from gbnf_server.executors.journal import Change, Journal
 from gbnf_server.system.bundled import manifests_path
 
 ROME = ZoneInfo("Europe/Rome")
@@ -77,3 +78,10 @@ def snapshot(root: Path) -> dict[str, tuple[str, int, bytes]]:
                 content = path.read_bytes() if stat.S_ISREG(mode) else b""
             seen[path.relative_to(root).as_posix()] = (stat.filemode(mode)[0], stat.S_IMODE(mode), content)
     return seen
+
+
+def apply(workspace: Workspace, *changes: Change, turn: str = "first", sent: str = "") -> None:
+    """Make changes, as one operation."""
+    journal = Journal(workspace)
+    with journal.locked():
+        journal.apply(changes, turn=turn, tool="test", action=lambda: None, sent=sent)

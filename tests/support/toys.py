@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gbnf.tools import Tool, load_manifests
+from gbnf_server.planner import Planner, Run
+
+Driver = Callable[[Planner, str], Run]
+"""A way to run a planner: the fixture `driver` gives each."""
 
 
 def make_tool(

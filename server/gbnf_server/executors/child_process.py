@@ -24,9 +24,9 @@ from zoneinfo import ZoneInfo
 from gbnf.errors import InvalidArgumentError
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import Context
-from gbnf_server.executors.failures import LONGEST_TEXT, describe_failure, format_traceback
+from gbnf_server.executors.results import LONGEST_TEXT, describe_failure, format_traceback
 from gbnf_server.executors.secrets import Secrets
-from gbnf_server.executors.supervisor import adopt_orphans, end_with_supervisor, supervise
+from gbnf_server.executors.supervisor import continue_supervised
 from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
 
@@ -44,16 +44,10 @@ def main(incoming: int, outgoing: int, connection: int) -> NoReturn:
 
     The arguments are the descriptors of two pipes, and of the connection of runner and supervisor.
     """
-    for descriptor in (incoming, outgoing, connection):
+    streams = (incoming, outgoing)
+    for descriptor in streams:
         os.set_inheritable(descriptor, False)
-    adopt_orphans()
-    executor = os.fork()
-    if executor:
-        os.close(incoming)
-        os.close(outgoing)
-        supervise(executor, connection)
-    end_with_supervisor()
-    os.setsid()
+    continue_supervised(connection, lambda: [*map(os.close, streams)])
     # A shell ignores these signals in background jobs, and an executor would inherit that.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -84,17 +78,14 @@ class _Relay:
         self._pipe, self._messages = pipe, messages
 
     def answer(self, form: Form) -> dict[str, Any]:
-        return self._asked(protocol.ask(form))
-
-    def secret(self, handle: str) -> str:
-        value: str = self._asked(protocol.secret(handle))["value"]
-        return value
+        return self.ask(protocol.ask(form))
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         raise ExecutorError(f"'{call.get('name')}': approval is requested before an executor runs, not by it")
 
-    def _asked(self, question: dict[str, Any]) -> dict[str, Any]:
-        self._pipe.write(protocol.encode(question))
+    def ask(self, question: bytes) -> dict[str, Any]:
+        """Send a question, and return its answer."""
+        self._pipe.write(question)
         self._pipe.flush()
         message = self._messages.get()
         if "error" in message:
@@ -111,7 +102,8 @@ class _RelayedSecrets(Secrets):
         self._relay = relay
 
     def value(self, handle: str) -> str | None:
-        return self._relay.secret(handle)
+        value: str | None = self._relay.ask(protocol.secret(handle))["value"]
+        return value
 
 
 def _receive(pipe: BinaryIO, messages: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -125,19 +117,17 @@ def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
     try:
         _limit(start["memory_mb"], start["timeout_s"])
         value = _load(start, name)(start["arguments"], _context(start, person))
-        return protocol.encode_result(name, value)
+        return protocol.result(name, value)
     except (ExecutorError, InvalidArgumentError) as error:
-        return protocol.encode(protocol.error(str(error)[:LONGEST_TEXT]))
+        return protocol.error(str(error)[:LONGEST_TEXT])
     except SystemExit as error:
-        return protocol.encode(
-            protocol.error(f"'{name}' exited by itself with exit code {error.code!r}"[:LONGEST_TEXT])
-        )
+        return protocol.error(f"'{name}' exited by itself with exit code {error.code!r}"[:LONGEST_TEXT])
     except BaseException as error:  # noqa: BLE001 - the boundary: whatever an executor raises is sent to the parent
         if isinstance(error, MemoryError) and start["memory_mb"]:
             text = protocol.out_of_memory(name, start["memory_mb"])
         else:
             text = describe_failure(name, start["code"], error)
-        return protocol.encode(protocol.error(text, format_traceback(error)))
+        return protocol.error(text, format_traceback(error))
 
 
 def _limit(memory_mb: int, timeout_s: float) -> None:

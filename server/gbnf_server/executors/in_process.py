@@ -14,15 +14,16 @@ import inspect
 import json
 import threading
 import time
+from concurrent.futures import wait
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gbnf.errors import InvalidArgumentError
 from gbnf_server.executors import protocol
-from gbnf_server.executors.failures import describe_failure, format_traceback
+from gbnf_server.executors.results import describe_failure, format_traceback
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
+from gbnf_server.system.event_loop import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -39,52 +40,46 @@ def call_function(
     tool: Tool, function: Callable[..., Any], arguments: Mapping[str, Any], context: Context
 ) -> dict[str, Any]:
     """Return the function's result. Raises `ExecutorError`; `ExecutorTimeoutError` after `run.timeout_s`."""
-    given = json.loads(protocol.encode_call(tool.name, arguments))
+    given = json.loads(protocol.encode_arguments(tool.name, arguments))
     deadline = _Deadline(tool.run.timeout_s)
     person = _PatientPerson(context, deadline)
     context = replace(context, person=person, ended=threading.Event())
     call = _ThreadedCall(function, given, context)
     try:
-        while not call.finished.wait(deadline.wait_s()):
+        while not wait([call.done], deadline.wait_s()).done:
             if deadline.is_over():
                 raise ExecutorTimeoutError(tool.name, tool.run.timeout_s, killed=False)
     finally:
         context.ended.set()
         call.cancel()
-    if call.error is not None:
-        raise _executor_error(tool.name, function, call.error) from None
-    value = call.value if isinstance(call.value, dict) else {"result": call.value}
+    error = call.done.exception()
+    if error is not None:
+        raise _executor_error(tool.name, function, error) from None
+    value = call.done.result()
+    value = value if isinstance(value, dict) else {"result": value}
     reader = protocol.MessageReader(tool.name, tool.run.max_result_kb, context.secrets)
-    reader.feed(protocol.encode_result(tool.name, value))
+    reader.feed(protocol.result(tool.name, value))
     message = reader.next_message()
     assert isinstance(message, protocol.ResultMessage)
     return message.value
 
 
 class _ThreadedCall:
-    """A call in a daemon thread, which does not keep the program from ending."""
+    """A call in a thread of its own."""
 
     def __init__(self, function: Callable[..., Any], arguments: dict[str, Any], context: Context) -> None:
         self._function, self._arguments, self._context = function, arguments, context
         self._cancel: Callable[[], object] = lambda: None
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.finished = threading.Event()
-        threading.Thread(target=copy_context().run, args=(self._run,), daemon=True).start()
+        self.done = run_in_thread(self._run)
 
     def cancel(self) -> None:
         """Cancel a coroutine that still runs."""
         with suppress(RuntimeError):  # its event loop is closed
             self._cancel()
 
-    def _run(self) -> None:
-        try:
-            value = self._function(self._arguments, self._context)
-            self.value = asyncio.run(self._awaited(value)) if inspect.isawaitable(value) else value
-        except BaseException as error:  # noqa: BLE001 - the boundary: it becomes an ExecutorError in the other thread
-            self.error = error
-        finally:
-            self.finished.set()
+    def _run(self) -> Any:
+        value = self._function(self._arguments, self._context)
+        return asyncio.run(self._awaited(value)) if inspect.isawaitable(value) else value
 
     async def _awaited(self, value: Awaitable[Any]) -> Any:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

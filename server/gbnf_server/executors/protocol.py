@@ -32,7 +32,7 @@ _SMALLEST_LIMIT = 64 * 1024  # bytes of a line: a question or an error may be lo
 _SHOWN = 80
 
 
-def encode(message: Mapping[str, Any]) -> bytes:
+def _encode(message: Mapping[str, Any]) -> bytes:
     """Encode a message as one line. Raises ValueError or TypeError if it is not a JSON value, such as NaN."""
     return json.dumps(message, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
@@ -52,74 +52,75 @@ class Code:
 # ── messages of the parent ──────────────────────────────────────────────────────────────────────────────────
 
 
-def start(code: Code, arguments: Mapping[str, Any], context: Context, policy: RunPolicy) -> dict[str, Any]:
-    """Build the first message: `context` without its person; its clock continues from its current time."""
-    return {
-        "is": "start",
-        "code": code.file,
-        "module": code.module,
-        "function": code.function,
-        "arguments": arguments,
-        "workspace": str(context.workspace.root),
-        "turn": context.turn,
-        "tool": context.tool,
-        "settings": dict(context.settings),
-        "now": context.now().isoformat(),
-        "zone": context.timezone.key,
-        "memory_mb": policy.memory_mb,
-        "timeout_s": policy.timeout_s,
-    }
+def start(code: Code, arguments: Mapping[str, Any], context: Context, policy: RunPolicy) -> bytes:
+    """Return the first message: `context` without its person; its clock continues from its current time.
+
+    Raises `ExecutorError` if the arguments are not JSON.
+    """
+    return encode_arguments(
+        context.tool,
+        {
+            "is": "start",
+            "code": code.file,
+            "module": code.module,
+            "function": code.function,
+            "arguments": arguments,
+            "workspace": str(context.workspace.root),
+            "turn": context.turn,
+            "tool": context.tool,
+            "settings": dict(context.settings),
+            "now": context.now().isoformat(),
+            "zone": context.timezone.key,
+            "memory_mb": policy.memory_mb,
+            "timeout_s": policy.timeout_s,
+        },
+    )
 
 
-def answer(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the message with a person's answers."""
-    return {"is": "answer", "values": dict(values)}
-
-
-def refusal(text: str) -> dict[str, Any]:
-    """Build the message that there is no answer: an `ExecutorError` in the executor."""
-    return {"is": "answer", "error": text}
-
-
-def encode_call(name: str, message: Mapping[str, Any]) -> bytes:
-    """Encode a message with the arguments of the tool `name`. Raises `ExecutorError` if they are not JSON."""
+def encode_arguments(name: str, message: Mapping[str, Any]) -> bytes:
+    """Encode the arguments of the tool `name`. Raises `ExecutorError` if they are not JSON."""
     try:
-        return encode(message)
+        return _encode(message)
     except (TypeError, ValueError, RecursionError) as fault:
         raise ExecutorError(f"the arguments of '{name}' are not JSON: {fault}") from None
+
+
+def answer(values: Mapping[str, Any]) -> bytes:
+    """Return the message with a person's answers."""
+    return _encode({"is": "answer", "values": dict(values)})
+
+
+def refusal(text: str) -> bytes:
+    """Return the message that there is no answer: an `ExecutorError` in the executor."""
+    return _encode({"is": "answer", "error": text})
 
 
 # ── messages of the child ───────────────────────────────────────────────────────────────────────────────────
 
 
-def ask(form: Form) -> dict[str, Any]:
-    """Build the message that asks the person."""
-    return {"is": "ask", **asdict(form)}
+def ask(form: Form) -> bytes:
+    """Return the message that asks the person."""
+    return _encode({"is": "ask", **asdict(form)})
 
 
-def secret(handle: str) -> dict[str, Any]:
-    """Build the message that requests the credential behind a handle."""
-    return {"is": "secret", "handle": handle}
+def secret(handle: str) -> bytes:
+    """Return the message that requests the credential behind a handle."""
+    return _encode({"is": "secret", "handle": handle})
 
 
-def result(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the message with the result."""
-    return {"is": "result", "value": value}
-
-
-def encode_result(name: str, value: Any) -> bytes:
+def result(name: str, value: Any) -> bytes:
     """Return the message with the result of the tool `name`. Raises `ExecutorError` if it is not JSON."""
     try:
-        return encode(result(value))
+        return _encode({"is": "result", "value": value})
     except RecursionError:
         raise too_deep(name) from None
     except (TypeError, ValueError) as fault:
         raise ExecutorError(f"'{name}' returned a value that is not JSON: {fault}") from None
 
 
-def error(text: str, trace: str = "") -> dict[str, Any]:
-    """Build the message of an error. `trace`: the traceback of an unexpected exception."""
-    return {"is": "error", "text": text, "trace": trace}
+def error(text: str, trace: str = "") -> bytes:
+    """Return the message of an error. `trace`: the traceback of an unexpected exception."""
+    return _encode({"is": "error", "text": text, "trace": trace})
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def run_executor(tool: Tool, arguments: Mapping[str, Any], context: Context) -> 
         else:
             start = protocol.start(_code(tool), arguments, context, tool.run)
             with _Child(tool, context) as child:
-                value = child.converse(protocol.encode_call(tool.name, start))
+                value = child.converse(start)
         result: dict[str, Any] = redact_result(value, context.secrets)
         return result
     except ExecutorError as error:
@@ -260,11 +260,11 @@ class _Child:
         match message:
             case protocol.FormRequest(form):
                 try:
-                    return protocol.encode(protocol.answer(self._context.answers(form)))
+                    return protocol.answer(self._context.answers(form))
                 except ExecutorError as error:
-                    return protocol.encode(protocol.refusal(error.message))
+                    return protocol.refusal(error.message)
             case protocol.SecretRequest(handle):
-                return protocol.encode(protocol.answer({"value": self._context.secrets.value(handle)}))
+                return protocol.answer({"value": self._context.secrets.value(handle)})
             case protocol.ResultMessage(result):
                 return result
             case protocol.ErrorMessage(text, trace):

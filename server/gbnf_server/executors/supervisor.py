@@ -20,9 +20,12 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from gbnf_server.system.processes import has_exited, kill_descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -31,24 +34,29 @@ _STEP_S = 0.01
 _LINUX = sys.platform == "linux"
 
 
-def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, where the system can do that."""
-    if _LINUX:
+def continue_supervised(
+    connection: int, close_streams: Callable[[], object], *, grace_period: float = 0.0
+) -> None:
+    """Return in a new child process, in a session of its own; this one becomes its supervisor.
+
+    `close_streams`: closes the child's streams in the supervisor. `connection`: the one with the runner. If
+    the runner ends first, the child gets SIGTERM and up to `grace_period` s before it is killed. The runner
+    is sent the child's status, an exit code or a signal's negative number, as a line of digits.
+    """
+    os.set_inheritable(connection, False)
+    if _LINUX:  # elsewhere, neither are orphans adopted nor does the child end with this process
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def end_with_supervisor() -> None:
-    """Have the calling process killed when the one that started it ends, where the system can do that."""
+    executor = os.fork()
+    if executor:
+        close_streams()
+        _supervise(executor, connection, grace_period)
     if _LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    os.setsid()
 
 
-def supervise(executor: int, connection: int, *, grace_period: float = 0.0) -> NoReturn:
-    """Wait for the executor or the runner to end, then end everything, and exit.
-
-    If the runner ends first, the executor gets SIGTERM and up to `grace_period` s before it is killed. The
-    runner is sent the executor's status, an exit code or a signal's negative number, as a line of digits.
-    """
+def _supervise(executor: int, connection: int, grace_period: float) -> NoReturn:
+    """Wait for the executor or the runner to end, then end everything, and exit."""
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wake, False)

@@ -16,7 +16,6 @@ from gbnf.tools import Tool
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.planner.effects import CallModel
-from gbnf_server.planner.environment import asked_by
 from gbnf_server.planner.events import RunFinished
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import CallFormat, PlannerOptions, ResolvedOptions
@@ -143,7 +142,7 @@ class LiveDecoder:
             backend,
             constrained=strategy != "unconstrained",
         )
-        asked = asked_by(self._first_call(options.request, resolved))
+        asked = self._first_call(options.request, resolved)
         return replace(asked.request, trace=trace, timeout_s=None, **limits)
 
     def _first_call(self, text: str, options: ResolvedOptions) -> CallModel:

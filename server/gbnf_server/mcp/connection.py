@@ -332,14 +332,11 @@ async def _http(server: HttpServer) -> AsyncIterator[Any]:
 
 async def _limit_body(response: httpx2.Response) -> None:
     """Limit a response. The SDK limits the events of a stream itself."""
-    is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+    limit, fault = LONGEST_MESSAGE, TOO_LONG
     if "content-encoding" in response.headers:
-        _replace_body(response, 0, "it sent a compressed message, which was not asked for")
-    elif not is_stream:
-        _replace_body(response, LONGEST_MESSAGE, TOO_LONG)
-
-
-def _replace_body(response: httpx2.Response, limit: int, fault: str) -> None:
+        limit, fault = 0, "it sent a compressed message, which was not asked for"
+    elif response.headers.get("content-type", "").startswith("text/event-stream"):
+        return
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     response.stream = _LimitedBody(response.stream, limit, fault)
 

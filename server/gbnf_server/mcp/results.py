@@ -57,7 +57,11 @@ def result_object(
         raise ExecutorError(_texts(result.content) or f"'{name}' failed: {_UNNAMED_ERROR}")
     structured = result.structured_content
     if output_schema is not None:
-        _check_output(name, structured, output_schema)
+        missing = "there is no structured content" if structured is None else None
+        if fault := missing or output_fault(structured, output_schema):
+            raise ExecutorError(
+                f"'{name}' was executed, but its result violates the output schema of its server: {fault}"
+            )
     value: dict[str, Any] = {}
     if structured is not None:
         value = dict(structured) if isinstance(structured, dict) else {"result": structured}
@@ -86,17 +90,6 @@ def output_fault(value: Any, schema: Mapping[str, Any]) -> str | None:
     except Exception as fault:  # noqa: BLE001 - a server's schema: its references and depth are not checked
         return f"the schema cannot be applied ({type(fault).__name__})"
     return None if error is None else f"{error.json_path}: {_clip(error.message)}"
-
-
-def _check_output(name: str, structured: Any, schema: Mapping[str, Any]) -> None:
-    if structured is None:
-        fault: str | None = "there is no structured content"
-    else:
-        fault = output_fault(structured, schema)
-    if fault is not None:
-        raise ExecutorError(
-            f"'{name}' was executed, but its result violates the output schema of its server: {fault}"
-        )
 
 
 def _texts(content: list[ContentBlock]) -> str:

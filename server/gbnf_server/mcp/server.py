@@ -17,14 +17,12 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
-from typing import Any, TypeVar
+from typing import Any
 
 from mcp import MCPError
 from mcp.server import ServerRequestContext
@@ -60,12 +58,11 @@ from gbnf_server.executors import Context, Form, run_executor
 from gbnf_server.mcp.elicitation import form_answers, form_params
 from gbnf_server.system.addresses import is_loopback
 from gbnf_server.system.errors import ExecutorError
+from gbnf_server.system.event_loop import run_in_thread
 
 _NAME = "gbnf"
 _MOST_CALLS = 16  # at a time; others wait
 _APPROVAL, _APPROVED, _FORM = "approval", "approve", "form"
-
-_Value = TypeVar("_Value")
 
 
 class ToolServer:
@@ -116,49 +113,35 @@ class ToolServer:
             raise MCPError(INVALID_PARAMS, verdict.errors[0])
         if not verdict.ok:
             return _error("; ".join(verdict.errors))
-        conversation = _CallRounds(request, params)
         context = self._context.for_turn()
+        person = _ClientPerson(request, params, tool, context)
+        work = partial(run_executor, tool, arguments, replace(context, person=person))
         try:
-            if (
-                tool.run.confirm
-                and not self._approve_all
-                and not await conversation.approved(tool, arguments)
-            ):
+            if tool.run.confirm and not self._approve_all and not await person.has_approved(arguments):
                 return _error(f"the person did not approve the call of '{tool.name}'; it was not executed")
-            person = _ClientPerson(conversation, tool, context)
-            work = partial(run_executor, tool, arguments, replace(context, person=person))
-            try:
-                async with self._free:
-                    result = await _in_thread(work)
-            except GbnfError as error:
-                if person.question is not None:
-                    raise person.question from None
-                return _error(str(error))
-        except _ClientQuestionError as question:
-            return question.result
-        except ExecutorError as error:
-            return _error(error.message)
+            async with self._free:
+                result = await asyncio.wrap_future(run_in_thread(work))
+        except GbnfError as error:
+            return person.question or _error(str(error))
         text = json.dumps(result, ensure_ascii=False)
         return CallToolResult(content=[TextContent(text=text)], structured_content=result)
 
 
-class _ClientQuestionError(Exception):  # not a fault: the client is asked, and calls again
-    """A question that ends this request; the client answers it with its next one."""
+class _ClientPerson:
+    """The person at an MCP client: the answers in the rounds of one call, and further questions.
 
-    def __init__(self, key: str, params: ElicitRequestFormParams, state: Mapping[str, Any]) -> None:
-        super().__init__(params.message)
-        self.result = InputRequiredResult(
-            input_requests={key: ElicitRequest(params=params)}, request_state=json.dumps(state)
-        )
+    `question`: what ends this request, which the client answers with its next one.
+    """
 
-
-class _CallRounds:
-    """What a client has answered in the rounds of one call, and how it is asked."""
-
-    def __init__(self, request: ServerRequestContext[Any], params: CallToolRequestParams) -> None:
+    def __init__(
+        self, request: ServerRequestContext[Any], params: CallToolRequestParams, tool: Tool, context: Context
+    ) -> None:
         self._session, self._request_id = request.session, request.request_id
+        self._tool, self._context = tool, context
         self._loop = asyncio.get_running_loop()
-        self.in_rounds = request.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self._in_rounds = request.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self._asked = 0
+        self.question: InputRequiredResult | None = None
         state = json.loads(params.request_state) if params.request_state else {}
         responses = (params.input_responses or {}) if state else {}
         self._state: dict[str, Any] = {
@@ -171,39 +154,51 @@ class _CallRounds:
         if isinstance(given, ElicitResult):
             self._state["forms"].append(given.model_dump(mode="json"))
 
-    async def approved(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the person approves. Raises ExecutorError, and `_ClientQuestionError` to ask."""
+    async def has_approved(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the person approves the call. Raises ExecutorError, also if the client is asked."""
         if self._state["approved"]:
             return True
         self._check_that_it_asks(
-            f"'{tool.name}' needs a person's approval",
+            f"'{self._tool.name}' needs a person's approval",
             "Use another client, or start the server with --yes to approve every call.",
         )
-        params = _approval_params(tool, arguments)
+        params = _approval_params(self._tool, arguments)
         if self._approval is not None:
             answer = self._approval
-        elif self.in_rounds:
-            raise _ClientQuestionError(_APPROVAL, params, self._state)
+        elif self._in_rounds:
+            raise self._ask_first(_APPROVAL, params)
         else:
             answer = await self._elicit(params)
         self._state["approved"] = answer.action == "accept" and (answer.content or {}).get(_APPROVED) is True
         return bool(self._state["approved"])
 
-    def answer(self, number: int, tool: Tool, form: Form) -> ElicitResult:
-        """Return the client's answer to the form `number` of the executor, whose thread this is."""
-        self._check_that_it_asks(f"'{tool.name}' asks the person", "Use another client.")
+    def answer(self, form: Form) -> dict[str, Any]:
+        """Return the answers of the person, in the thread of the executor. Raises ExecutorError."""
+        number, self._asked = self._asked, self._asked + 1
+        self._check_that_it_asks(f"'{self._tool.name}' asks the person", "Use another client.")
         forms: list[Any] = self._state["forms"]
         if number < len(forms):
-            return ElicitResult.model_validate(forms[number])
+            return form_answers(form, ElicitResult.model_validate(forms[number]), self._context)
         params = form_params(form)
-        if not self.in_rounds:
-            return asyncio.run_coroutine_threadsafe(self._elicit(params), self._loop).result()
-        if tool.run.effect == "write":
+        if not self._in_rounds:
+            result = asyncio.run_coroutine_threadsafe(self._elicit(params), self._loop).result()
+            return form_answers(form, result, self._context)
+        if self._tool.run.effect == "write":
             raise ExecutorError(
-                f"'{tool.name}' asks the person in the middle of a change, which this client's protocol "
-                "does not allow; connect with protocol 2025-11-25"
+                f"'{self._tool.name}' asks the person in the middle of a change, which this client's "
+                "protocol does not allow; connect with protocol 2025-11-25"
             )
-        raise _ClientQuestionError(_FORM, params, self._state)
+        raise self._ask_first(_FORM, params)
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        """Raise ExecutorError: approval is given before an executor runs."""
+        raise ExecutorError(f"'{call.get('name')}': approval is asked before an executor runs, not by it")
+
+    def _ask_first(self, key: str, params: ElicitRequestFormParams) -> ExecutorError:
+        self.question = InputRequiredResult(
+            input_requests={key: ElicitRequest(params=params)}, request_state=json.dumps(self._state)
+        )
+        return ExecutorError("the client is asked first")
 
     async def _elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
         try:
@@ -218,29 +213,6 @@ class _CallRounds:
             raise ExecutorError(
                 f"{why}, and this MCP client cannot ask: it does not support elicitation. {hint}"
             )
-
-
-class _ClientPerson:
-    """The person at an MCP client. `question`: what ends this request."""
-
-    def __init__(self, conversation: _CallRounds, tool: Tool, context: Context) -> None:
-        self._conversation, self._tool, self._context = conversation, tool, context
-        self._forms = 0
-        self.question: _ClientQuestionError | None = None
-
-    def answer(self, form: Form) -> dict[str, Any]:
-        """Return the answers of the person at the client. Raises ExecutorError."""
-        number, self._forms = self._forms, self._forms + 1
-        try:
-            result = self._conversation.answer(number, self._tool, form)
-        except _ClientQuestionError as question:
-            self.question = question
-            raise ExecutorError("the client is asked first") from None
-        return form_answers(form, result, self._context)
-
-    def approve(self, call: Mapping[str, Any]) -> bool:
-        """Raise ExecutorError: approval is given before an executor runs."""
-        raise ExecutorError(f"'{call.get('name')}': approval is asked before an executor runs, not by it")
 
 
 class _ApiKeyCheck:
@@ -308,20 +280,6 @@ def _approval_params(tool: Tool, arguments: Mapping[str, Any]) -> ElicitRequestF
 
 def _error(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
-
-
-async def _in_thread(work: Callable[[], _Value]) -> _Value:
-    """Return what `work` returns, in a daemon thread: the server ends without waiting for an executor."""
-    done: Future[_Value] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is raised again where the result is awaited
-            done.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await asyncio.wrap_future(done)
 
 
 def _version() -> str:

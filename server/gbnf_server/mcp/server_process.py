@@ -12,7 +12,7 @@ import os
 import signal
 from typing import NoReturn
 
-from gbnf_server.executors.supervisor import adopt_orphans, end_with_supervisor, supervise
+from gbnf_server.executors.supervisor import continue_supervised
 
 _GRACE_PERIOD_S = 2.0
 """Between SIGTERM and SIGKILL."""
@@ -22,16 +22,7 @@ _NOT_STARTED = 127
 
 def main(connection: int, command: list[str]) -> NoReturn:
     """Run a command until it ends, or the other end of `connection` is closed."""
-    os.set_inheritable(connection, False)
-    adopt_orphans()
-    server = os.fork()
-    if server:
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):  # so that the server's pipes end with the server
-            os.dup2(nothing, stream)
-        supervise(server, connection, grace_period=_GRACE_PERIOD_S)
-    end_with_supervisor()
-    os.setsid()
+    continue_supervised(connection, _close_streams, grace_period=_GRACE_PERIOD_S)
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)  # Python, and shells, ignore some, which is inherited
     try:
@@ -39,3 +30,9 @@ def main(connection: int, command: list[str]) -> NoReturn:
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
         os._exit(_NOT_STARTED)
+
+
+def _close_streams() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):  # so that the server's pipes end with the server
+        os.dup2(nothing, stream)

@@ -9,10 +9,9 @@ compaction           how a long history is shown, so that it fits the context
 tool_offer           the tools offered in a step, and their grammar
 calls, call_checks   from a model's text to a call that may be executed
 reasoning            reasoning before a call
-salvaging, salvage   an answer from the results of a run that has none
-streaming, drivers   the environment of a run; the loop run blocking and in asyncio
+salvage              an answer from the results of a run that has none
+drivers              the environment of a run; the loop run blocking and in asyncio
 conversation         earlier requests, as messages before the present one
-partial_answer       the answer in a call that is still being generated
 contracts            output contracts: one question, one answer in lines
 profiles             the best strategy for a model, in a file
 fingerprints         hashes of all that determines a run

@@ -33,7 +33,7 @@ from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.salvaging import words
+from gbnf_server.planner.salvage import words
 
 
 class CallRefusedError(Exception):  # a result of the checks, not a fault of the program

@@ -11,8 +11,6 @@ if the backend does not react.
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +20,7 @@ from gbnf.contracts import Contract, InvalidAnswer
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.answer import Answered, Asked, collect_answer
 from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.system.event_loop import run_in_thread
 
 ContractOutcome: TypeAlias = Literal["success", "error", "hang"]
 
@@ -57,29 +56,22 @@ def run_contract(
 
     `grammar=False` is for servers that accept none. After `timeout_s` seconds the outcome is "hang".
     """
-    answers: queue.SimpleQueue[ContractResult] = queue.SimpleQueue()
-
-    async def ask() -> None:
-        run = await arun_contract(
-            contract,
-            question,
-            backend,
-            grammar=grammar,
-            system=system,
-            language=language,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=seed,
-            timeout_s=timeout_s,
-        )
-        answers.put(run)
-
     begun = time.perf_counter()
-    # a daemon, so that a backend that never returns does not keep the process alive
-    threading.Thread(target=lambda: asyncio.run(ask()), daemon=True).start()
+    asking = arun_contract(
+        contract,
+        question,
+        backend,
+        grammar=grammar,
+        system=system,
+        language=language,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seed=seed,
+        timeout_s=timeout_s,
+    )
     try:
-        return answers.get(timeout=timeout_s + _GRACE_S)
-    except queue.Empty:
+        return run_in_thread(lambda: asyncio.run(asking)).result(timeout_s + _GRACE_S)
+    except TimeoutError:
         return _timed_out(timeout_s, begun)
 
 

@@ -14,25 +14,62 @@ propagates, and leaves no call half done:
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from asyncio import wrap_future
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
-from dataclasses import replace
-from typing import Any, Generic, TypeVar, assert_never
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, assert_never
 
 from gbnf.errors import GbnfError
-from gbnf_server.backends.answer import Answered, end_of
-from gbnf_server.executors import Context, Field, Form, Person
-from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
-from gbnf_server.planner.environment import Hook, RunEnvironment, asked_by
-from gbnf_server.planner.events import Event, Run
-from gbnf_server.planner.loop import Planning
+from gbnf.tool_formats import TextDelta
+from gbnf.tools import Tool
+from gbnf_server.backends.answer import Answered, AnswerPiece, AnswerSource, end_of
+from gbnf_server.executors import Context, Field, Form, Person, run_executor
+from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
+from gbnf_server.planner.events import Event, Run, TextWritten
+from gbnf_server.planner.loop import Clock, Planning
 from gbnf_server.system.errors import ExecutorError
-from gbnf_server.system.event_loop import shared_loop
+from gbnf_server.system.event_loop import run_in_thread, shared_loop
 
-__all__ = ["Hook", "RunEnvironment", "adrive", "astream", "drive"]
-
+_Asked = TypeVar("_Asked")
 _Value = TypeVar("_Value")
+
+Hook: TypeAlias = Callable[[Event], object]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnvironment:
+    """Where effects are performed, and the hooks.
+
+    `answers` asks the model; `execute` runs a tool, and may be called in any thread. `clock` is the run's
+    clock, for `TextWritten`, the event that is not the loop's.
+    """
+
+    answers: AnswerSource
+    context: Context
+    hooks: Sequence[Hook] = ()
+    execute: Callable[[Tool, Mapping[str, Any], Context], dict[str, Any]] = run_executor
+    clock: Clock = lambda: datetime.now(UTC)
+
+    def call_hooks(self, event: Event) -> tuple[str, ...]:
+        """Call every hook with the event, and return the messages of their exceptions."""
+        hook_errors = []
+        for hook in self.hooks:
+            try:
+                hook(event)
+            except Exception as error:  # noqa: BLE001 - no exception of a hook ends the run
+                name = getattr(hook, "__qualname__", type(hook).__qualname__)
+                hook_errors.append(f"the hook {name} raised {type(error).__name__}: {error}")
+        return tuple(hook_errors)
+
+    def written(self, effect: CallModel, piece: AnswerPiece, hook_errors: list[str]) -> TextWritten:
+        """Return the event of a piece of the model's text, after its hooks, whose errors are added."""
+        said = "".join(delta.text for delta in piece.deltas if isinstance(delta, TextDelta))
+        event = TextWritten(self.clock(), effect.step, effect.purpose, piece.text, said)
+        hook_errors += self.call_hooks(event)
+        return event
 
 
 def drive(
@@ -59,16 +96,17 @@ def drive(
                 yield request
                 continue
             try:
-                if text and isinstance(request, CallModel):
-                    events = shared_loop().iterate(environment.answers(asked_by(request)))
-                    with closing(events):
+                if not isinstance(request, CallModel):
+                    reply = _perform(request, environment.context, environment)
+                elif text:
+                    with closing(shared_loop().iterate(environment.answers(request.asked))) as events:
                         for event in events:
                             if isinstance(event, Answered):
                                 reply = event.completion
                             elif event.text:
                                 yield environment.written(request, event, hook_errors)
                 else:
-                    reply = _perform(request, environment)
+                    reply = shared_loop().run(end_of(environment.answers(request.asked))).completion
             except GbnfError as fault:
                 error = fault
     finally:
@@ -106,77 +144,54 @@ async def astream(
                 yield request
                 continue
             try:
-                if text and isinstance(request, CallModel):
-                    async with aclosing(environment.answers(asked_by(request))) as events:
-                        async for event in events:
-                            if isinstance(event, Answered):
-                                reply = event.completion
-                            elif event.text:
-                                yield environment.written(request, event, hook_errors)
-                else:
+                if not isinstance(request, CallModel):
                     reply = await _aperform(request, environment)
+                    continue
+                async with aclosing(environment.answers(request.asked)) as events:
+                    async for event in events:
+                        if isinstance(event, Answered):
+                            reply = event.completion
+                        elif text and event.text:
+                            yield environment.written(request, event, hook_errors)
             except GbnfError as fault:
                 error = fault
     finally:
         planning.close()
 
 
-def _perform(effect: Effect, environment: RunEnvironment) -> Any:
+def _perform(
+    effect: ExecuteTool | AskPerson | AskApproval, context: Context, environment: RunEnvironment
+) -> Any:
+    """Perform an effect, blocking; roll a tool's change back after an exception that isn't its own."""
     match effect:
-        case CallModel():
-            return shared_loop().run(end_of(environment.answers(asked_by(effect)))).completion
-        case ExecuteTool():
-            return _execute_blocking(effect, environment, environment.context)
-        case AskPerson():
-            return _ask(environment.context, effect)
-        case AskApproval():
-            return environment.context.person.approve(effect.call)
+        case AskPerson(question, options):
+            field = Field("answer", question, "choice" if options else "text", options)
+            return str(context.ask(Form("A question before going on", (field,)))["answer"])
+        case AskApproval(call):
+            return context.person.approve(call)
+        case ExecuteTool(tool, arguments, on_output):
+            try:
+                return environment.execute(tool, arguments, replace(context, on_output=on_output))
+            except GbnfError:
+                raise
+            except BaseException:
+                with suppress(GbnfError, OSError):  # the interrupt matters more than a missing workspace
+                    context.journal.recover()
+                raise
         case _:
             assert_never(effect)
 
 
-async def _aperform(effect: Effect, environment: RunEnvironment) -> Any:
-    match effect:
-        case CallModel():
-            return (await end_of(environment.answers(asked_by(effect)))).completion
-        case ExecuteTool():
-            return await _execute(effect, environment)
-        case AskPerson():
-            return await _Thread(lambda: _ask(environment.context, effect)).result()
-        case AskApproval():
-            return await _Thread(lambda: environment.context.person.approve(effect.call)).result()
-        case _:
-            assert_never(effect)
-
-
-def _execute_blocking(effect: ExecuteTool, environment: RunEnvironment, context: Context) -> dict[str, Any]:
-    """Return the tool's result; roll its change back after an exception that isn't the tool's own."""
-    try:
-        return environment.execute(
-            effect.tool, effect.arguments, replace(context, on_output=effect.on_output)
-        )
-    except GbnfError:
-        raise
-    except BaseException:
-        with suppress(GbnfError, OSError):  # the interrupt matters more than a missing workspace
-            context.journal.recover()
-        raise
-
-
-def _ask(context: Context, effect: AskPerson) -> str:
-    field = Field("answer", effect.question, "choice" if effect.options else "text", effect.options)
-    return str(context.ask(Form("A question before going on", (field,)))["answer"])
-
-
-async def _execute(effect: ExecuteTool, environment: RunEnvironment) -> dict[str, Any]:
+async def _aperform(effect: ExecuteTool | AskPerson | AskApproval, environment: RunEnvironment) -> Any:
+    """As `_perform`; if it is cancelled, a tool is waited for, but not one that waits for a person."""
     person = _CancellablePerson(environment.context.person)
     context = replace(environment.context, person=person)
-    thread = _Thread(lambda: _execute_blocking(effect, environment, context))
+    performed = run_in_thread(partial(_perform, effect, context, environment))
     try:
-        return await thread.result()
+        return await wrap_future(performed)
     except asyncio.CancelledError:
         person.cancelled = True
-        while not (thread.is_done() or person.is_answering):  # noqa: ASYNC110 - the first of two threads' facts
+        while not (performed.done() or person.is_answering):  # noqa: ASYNC110 - the first of two threads' facts
             await asyncio.sleep(0.02)
         raise
 
@@ -190,48 +205,18 @@ class _CancellablePerson:
         self.is_answering = False
 
     def answer(self, form: Form) -> dict[str, Any]:
+        return self._answer(self._person.answer, form)
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        return self._answer(self._person.approve, call)
+
+    def _answer(self, ask: Callable[[_Asked], _Value], asked: _Asked) -> _Value:
         self.is_answering = True
         try:
             if not self.cancelled:
-                answer = self._person.answer(form)
+                answer = ask(asked)
             if self.cancelled:
                 raise ExecutorError("the run was cancelled")
             return answer
         finally:
             self.is_answering = False
-
-    def approve(self, call: Mapping[str, Any]) -> bool:
-        return self._person.approve(call)
-
-
-class _Thread(Generic[_Value]):
-    """Blocking work in a daemon thread, since it may wait at a terminal for ever."""
-
-    def __init__(self, work: Callable[[], _Value]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[_Value] = self._loop.create_future()
-        self._work = work
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def is_done(self) -> bool:
-        return not self._thread.is_alive()
-
-    async def result(self) -> _Value:
-        return await self._future
-
-    def _run(self) -> None:
-        try:
-            value = self._work()
-        except BaseException as error:  # noqa: BLE001 - it is raised again where the result is awaited
-            self._deliver(self._future.set_exception, error)
-        else:
-            self._deliver(self._future.set_result, value)
-
-    def _deliver(self, setter: Callable[[Any], None], value: object) -> None:
-        def deliver() -> None:
-            if not self._future.done():
-                setter(value)
-
-        with suppress(RuntimeError):  # the event loop is closed
-            self._loop.call_soon_threadsafe(deliver)

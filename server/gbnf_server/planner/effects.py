@@ -15,34 +15,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from gbnf.prompts.messages import Message
-from gbnf.protocols.final_answer import Unread
 from gbnf.protocols.readers import AnswerReader
 from gbnf.tools import Tool
-from gbnf_server.backends.base import AnswerFormat
+from gbnf_server.backends.answer import Asked
+from gbnf_server.backends.base import Request
 from gbnf_server.planner.events import Purpose
 
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Generate text: the conversation, and the grammar that constrains it (None: unconstrained).
+    """Generate text. `reader`: makes the reader of it, for the part that belongs to the final answer."""
 
-    `timeout_s`: seconds until the generation is an error (None: the backend's own limit).
-    `tools`: tools that the chat template declares. `reasoning`: the template is asked for reasoning.
-    `reader`: makes the reader of the text, for the part of it that belongs to the final answer.
-    """
+    request: Request
+    reader: Callable[[], AnswerReader] = field(compare=False, repr=False)
+    step: int
+    purpose: Purpose
 
-    messages: tuple[Message, ...]
-    grammar: AnswerFormat | None
-    max_tokens: int
-    temperature: float
-    seed: int
-    step: int = 0
-    purpose: Purpose = "call"
-    tools: tuple[Mapping[str, Any], ...] = ()
-    reasoning: bool = False
-    reader: Callable[[], AnswerReader] = field(default=Unread, compare=False, repr=False)
-    timeout_s: float | None = None
+    @property
+    def asked(self) -> Asked:
+        """The request, with its reader."""
+        return Asked(self.request, self.reader)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,14 @@ from gbnf.protocols.final_answer import SpokenText, Unread
 from gbnf.protocols.protocol import Offered
 from gbnf.protocols.readers import AnswerReader
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.pool_filter import Selection
 from gbnf.tools.step_references import offered_args
-from gbnf_server.backends.base import AnswerFormat, Completion
+from gbnf_server.backends.base import AnswerFormat, Completion, Request
 from gbnf_server.backends.reasoning import reasoning_grammar
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
-from gbnf_server.planner import calls, salvaging
+from gbnf_server.planner import calls, salvage
 from gbnf_server.planner.call_checks import CallRefusedError, OfferedTools, check_completion
 from gbnf_server.planner.compaction import compacted, next_compaction
+from gbnf_server.planner.contracts import messages as contract_messages
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
 from gbnf_server.planner.events import (
     CallBlocked,
@@ -131,7 +131,18 @@ class _Loop:
         asked: Message = {"role": "user", "content": state.query}
         state.history.append({**asked, "images": state.images} if state.images else asked)
         selection = select(self.order.tools, state, options)
-        yield from self._emit(self._started(selection))
+        dropped = {**self.order.unreachable, **selection.dropped}
+        yield from self._emit(
+            RunStarted(
+                state.started_at,
+                state.query,
+                state.turn,
+                options.backend,
+                options.protocol.is_constrained,
+                tuple(tool.name for tool in selection.kept),
+                {tool.name: reason for tool, reason in dropped.items()},
+            )
+        )
         if selection.notice:
             yield from self._warn(selection.notice)
         for tool, reason in self.order.unreachable.items():
@@ -177,25 +188,19 @@ class _Loop:
                 error = "no tool can be called before an earlier step has entries"
             return state.finish("blocked", at, error=f"{error}{self._still_required()}")
         try:
-            completion, model_s, reasoning = yield from self._decode(offer)
+            completion, step = yield from self._decode(offer)
         except MalformedTextError as error:
-            seconds = (self.clock() - at).total_seconds()
-            return (yield from self._block("", CallRefusedError("unparsed", str(error)), offer, seconds, ""))
+            step = Step(state.number, "", model_s=(self.clock() - at).total_seconds())
+            return (yield from self._block(step, CallRefusedError("unparsed", str(error)), offer))
         try:
             accepted = check_completion(completion, offer, state, options)
         except CallRefusedError as refused:
-            return (yield from self._block(completion.text, refused, offer, model_s, reasoning))
+            return (yield from self._block(step, refused, offer))
         call = accepted.call
         state.blocked_in_a_row = 0
         state.history.append(options.protocol.call_message(call, state.number))
-        step = Step(
-            state.number,
-            completion.text,
-            call,
-            model_s=model_s,
-            repairs=accepted.repairs,
-            reasoning=accepted.reasoning or reasoning,
-        )
+        reasoning = accepted.reasoning or step.reasoning
+        step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
             state.steps.append(step)
@@ -224,8 +229,8 @@ class _Loop:
             else ""
         )
 
-    def _decode(self, offer: OfferedTools) -> _Part[tuple[Completion, float, str]]:
-        """Generate the next call; return the completion, its seconds, and the reasoning before it.
+    def _decode(self, offer: OfferedTools) -> _Part[tuple[Completion, Step]]:
+        """Generate the next call; return the completion, and the step as far as it is known.
 
         If the history nears the context, or a prompt did not fit, it is compacted first: once for each tier.
         """
@@ -259,7 +264,7 @@ class _Loop:
         yield from self._emit(HistoryCompacted(self.clock(), state.number, found.tier, found.steps, *tokens))
         return True
 
-    def _generate(self, offer: OfferedTools, system: Message) -> _Part[tuple[Completion, float, str]]:
+    def _generate(self, offer: OfferedTools, system: Message) -> _Part[tuple[Completion, Step]]:
         state, options = self.state, self.options
         messages, tools = self._prompt(system), declared_tools(offer, options)
         reasoning, thinking_s = "", 0.0
@@ -284,7 +289,10 @@ class _Loop:
                 f"step {state.number}: the backend did not enforce the grammar "
                 f"({completion.grammar_violation}); update it, or use the call format text"
             )
-        return completion, seconds + thinking_s, reasoning or completion.reasoning
+        reasoning = reasoning or completion.reasoning
+        return completion, Step(
+            state.number, completion.text, model_s=seconds + thinking_s, reasoning=reasoning
+        )
 
     def _ask(
         self,
@@ -301,19 +309,17 @@ class _Loop:
         if purpose == "salvage" and options.max_seconds is not None:
             seconds_left = max(seconds_left, 0) + options.max_seconds * _SALVAGE_SHARE
         begun = self.clock()
-        completion = yield CallModel(
-            messages=messages,
-            grammar=grammar,
+        request = Request(
+            messages,
+            grammar,
+            tools=tools,
+            reasoning=reasons,
             max_tokens=max_tokens + options.reasoning_budget if reasons else max_tokens,
             temperature=options.temperature,
             seed=options.seed,
-            step=state.number,
-            purpose=purpose,
-            tools=tools,
-            reasoning=reasons,
-            reader=_reader(purpose, options),
             timeout_s=None if options.max_seconds is None else max(seconds_left, _LEAST_SECONDS),
         )
+        completion = yield CallModel(request, _reader(purpose, options), state.number, purpose)
         assert isinstance(completion, Completion)
         at = self.clock()
         seconds = (at - begun).total_seconds()
@@ -346,7 +352,7 @@ class _Loop:
         Not while a call waits for approval, since the request is not finished.
         """
         state, options = self.state, self.options
-        done = salvaging.found(state.steps)
+        done = salvage.found(state.steps)
         if run.outcome in {"answered", "salvaged"} or not done or state.pending:
             return run
         assert run.error is not None
@@ -356,42 +362,31 @@ class _Loop:
         )
         if ask:
             constrained = options.protocol.is_constrained and options.dialect == "gbnf"
-            messages = salvaging.asked(state.query, done, options.language)
+            question = salvage.question(state.query, done, options.language)
+            messages = contract_messages(salvage.CONTRACT, question, language=options.language)
             try:
                 completion, _ = yield from self._ask(
-                    messages, salvaging.CONTRACT.grammar if constrained else None, "salvage"
+                    tuple(messages), salvage.CONTRACT.grammar if constrained else None, "salvage"
                 )
-                salvage = salvaging.read(completion, state.query, done, options.language)
+                found = salvage.read(completion, state.query, done, options.language)
             except GbnfError as error:
-                salvage = salvaging.answer_from_results(done, options.language, f"error: {error}")
+                found = salvage.answer_from_results(done, options.language, f"error: {error}")
         else:
-            salvage = salvaging.answer_from_results(done, options.language, "error: the server is gone")
-        return state.finish("salvaged", self.clock(), answer=salvage.text, error=run.error, salvage=salvage)
+            found = salvage.answer_from_results(done, options.language, "error: the server is gone")
+        return state.finish("salvaged", self.clock(), answer=found.text, error=run.error, salvage=found)
 
-    def _block(
-        self, text: str, refused: CallRefusedError, offer: OfferedTools, model_s: float, reasoning: str
-    ) -> _Part[Run | None]:
+    def _block(self, step: Step, refused: CallRefusedError, offer: OfferedTools) -> _Part[Run | None]:
         """Add the refusal to the history; return the finished run if it was one too many in a row."""
         state = self.state
         state.blocked_in_a_row += 1
         error = error_text(
             state.number, self._counted(refused.error, refused.tool, offer, refused.refusal == "repeated")
         )
-        state.history += self.options.protocol.refused_messages(text, refused.call, error, state.number)
-        state.steps.append(
-            Step(
-                state.number,
-                text,
-                error=refused.error,
-                refusal=refused.refusal,
-                model_s=model_s,
-                reasoning=reasoning,
-            )
-        )
+        state.history += self.options.protocol.refused_messages(step.text, refused.call, error, step.number)
+        state.steps.append(replace(step, error=refused.error, refusal=refused.refusal))
+        count = state.blocked_in_a_row
         yield from self._emit(
-            CallBlocked(
-                self.clock(), state.number, refused.refusal, text, refused.error, state.blocked_in_a_row
-            )
+            CallBlocked(self.clock(), step.number, refused.refusal, step.text, refused.error, count)
         )
         if state.blocked_in_a_row < self.options.max_blocked:
             return None
@@ -485,17 +480,6 @@ class _Loop:
             return (yield question)
         finally:
             self.state.waited_s += (self.clock() - begun).total_seconds()
-
-    def _started(self, selection: Selection) -> RunStarted:
-        return RunStarted(
-            self.state.started_at,
-            self.state.query,
-            self.state.turn,
-            self.options.backend,
-            self.options.protocol.is_constrained,
-            tuple(tool.name for tool in selection.kept),
-            {tool.name: why for tool, why in {**self.order.unreachable, **selection.dropped}.items()},
-        )
 
     def _emit(self, event: Event) -> _Part[None]:
         """Yield an event; errors of its hooks become warnings, each reported once."""

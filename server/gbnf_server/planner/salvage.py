@@ -1,18 +1,55 @@
-"""Build an answer from the tool results of a finished run that has none.
+"""Build an answer from a run's tool results: the prompt for it, and how to parse the response.
 
-The planner does the same at the end of each of its runs (`PlannerOptions.salvage`); this is for a run that
-already exists, and for another model than the one that planned. It executes nothing, and its result says
-which steps it is based on.
+One question without tools, with an output contract: it contains the tool results, each under the number of
+its step, and requests those numbers in brackets. A response that is a tool call, also a malformed one, copies
+the question, repeats itself or was truncated is not used; the answer is then the result in its own words, or
+a list of the results.
 """
 
 from __future__ import annotations
 
-from gbnf_server.backends.base import Backend
-from gbnf_server.planner import salvaging
-from gbnf_server.planner.contracts import DEFAULT_TIMEOUT_S, run_contract
-from gbnf_server.planner.events import Run, SalvagedAnswer
+import json
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import Any
 
-__all__ = ["SalvagedAnswer", "salvage"]
+from gbnf.calls import FinalAnswer, parse_tool_calls
+from gbnf.contracts import Contract, InvalidAnswer, text
+from gbnf.prompts.messages import result_text
+from gbnf.protocols.final_answer import looks_like_call
+from gbnf.protocols.protocol import clip
+from gbnf.tools import FINAL_ANSWER
+from gbnf.tools.languages import localized_text
+from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.planner.calls import is_blank
+from gbnf_server.planner.contracts import DEFAULT_TIMEOUT_S, run_contract
+from gbnf_server.planner.events import Run, SalvagedAnswer, Step
+
+CONTRACT = Contract(answer=text(rest=True))
+
+_RESULT_LIMIT = 600  # characters of one result, for the model and for the list
+_INTERNAL = re.compile(r'"step":|^\s*\[\d+\]\s*\w+:\s*\{', re.MULTILINE)
+"""How the question renders results."""
+_COPIED_WORDS = 6
+_REQUEST_WORDS = 4  # fewer may be the answer, such as one of two that the request names
+_REPEATED = re.compile(r"(\S.{3,200}?)(?:\s*\1){2,}", re.DOTALL)
+_ASKED = {
+    "en": (
+        "The request was: {query}\n\nThis was found:\n{found}\n\n"
+        "Answer the request from this alone, and say what is missing. "
+        "After what you take from a result, write its number in brackets."
+    ),
+    "it": (
+        "La richiesta era: {query}\n\nÈ stato trovato questo:\n{found}\n\n"
+        "Rispondi alla richiesta solo con questo, e di' che cosa manca. "
+        "Dopo ciò che prendi da un risultato, scrivi il suo numero tra parentesi quadre."
+    ),
+}
+_LISTED = {
+    "en": "This was done before it stopped:\n{found}",
+    "it": "Prima di fermarsi è stato fatto questo:\n{found}",
+}
 
 
 def salvage(
@@ -24,18 +61,20 @@ def salvage(
     max_tokens: int = 256,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> SalvagedAnswer | None:
-    """Return an answer for a run without one; None if it has one, or has no results. Never raises.
+    """Return an answer for a finished run without one; None if it has one, or has no results. Never raises.
 
-    The answer is the text of `backend`, if it matches the contract in time, else that of the results.
+    The planner does the same at the end of each of its runs (`PlannerOptions.salvage`); this is for a run
+    that already exists, and for another model. The answer is the text of `backend`, if it matches the
+    contract in time, else that of the results.
     """
-    done = salvaging.found(run.steps)
+    done = found(run.steps)
     if run.answer is not None or not done:
         return None
     if backend is None:
-        return salvaging.answer_from_results(done, language)
+        return answer_from_results(done, language)
     answer = run_contract(
-        salvaging.CONTRACT,
-        salvaging.question(run.query, done, language),
+        CONTRACT,
+        question(run.query, done, language),
         backend,
         grammar=grammar,
         language=language,
@@ -43,5 +82,115 @@ def salvage(
         timeout_s=timeout_s,
     )
     if answer.outcome == "success":
-        return salvaging.answer_from_text(answer.values["answer"], run.query, done, language)
-    return salvaging.answer_from_results(done, language, f"{answer.outcome}: {answer.error}")
+        return answer_from_text(answer.values["answer"], run.query, done, language)
+    return answer_from_results(done, language, f"{answer.outcome}: {answer.error}")
+
+
+def found(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the steps that have a result, the first of those with equal calls and results."""
+    unique: dict[str, Step] = {}
+    for step in steps:
+        if step.result is not None:
+            unique.setdefault(json.dumps([step.call, step.result], sort_keys=True, default=repr), step)
+    return tuple(unique.values())
+
+
+def question(query: str, done: Sequence[Step], language: str = "en") -> str:
+    """Return the question: the request, and the results of the steps `done`."""
+    results = "\n".join(
+        f"[{step.number}] {step.name}: {result_text(step.number, step.result or {}, limit=_RESULT_LIMIT)}"
+        for step in done
+    )
+    return localized_text(_ASKED, language).format(query=query, found=results)
+
+
+def read(completion: Completion, query: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
+    """Return the model's answer, or the results if it can't be used."""
+    truncated = completion.finish_reason == "length" or completion.shortened_at is not None
+    outcome = CONTRACT.parse(completion.text, truncated=truncated)
+    if isinstance(outcome, InvalidAnswer):
+        return answer_from_results(done, language, f"error: {outcome.reason}")
+    return answer_from_text(outcome.values["answer"], query, done, language)
+
+
+def answer_from_text(answer: str, query: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
+    """Return an answer that matches the contract; the results if it is a tool call, or says nothing."""
+    step = parse_tool_calls(answer, (FINAL_ANSWER,))
+    if not isinstance(step, FinalAnswer):
+        message = (
+            step.calls[0].arguments.get("message") if step.calls and not step.calls[0].truncated else None
+        )
+        if not isinstance(message, str):
+            return answer_from_results(done, language, "error: the model wrote a call and no answer")
+        answer = message
+    elif looks_like_call(answer):
+        return answer_from_results(
+            done, language, "error: the model wrote something like a call and no answer"
+        )
+    if is_blank(answer):
+        return answer_from_results(done, language, "error: the model wrote an empty answer")
+    if copies_question(answer, query, language):
+        return answer_from_results(done, language, "error: the model copied the question")
+    if repeats_itself(answer):
+        return answer_from_results(done, language, "error: the model repeated itself")
+    numbers = tuple(step.number for step in done)
+    named = {int(number) for number in re.findall(r"\[(\d{1,9})\]", answer)}
+    return SalvagedAnswer(answer, "model", tuple(number for number in numbers if number in named) or numbers)
+
+
+def answer_from_results(done: Sequence[Step], language: str = "en", error: str = "") -> SalvagedAnswer:
+    """Return the result, or a list of the results. `error` says why the model's answer is not used."""
+    if len(done) == 1 and (result := done[0].result):
+        only = next(iter(result.values())) if len(result) == 1 else result
+        if text := clip(_plain(only), _RESULT_LIMIT):
+            return SalvagedAnswer(text, "list", (done[0].number,), error)
+    lines = "\n".join(_line(step) for step in done)
+    numbers = tuple(step.number for step in done)
+    return SalvagedAnswer(localized_text(_LISTED, language).format(found=lines), "list", numbers, error)
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, without case and punctuation."""
+    return re.findall(r"\w+", text.casefold())
+
+
+def copies_question(answer: str, query: str, language: str = "en") -> bool:
+    """Return whether an answer has what only the question has, or is for the most part the request."""
+    if _INTERNAL.search(answer):
+        return True
+    asked = localized_text(_ASKED, language)
+    labels = [line.partition(":")[0] for line in asked.splitlines() if ":" in line]
+    if any(f"{label}:".casefold() in answer.casefold() for label in labels):
+        return True
+    said, request = words(answer), words(query)
+    instructions = words(f"{asked.format(query='', found='')} {CONTRACT.prompt(language)}")
+    if _shared(said, instructions) >= _COPIED_WORDS or said == request:
+        return True
+    return len(said) >= _REQUEST_WORDS and 10 * _shared(said, request) >= 9 * len(said)
+
+
+def repeats_itself(text: str) -> bool:
+    """Return whether a text has the same words three times in a row."""
+    return any(sum(map(str.isalpha, found[1])) > 3 for found in _REPEATED.finditer(text))
+
+
+def _shared(some: Sequence[str], others: Sequence[str]) -> int:
+    """Return the length of the longest run of words that both have."""
+    return SequenceMatcher(None, some, others, autojunk=False).find_longest_match().size
+
+
+def _line(step: Step) -> str:
+    """Render a step: `- find_files: notes/rome.md, notes/paris.md`."""
+    return f"- {step.name}: {clip(_plain(step.result), _RESULT_LIMIT)}"
+
+
+def _plain(value: Any) -> str:
+    match value:
+        case {"entries": list(entries)} if entries:
+            return ", ".join(_plain(entry) for entry in entries)
+        case dict():
+            return "; ".join(f"{key}: {_plain(member)}" for key, member in value.items()) or "done"
+        case list():
+            return ", ".join(_plain(member) for member in value) or "nothing"
+        case _:
+            return " ".join(str(value).split())

@@ -1,4 +1,4 @@
-"""An event loop in a background thread, for callers that block."""
+"""Daemon threads: an event loop for callers that block, and blocking work for event loops."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from concurrent.futures import Future
 from contextlib import aclosing
 from contextvars import copy_context
 from functools import partial
@@ -30,6 +31,23 @@ async def _outcome(work: Coroutine[Any, Any, _Value]) -> Callable[[], _Value]:
 
 def _raise(error: BaseException) -> NoReturn:
     raise error
+
+
+def run_in_thread(work: Callable[[], _Value]) -> Future[_Value]:
+    """Start blocking work in a daemon thread: the program ends without waiting for it."""
+    done: Future[_Value] = Future()
+    done.set_running_or_notify_cancel()  # so that a waiting task that is cancelled does not cancel it
+
+    def run() -> None:
+        try:
+            value = work()
+        except BaseException as error:  # noqa: BLE001 - it is raised again where the result is awaited
+            done.set_exception(error)
+        else:
+            done.set_result(value)
+
+    threading.Thread(target=copy_context().run, args=(run,), daemon=True).start()
+    return done
 
 
 class BackgroundLoop:

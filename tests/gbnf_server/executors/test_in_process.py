@@ -26,6 +26,7 @@ from gbnf_server.executors.in_process import _Deadline
 from gbnf_server.planner.fingerprints import code_identity
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.executors import snapshot, world
+from support.json_values import json_values
 
 Function = Callable[[dict[str, Any], Context], Any]
 
@@ -36,13 +37,6 @@ def tool(function: Function, **run: Any) -> Tool:
 
 def called(tmp_path: Path, function: Function, **arguments: Any) -> dict[str, Any]:
     return run_executor(tool(function), arguments, world(tmp_path))
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

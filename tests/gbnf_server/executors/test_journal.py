@@ -18,7 +18,7 @@ from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
 from gbnf_server.executors.journal import Change, Journal
 from gbnf_server.system.errors import ExecutorError
 from support.effort import scaled
-from support.executors import snapshot
+from support.executors import apply, snapshot
 
 names = st.sampled_from(["a", "b", "c.txt", "d"])
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
@@ -44,11 +44,6 @@ def plant(root: Path, tree: dict[str, bytes | None]) -> Workspace:
         except OSError:
             continue
     return workspace
-
-
-def apply(workspace: Workspace, *changes: Change, turn: str = "first", sent: str = "") -> None:
-    with Journal(workspace).locked():
-        Journal(workspace).apply(changes, turn=turn, tool="test", action=lambda: None, sent=sent)
 
 
 @settings(max_examples=scaled(150))

@@ -15,16 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write, journal_store
-from gbnf_server.executors.journal import Change, Journal
+from gbnf_server.executors.journal import Journal
 from gbnf_server.system.errors import ExecutorError
 from support.effort import scaled
-from support.executors import snapshot
-
-
-def apply(workspace: Workspace, *changes: Change, turn: str = "first") -> None:
-    journal = Journal(workspace)
-    with journal.locked():
-        journal.apply(changes, turn=turn, tool="test", action=lambda: None)
+from support.executors import apply, snapshot
 
 
 def files(workspace: Workspace) -> list[Path]:

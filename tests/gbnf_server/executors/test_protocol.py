@@ -19,7 +19,6 @@ from gbnf_server.executors.protocol import (
     ResultMessage,
     SecretRequest,
     ask,
-    encode,
     error,
     result,
     secret,
@@ -27,12 +26,8 @@ from gbnf_server.executors.protocol import (
 from gbnf_server.executors.results import MAX_DEPTH
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.system.errors import ExecutorError
+from support.json_values import json_values
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
 any_text = st.text(st.characters())  # halves of characters too
 fields = st.builds(
     Field, any_text, any_text, st.sampled_from(FIELD_KINDS), st.lists(any_text, min_size=1).map(tuple)
@@ -53,13 +48,13 @@ nearly = st.dictionaries(
 def encoded(message: ChildMessage) -> bytes:
     match message:
         case FormRequest(form):
-            return encode(ask(form))
+            return ask(form)
         case SecretRequest(handle):
-            return encode(secret(handle))
+            return secret(handle)
         case ResultMessage(value):
-            return encode(result(value))
+            return result("mine", value)
         case ErrorMessage(text, trace):
-            return encode(error(text, trace))
+            return error(text, trace)
 
 
 def inbox(limit_kb: int = 100) -> MessageReader:
@@ -91,8 +86,8 @@ def test_other_bytes_are_an_error_of_the_tool(pieces: list[bytes]) -> None:
 @pytest.mark.parametrize("limit_kb", [64, 65, 200])
 @pytest.mark.parametrize("over", [False, True])
 def test_a_line_may_be_as_long_as_the_limit(limit_kb: int, *, over: bool) -> None:
-    padding = limit_kb * 1024 - len(encode(result({"x": ""}))) + 1
-    line = encode(result({"x": "x" * (padding + over)}))
+    padding = limit_kb * 1024 - len(result("mine", {"x": ""})) + 1
+    line = result("mine", {"x": "x" * (padding + over)})
     assert len(line) == limit_kb * 1024 + 1 + over  # the line feed is no part of it
     box = inbox(limit_kb)
     box.feed(line)
@@ -105,7 +100,7 @@ def test_a_line_may_be_as_long_as_the_limit(limit_kb: int, *, over: bool) -> Non
 
 def test_a_small_limit_is_for_results_and_not_for_questions() -> None:
     box = inbox(1)
-    box.feed(encode(ask(Form("x" * 2000, ()))) + encode(result({"x": "x" * 2000})))
+    box.feed(ask(Form("x" * 2000, ())) + result("mine", {"x": "x" * 2000}))
     assert isinstance(box.next_message(), FormRequest)
     with pytest.raises(ExecutorError, match="returned more than 1 kB"):
         box.next_message()
@@ -132,8 +127,8 @@ def nested(depth: int, *, kind: type) -> Any:
 def test_a_result_may_be_so_deep_and_no_deeper(kind: type) -> None:
     box = inbox()
     box.feed(
-        encode(result({"x": nested(MAX_DEPTH - 1, kind=kind)}))
-        + encode(result({"x": nested(MAX_DEPTH, kind=kind)}))
+        result("mine", {"x": nested(MAX_DEPTH - 1, kind=kind)})
+        + result("mine", {"x": nested(MAX_DEPTH, kind=kind)})
     )
     assert isinstance(box.next_message(), ResultMessage)
     with pytest.raises(ExecutorError, match=f"nested deeper than {MAX_DEPTH}"):

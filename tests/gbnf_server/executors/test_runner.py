@@ -25,6 +25,7 @@ from gbnf_server.executors.runner import INHERITED_VARIABLES, PATH_VARIABLES
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.effort import scaled
 from support.executors import SATURDAY, bundled_tools, snapshot, world
+from support.json_values import json_values
 from support.processes import is_alive, limits_s, wait_until
 
 HEAD = """
@@ -58,16 +59,9 @@ def result(tmp_path: Path, body: str, *, person: Person | None = None, **argumen
     return run_executor(tool(tmp_path / "mine", body), arguments, context)
 
 
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-
-
 @pytest.mark.slow
 @settings(max_examples=scaled(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(arguments=st.dictionaries(st.text(), values, max_size=4))
+@given(arguments=st.dictionaries(st.text(), json_values, max_size=4))
 def test_arguments_arrive_and_results_return_unchanged(tmp_path: Path, arguments: dict[str, Any]) -> None:
     assert result(tmp_path, "return {'got': arguments}", x=arguments)["got"] == {"x": arguments}
 

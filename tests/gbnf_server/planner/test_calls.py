@@ -11,21 +11,16 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import Tool, load_manifests
-from gbnf.protocols.protocol import clip
 from gbnf_server.planner.calls import fill_references, result_entries
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.system.bundled import manifests_path
+from support.json_values import json_values
 from support.toys import NEVER
 
 TOOLS = {tool.name: tool for tool in load_manifests(manifests_path())}
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=12,
-)
 
 
-@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
+@given(st.dictionaries(st.text(max_size=5), json_values, max_size=4))
 def test_the_order_of_keys_makes_no_other_call(value: dict[str, Any]) -> None:
     backwards = dict(reversed(value.items()))
     assert canonical(value) == canonical(backwards)
@@ -88,8 +83,8 @@ def _filling(schema: dict[str, Any], **root: Any) -> Tool:
             {},
         ]
     ),
-    st.lists(JSON, min_size=1, max_size=4),
-    st.none() | st.text(max_size=3) | st.lists(JSON, max_size=2) | st.integers() | st.just({"a": 1}),
+    st.lists(json_values, min_size=1, max_size=4),
+    st.none() | st.text(max_size=3) | st.lists(json_values, max_size=2) | st.integers() | st.just({"a": 1}),
 )
 def test_what_is_filled_is_valid_or_refused(schema: dict[str, Any], entries: list[Any], given_: Any) -> None:
     """jsonschema judges; all that is given beforehand stays at the beginning."""
@@ -151,10 +146,3 @@ def test_entries_that_do_not_fit_are_refused(tool: Tool, entries: Any, problem: 
 )
 def test_entries_of_a_result(result: dict[str, Any], entries: tuple[Any, ...]) -> None:
     assert result_entries(result) == entries
-
-
-@given(st.text(), st.integers(1, 50))
-def test_a_clipped_text_is_short_and_a_short_text_whole(text: str, limit: int) -> None:
-    clipped = clip(text, limit)
-    assert len(clipped) <= limit
-    assert clipped == text if len(text) <= limit else clipped[:-1] == text[: limit - 1]

@@ -48,9 +48,10 @@ class SmallModel:
     written: int = 0
     prompts: list[tuple[Message, ...]] = field(default_factory=list)
 
-    def __call__(self, request: CallModel) -> Completion | ContextOverflowError:
-        tokens = prompt_size(request.messages) // BYTES_PER_TOKEN
-        self.prompts.append(request.messages)
+    def __call__(self, effect: CallModel) -> Completion | ContextOverflowError:
+        messages = tuple(effect.request.messages)
+        tokens = prompt_size(messages) // BYTES_PER_TOKEN
+        self.prompts.append(messages)
         if tokens >= self.context:
             return ContextOverflowError(tokens if self.counts else None, self.context if self.known else None)
         text = self.texts[min(self.written, len(self.texts) - 1)]
@@ -129,12 +130,12 @@ def test_messages_stay_well_formed(case: Case) -> None:
         numbers = [json.loads(message["content"])["step"] for message in pairs[1::2]]
         assert numbers == list(range(effect.step - len(numbers), effect.step))
         assert effect.step == 1 or numbers, "the last step is there"
-    assert len({effect.messages[0]["content"] for effect in case.driven.of(CallModel)}) == 1
+    assert len({effect.request.messages[0]["content"] for effect in case.driven.of(CallModel)}) == 1
 
 
 def without_reasoning(effect: CallModel) -> tuple[Message, ...]:
     """The conversation before what asks for free reasoning."""
-    messages = list(effect.messages)
+    messages = list(effect.request.messages)
     if messages[-1]["role"] == "user" and len(messages) > 2:
         del messages[-2:]
     last = messages[-1]
@@ -158,7 +159,7 @@ def test_entries_that_a_step_refers_to_are_never_compacted(case: Case) -> None:
             case ToolDone() if request.result.get("entries"):
                 entries[request.step] = request.result["entries"]
             case CallModel():
-                text = "\n".join(message["content"] for message in request.messages)
+                text = "\n".join(message["content"] for message in request.request.messages)
                 for step in refers_to:
                     assert f'{{"step": {step}, ' in text
             case ExecuteTool() if "paths" in request.arguments and request.tool.name == "read_files":
@@ -264,7 +265,9 @@ def test_lines_say_the_call_and_its_outcome() -> None:
     ]
     done = driven(texts, 1000, replies)
     [*_, last] = done.of(CallModel)
-    lines = [json.loads(line) for line in last.messages[1]["content"].splitlines() if line.startswith("{")]
+    lines = [
+        json.loads(line) for line in last.request.messages[1]["content"].splitlines() if line.startswith("{")
+    ]
     assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
     assert len(lines) >= 3
     assert lines[0]["call"] == "compute"

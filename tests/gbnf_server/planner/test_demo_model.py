@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from gbnf_server.system.errors import ExecutorError
 from support.by_hand import completion, drive_by_hand, resolved
 from support.executors import world
 from support.server import require_llama_server
+from support.toys import Driver
 from training.traces import trace
 
 POOL = load_manifests(manifests_path())
@@ -44,12 +44,10 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 @pytest.mark.slow
 @needs_model
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_request_is_planned_executed_and_answered(tmp_path: Path, backend: Backend, is_async: bool) -> None:
+def test_a_request_is_planned_executed_and_answered(tmp_path: Path, backend: Backend, driver: Driver) -> None:
     context = world(tmp_path)
     planner = Planner(POOL, backend, context=context)
-    query = "create a folder trips"
-    run = asyncio.run(planner.arun(query)) if is_async else planner.run(query)
+    run = driver(planner, "create a folder trips")
     assert (run.outcome, run.error, run.warnings) == ("answered", None, ())
     assert run.answer
     assert (context.workspace.root / "trips").is_dir()
@@ -91,7 +89,7 @@ def test_the_planner_sends_what_the_model_was_trained_on(seed: int) -> None:
         ],
         options=resolved(prompt_style="minimal"),
     )
-    last = driven.of(CallModel)[-1].messages
+    last = driven.of(CallModel)[-1].request.messages
     sent = [(message["role"], message["content"]) for message in last]
     assert sent[1:] == learnt.turns()[:-1]
     same_tools = set(driven.events[0].tools) == set(learnt.pool)  # type: ignore[union-attr]  # RunStarted

@@ -8,8 +8,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,10 @@ from gbnf_server.planner import (
     ModelCalled,
     Planner,
     PlannerOptions,
-    Run,
     RunFinished,
     StepStarted,
     ToolCalled,
     ToolDone,
-    ToolFailed,
     WarningRaised,
 )
 from gbnf_server.planner.drivers import RunEnvironment, adrive, drive
@@ -43,24 +40,7 @@ from gbnf_server.planner.planner import steady_clock
 from support.by_hand import ticking
 from support.executors import SATURDAY, world
 from support.models import make_model
-from support.toys import NEVER, make_tool
-
-Driver = Callable[[Planner, str], Run]
-
-
-@pytest.fixture(scope="module")
-def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
-    """Random weights: without a grammar it writes noise, with one tool offered it can only call that tool."""
-    path = make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
-    with InProcess(path, prompt_style="minimal") as model:
-        yield model
-
-
-@pytest.fixture(params=["sync", "async"])
-def driver(request: pytest.FixtureRequest) -> Driver:
-    if request.param == "sync":
-        return lambda planner, query: planner.run(query)
-    return lambda planner, query: asyncio.run(planner.arun(query))
+from support.toys import NEVER, Driver, make_tool
 
 
 def planner(
@@ -400,16 +380,6 @@ def test_a_run_starts_at_the_contexts_present(tmp_path: Path, backend: InProcess
     ping = make_tool(tmp_path / "tools", "ping")
     run = planner([ping], backend, world(tmp_path / "work"), max_steps=1).run("ping")
     assert 0 <= (run.started_at - SATURDAY).total_seconds() < 60
-
-
-@pytest.mark.slow
-def test_a_failing_tool_stops_only_its_step(tmp_path: Path, backend: InProcess, driver: Driver) -> None:
-    tool = make_tool(tmp_path / "tools", "tool", 'raise KeyError("unexpected")')
-    context = replace(world(tmp_path / "work"), person=AbsentPerson())
-    seen: list[Event] = []
-    run = driver(planner([tool], backend, context, hooks=(seen.append,)), "go")
-    assert run.outcome == "exhausted"
-    assert [event.fault for event in seen if isinstance(event, ToolFailed)] == ["error", "error"]
 
 
 def test_a_workspace_that_vanished_fails_the_step_and_not_the_program(

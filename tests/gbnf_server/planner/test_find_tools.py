@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf import Grammar
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tools import FIND_TOOLS, Tool
 from gbnf.tools.ranking import BM25
@@ -56,7 +55,7 @@ def offered(driven: Driven) -> list[tuple[str, ...]]:
 
 
 def prompts(driven: Driven) -> list[list[Mapping[str, Any]]]:
-    return [list(effect.messages) for effect in driven.of(CallModel)]
+    return [list(effect.request.messages) for effect in driven.of(CallModel)]
 
 
 class Unfit:
@@ -64,10 +63,6 @@ class Unfit:
 
     def rank(self, _query: str, tools: Sequence[Tool], /) -> list[float]:
         return [-float(1 + (tool.name != "feed_wolf")) for tool in tools]
-
-
-def grammars(driven: Driven) -> list[Grammar]:
-    return [effect.grammar for effect in driven.of(CallModel)]
 
 
 def test_the_best_tools_are_offered_in_the_order_of_the_pool() -> None:
@@ -123,7 +118,7 @@ def test_found_tools_are_described_once_and_can_be_called() -> None:
     assert found["tools"][0] == "feed_lion"
     assert len(found["tools"]) == FOUND_AT_ONCE
     assert driven.run.steps[1].result == {}
-    before, after = grammars(driven)[:2]
+    before, after = driven.grammars[:2]
     assert not before.match(call("feed_lion")).complete
     assert after.match(call("feed_lion")).complete
     described = [message["content"] for message in prompts(driven)[-1] if "feed_lion()" in message["content"]]
@@ -245,12 +240,6 @@ def test_a_ranker_that_fails_is_replaced_and_named() -> None:
     assert driven.run.outcome == "answered"
     [warning] = driven.of(WarningRaised)
     assert "no llama-server answers" in warning.message
-
-
-@pytest.mark.parametrize("limit", [0, -3])
-def test_a_limit_is_at_least_1(limit: int) -> None:
-    with pytest.raises(ValueError, match="max_tools"):
-        PlannerOptions(max_tools=limit)
 
 
 def test_a_ranker_with_a_connection_does_not_hinder_a_fingerprint() -> None:

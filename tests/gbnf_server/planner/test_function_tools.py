@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from gbnf import load_tools, tool
-from gbnf_server.backends.base import Completion
 from gbnf_server.executors import Context, ExecutorError, Write
-from gbnf_server.planner import Planner, PlannerOptions, Run
-from support.backends import FakeBackend
-from support.by_hand import ANSWER, call, completion
+from gbnf_server.planner import Planner, PlannerOptions
+from support.by_hand import ANSWER, call
 from support.executors import snapshot, world
-
-
-class Speaker(FakeBackend):
-    """Says one text after the other."""
-
-    def __init__(self, *texts: str) -> None:
-        self._texts: Iterator[str] = iter(texts)
-
-    def respond(self, *_given: Any, **_limits: Any) -> Completion:
-        return completion(next(self._texts))
+from support.scripts import Script
+from support.toys import Driver
 
 
 @tool
@@ -53,14 +39,16 @@ CALLS = (
 )
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-def test_functions_are_called(tmp_path: Path, is_async: bool) -> None:
+def test_functions_are_called(tmp_path: Path, driver: Driver) -> None:
     context = world(tmp_path)
     before = snapshot(tmp_path)
     planner = Planner(
-        load_tools([note, ask_oracle]), Speaker(*CALLS), PlannerOptions(filter=False), context=context
+        load_tools([note, ask_oracle]),
+        Script({"note it": CALLS}),
+        PlannerOptions(filter=False),
+        context=context,
     )
-    run: Run = asyncio.run(planner.arun("note it")) if is_async else planner.run("note it")
+    run = driver(planner, "note it")
     assert run.outcome == "answered"
     noted, refused, asked, _ = run.steps
     assert noted.result == {"result": "noted for Sunday"}

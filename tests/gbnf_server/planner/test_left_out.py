@@ -26,9 +26,9 @@ def test_it_is_neither_described_nor_offered(dialect: str, broken: Tool, union: 
     [warning] = driven.run.warnings
     assert broken.name in warning
     for asked in driven.of(CallModel):
-        assert broken.name not in str(asked.messages)
-        assert broken.name not in str(asked.grammar)
-        assert "fine" in str(asked.messages)
+        assert broken.name not in str(asked.request.messages)
+        assert broken.name not in str(asked.request.grammar)
+        assert "fine" in str(asked.request.messages)
 
 
 def test_a_run_without_any_tool_that_can_be_compiled_fails_with_the_reason() -> None:

@@ -235,7 +235,7 @@ def test_the_history_grows_by_one_call_and_one_result(case: tuple[ResolvedOption
         return  # the laws of what it shows then are in `test_compaction.py`
     before: list[Any] = []
     for number, effect in enumerate(each for each in driven.of(CallModel) if each.purpose == "call"):
-        messages = list(effect.messages)
+        messages = list(effect.request.messages)
         if chosen.reasoning == "free" and chosen.reasoning_tags is not None:
             assert messages.pop()["thinking"] == "closed"
         elif messages[-1]["content"] == "Now write the next call.":
@@ -255,7 +255,7 @@ def test_the_system_message_stays_the_same_while_the_grammar_narrows(
 ) -> None:
     _, driven = case
     effects = [effect for effect in driven.of(CallModel) if effect.purpose != "salvage"]
-    assert len({effect.messages[0]["content"] for effect in effects}) <= 1
+    assert len({effect.request.messages[0]["content"] for effect in effects}) <= 1
 
 
 @laws()

@@ -28,7 +28,7 @@ from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import BackendError, RequestNotSupportedError
 from support.backends import FakeBackend
-from support.by_hand import Driven, completion, drive_by_hand, resolved
+from support.by_hand import completion, drive_by_hand, resolved
 from support.effort import scaled
 from support.executors import world
 from support.models import make_model
@@ -155,11 +155,6 @@ def test_a_server_answers_as_the_model_in_this_process(template: str, tmp_path: 
 # The loop.
 
 
-def asked(driven: Driven) -> list[CallModel]:
-    found: list[CallModel] = driven.of(CallModel)
-    return found
-
-
 def test_calls_and_results_are_messages_of_their_own() -> None:
     driven = drive_by_hand(
         [PING],
@@ -167,12 +162,12 @@ def test_calls_and_results_are_messages_of_their_own() -> None:
         replies=[{"time": "12:00"}],
         options=resolved(**NATIVE),
     )
-    first, second = asked(driven)
-    assert [tool["function"]["name"] for tool in first.tools] == ["get_now"]
-    assert [message["role"] for message in first.messages] == ["system", "user"]
-    assert "get_now" not in first.messages[0]["content"]
+    first, second = driven.of(CallModel)
+    assert [tool["function"]["name"] for tool in first.request.tools] == ["get_now"]
+    assert [message["role"] for message in first.request.messages] == ["system", "user"]
+    assert "get_now" not in first.request.messages[0]["content"]
     assert "final_answer" not in str(second)
-    call, result = second.messages[-2:]
+    call, result = second.request.messages[-2:]
     assert call["tool_calls"][0]["function"] == {"name": "get_now", "arguments": {}}
     assert result["role"] == "tool"
     assert result["tool_call_id"] == call["tool_calls"][0]["id"]
@@ -186,7 +181,7 @@ def test_the_grammar_allows_a_text_only_where_the_run_may_end() -> None:
         replies=[{}],
         options=resolved(**NATIVE, required=("get_now",)),
     )
-    first, second = (call.grammar for call in asked(driven))
+    first, second = (call.request.grammar for call in driven.of(CallModel))
     assert isinstance(first, Grammar)
     assert isinstance(second, Grammar)
     assert not first.match("It is noon.").accepted
@@ -199,7 +194,7 @@ def test_the_grammar_allows_a_text_only_where_the_run_may_end() -> None:
 def test_an_error_goes_back_in_the_role_of_its_call() -> None:
     again = [completion(called("get_now"))] * 3
     driven = drive_by_hand([PING], [*again, completion("noon")], replies=[{}, {}], options=resolved(**NATIVE))
-    call, error = asked(driven)[-1].messages[-2:]
+    call, error = driven.of(CallModel)[-1].request.messages[-2:]
     assert driven.run.steps[2].refusal == "repeated"
     assert (call["role"], error["role"]) == ("assistant", "tool")
     assert error["tool_call_id"] == call["tool_calls"][0]["id"]
@@ -213,7 +208,7 @@ def test_a_text_that_is_no_call_is_refused_to_the_user_role() -> None:
         replies=[{}],
         options=resolved(**NATIVE),
     )
-    text, error = asked(driven)[1].messages[-2:]
+    text, error = driven.of(CallModel)[1].request.messages[-2:]
     assert driven.run.steps[0].refusal == "cut"
     assert (text["role"], error["role"]) == ("assistant", "user")
     assert driven.run.outcome == "answered"
@@ -231,7 +226,8 @@ def test_every_prompt_can_be_rendered(texts: list[str]) -> None:
         replies=[{}] * 9,
         options=resolved(**NATIVE, max_steps=9, max_blocked=9),
     )
-    for request in asked(driven):
+    for effect in driven.of(CallModel):
+        request = effect.request
         ids = [call["id"] for message in request.messages for call in message.get("tool_calls", ())]
         assert ids == [m["tool_call_id"] for m in request.messages if m["role"] == "tool"]
         assert len(set(ids)) == len(ids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf import Grammar
 from gbnf.errors import PoolError
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.effects import CallModel
@@ -31,8 +32,7 @@ from gbnf_server.planner.prerequisites import answer_of
 from gbnf_server.system.errors import ExecutorError
 from support.by_hand import ANSWER, Driven, call, completion, drive_by_hand, resolved
 from support.executors import world
-from support.models import make_model
-from support.toys import make_tool
+from support.toys import Driver, make_tool
 
 NAMES = ("alpha", "beta", "gamma", "delta")
 
@@ -108,7 +108,7 @@ def test_laws_of_ordered_runs(
     calls_come_after_their_prerequisites(driven, pool, chosen)
     answers_come_after_the_required_tools(driven, pool, chosen)
     the_grammar_and_the_checks_agree(driven, pool)
-    messages = [effect.messages[0]["content"] for effect in driven.of(CallModel)]
+    messages = [effect.request.messages[0]["content"] for effect in driven.of(CallModel)]
     assert len(set(messages)) == 1
     assert len(driven.run.steps) <= chosen.max_steps
 
@@ -157,12 +157,11 @@ def the_grammar_and_the_checks_agree(driven: Driven, pool: Sequence[Tool]) -> No
         match request:
             case StepStarted():
                 begun = request
-            case CallModel() if request.grammar is not None:
+            case CallModel(Request(grammar=Grammar() as grammar)):
                 assert begun is not None
                 for each in pool:
-                    match = request.grammar.match(call(each.name, n=1))  # type: ignore[union-attr]  # a Grammar
-                    assert match.complete == (each.name in begun.tools)
-                answer = request.grammar.match(ANSWER)  # type: ignore[union-attr]
+                    assert grammar.match(call(each.name, n=1)).complete == (each.name in begun.tools)
+                answer = grammar.match(ANSWER)
                 assert answer.complete == (FINAL_ANSWER.name in begun.tools)
             case CallBlocked(refusal="invalid"):
                 assert begun is not None
@@ -171,18 +170,10 @@ def the_grammar_and_the_checks_agree(driven: Driven, pool: Sequence[Tool]) -> No
                     assert "only after" not in request.error
 
 
-@pytest.fixture(scope="module")
-def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
-    path = make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
-    with InProcess(path, prompt_style="minimal") as model:
-        yield model
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("is_async", [False, True])
 def test_a_model_of_random_weights_keeps_the_order(
-    tmp_path: Path, backend: InProcess, seed: int, is_async: bool
+    tmp_path: Path, backend: InProcess, driver: Driver, seed: int
 ) -> None:
     """It has no idea of any order: only the grammar keeps it."""
     tools = [
@@ -194,7 +185,7 @@ def test_a_model_of_random_weights_keeps_the_order(
         required=("check",), terminal=("publish",), temperature=1.0, seed=seed, max_tokens=400, max_steps=9
     )
     planner = Planner(tools, backend, options, context=world(tmp_path / "work"))
-    run = asyncio.run(planner.arun("go")) if is_async else planner.run("go")
+    run = driver(planner, "go")
     assert {step.refusal for step in run.steps} <= {None, "cut", "repeated"}
     names = [step.name for step in run.steps if step.result is not None]
     for name, before in (("check", "draft"), ("publish", "check")):
@@ -276,9 +267,9 @@ def test_where_a_terminal_tool_is_required_no_final_answer_is_described() -> Non
     driven = run(pool, call("read"), call("send"), required=("read", "send"), terminal=("send",))
     assert driven.run.outcome == "answered"
     for effect in driven.of(CallModel):
-        assert "final_answer" not in effect.messages[0]["content"]
-        assert "finish with send." in effect.messages[0]["content"]
-        assert "only after read; ends the work" in effect.messages[0]["content"]
+        assert "final_answer" not in effect.request.messages[0]["content"]
+        assert "finish with send." in effect.request.messages[0]["content"]
+        assert "only after read; ends the work" in effect.request.messages[0]["content"]
 
 
 def test_the_filter_keeps_what_is_required_and_what_comes_before() -> None:

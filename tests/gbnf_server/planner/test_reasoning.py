@@ -5,19 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from gbnf import compile_pool
-from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.pool import compile_name_and_arguments
-from gbnf.dialects import call_schema
-from gbnf.protocols.reasoning_field import MAX_REASONING_LENGTH, with_reasoning_grammar, with_reasoning_schema
-from gbnf.tools import Tool
+from gbnf.protocols.reasoning_field import with_reasoning_grammar
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar, reasoning_message
@@ -25,67 +18,11 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import ModelCalled
 from gbnf_server.planner.effects import CallModel, ExecuteTool
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand, resolved
-from support.oracle import engine
 
 FIELD = resolved(reasoning="field")
 FREE = resolved(reasoning="free")
 MARKED = resolved(reasoning="free", reasoning_tags=KNOWN_REASONING_TAGS[0])
 THINKING_NOW = '{"thought": "the clock says", "name": "get_now", "arguments": {}}'
-THOUGHTS = st.text(
-    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'), min_size=1, max_size=30
-)
-
-
-@given(THOUGHTS, st.sampled_from([NOW, ANSWER, call("create_dirs", paths=["a"]), call("find_files")]))
-def test_a_grammar_with_a_reasoning_field_accepts_the_same_calls_after_it(
-    reasoning: str, written: str
-) -> None:
-    grammar = compile_pool(POOL, final_answer=True)
-    thoughtful = with_reasoning_grammar(grammar)
-    with_reasoning_field = f'{{"thought": "{reasoning}", {written.removeprefix("{")}'
-    assert (
-        engine().match(thoughtful, with_reasoning_field).complete == engine().match(grammar, written).complete
-    )
-    assert not engine().match(thoughtful, written).accepted
-
-
-def test_a_reasoning_field_is_bounded_and_not_empty() -> None:
-    grammar = with_reasoning_grammar(compile_pool(POOL))
-    for length, fits in (
-        (0, False),
-        (1, True),
-        (MAX_REASONING_LENGTH, True),
-        (MAX_REASONING_LENGTH + 1, False),
-    ):
-        text = f'{{"thought": "{"a" * length}", "name": "get_now", "arguments": {{}}}}'
-        assert engine().match(grammar, text).complete == fits
-
-
-@pytest.mark.parametrize("whitespace", get_args(Whitespace))
-def test_reasoning_precedes_a_call_in_every_layout(whitespace: Whitespace) -> None:
-    grammar = with_reasoning_grammar(compile_pool(POOL, whitespace=whitespace))
-    separators = (",", ":") if whitespace == "compact" else (", ", ": ")
-    rest = json.dumps(json.loads(NOW), separators=separators)
-    assert engine().match(grammar, f'{{"thought": "so", {rest.removeprefix("{")}').complete
-
-
-@given(st.lists(st.sampled_from(POOL), unique=True, min_size=1), st.booleans())
-def test_every_pool_accepts_reasoning(tools: list[Tool], union: bool) -> None:
-    compiled = (compile_pool if union else compile_name_and_arguments)(tools, final_answer=True)
-    engine().check(with_reasoning_grammar(compiled))
-
-
-@pytest.mark.parametrize("tools", [POOL, POOL[:1]])
-def test_a_schema_requires_the_reasoning_field_first(tools: tuple[Tool, ...]) -> None:
-    plain = call_schema(tools, steps=(1,))
-    schema = with_reasoning_schema(plain)
-    branch = schema["anyOf"][0] if "anyOf" in schema else schema
-    assert list(branch["properties"]) == ["thought", "name", "arguments"]
-    written = {"name": "compute", "arguments": {"expression": "1+1"}}
-    for value in (written, {**written, "name": "nothing"}):
-        judged = Draft202012Validator(schema).is_valid({"thought": "so", **value})
-        assert judged == Draft202012Validator(plain).is_valid(value)
-    assert not Draft202012Validator(schema).is_valid(written)
 
 
 def test_a_reasoning_field_is_kept_and_not_executed() -> None:
@@ -95,7 +32,7 @@ def test_a_reasoning_field_is_kept_and_not_executed() -> None:
     first = driven.run.steps[0]
     assert (first.reasoning, first.call) == ("the clock says", {"name": "get_now", "arguments": {}})
     assert driven.of(ModelCalled)[0].text == THINKING_NOW
-    asked = driven.of(CallModel)[1].messages
+    asked = driven.of(CallModel)[1].request.messages
     assert '{"thought": "…", "name": "tool"' in asked[0]["content"]
     assert not any("the clock says" in message["content"] for message in asked)
 
@@ -121,10 +58,13 @@ def test_reasoning_before_a_call_in_the_models_own_tags() -> None:
     texts = [completion("hm, the clock</think>"), completion(NOW), completion("done?"), completion(ANSWER)]
     driven = drive_by_hand(POOL, texts, options=MARKED)
     thinking, calling, *_ = driven.of(CallModel)
-    assert (thinking.purpose, thinking.messages[-1]) == ("thought", reasoning_message(""))
-    assert (thinking.grammar, thinking.max_tokens) == (reasoning_grammar("</think>"), 256)
-    assert calling.messages == (*thinking.messages[:-1], reasoning_message("hm, the clock", closed=True))
-    assert calling.grammar is not None
+    assert (thinking.purpose, thinking.request.messages[-1]) == ("thought", reasoning_message(""))
+    assert (thinking.request.grammar, thinking.request.max_tokens) == (reasoning_grammar("</think>"), 256)
+    assert calling.request.messages == (
+        *thinking.request.messages[:-1],
+        reasoning_message("hm, the clock", closed=True),
+    )
+    assert calling.request.grammar is not None
     assert driven.run.steps[0].reasoning == "hm, the clock"
     assert (driven.run.outcome, driven.run.completion_tokens) == ("answered", 4 * 7)
 
@@ -133,12 +73,14 @@ def test_reasoning_before_a_call_without_tags() -> None:
     texts = [completion("I look at the clock."), completion(NOW), completion("done"), completion(ANSWER)]
     driven = drive_by_hand(POOL, texts, options=FREE, query="how late is it?")
     thinking, calling, later, _ = driven.of(CallModel)
-    assert thinking.grammar is None
-    assert thinking.messages[-1]["content"].startswith("how late is it?\n\nBefore the next call, think")
-    assert calling.messages[: len(thinking.messages)] == thinking.messages
-    assert [message["role"] for message in calling.messages[2:]] == ["assistant", "user"]
-    assert calling.messages[2]["content"] == "I look at the clock."
-    assert not any("I look at the clock" in message["content"] for message in later.messages)
+    assert thinking.request.grammar is None
+    assert thinking.request.messages[-1]["content"].startswith(
+        "how late is it?\n\nBefore the next call, think"
+    )
+    assert calling.request.messages[: len(thinking.request.messages)] == thinking.request.messages
+    assert [message["role"] for message in calling.request.messages[2:]] == ["assistant", "user"]
+    assert calling.request.messages[2]["content"] == "I look at the clock."
+    assert not any("I look at the clock" in message["content"] for message in later.request.messages)
 
 
 def test_reasoning_that_was_truncated_or_split_off_is_still_reasoning() -> None:
@@ -171,28 +113,10 @@ def test_prompts_only_grow_while_the_grammar_narrows(reasoning: Any) -> None:
     )
     assert driven.run.outcome == "answered"
     effects = [effect for effect in driven.of(CallModel) if effect.purpose == "call"]
-    assert len({effect.grammar for effect in effects}) == 2
+    assert len({effect.request.grammar for effect in effects}) == 2
     for before, after in pairwise(effects):
-        kept = before.messages if reasoning != "free" else before.messages[:-3]
-        assert after.messages[: len(kept)] == kept
-
-
-def test_tools_that_an_answer_adds_are_described_after_it() -> None:
-    asking = [call("ask_user", question="where?"), NOW, ANSWER]
-    driven = drive_by_hand(
-        POOL,
-        [completion(text) for text in asking],
-        query="find my notes",
-        answers=["in my google drive"],
-        options=resolved(ask_user=True),
-    )
-    first, second, third = driven.of(CallModel)
-    assert first.messages[0] == second.messages[0] == third.messages[0]
-    assert "find_files_google_workspace" not in first.messages[0]["content"]
-    assert "find_files_google_workspace(" in second.messages[-1]["content"]
-    assert second.grammar is not None
-    assert "oogle" in str(second.grammar)
-    assert third.messages[:4] == second.messages
+        kept = before.request.messages if reasoning != "free" else before.request.messages[:-3]
+        assert after.request.messages[: len(kept)] == kept
 
 
 def test_the_embedded_model_thinks_in_a_field_and_still_calls() -> None:

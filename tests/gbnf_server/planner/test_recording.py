@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from gbnf import compile_schema
 from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Completion, Request, Usage
+from gbnf_server.backends.base import Completion, Request, Timings, Usage
 from gbnf_server.executors import Context, ScriptedPerson, Workspace
 from gbnf_server.llama.token_values import Candidate, TracedToken
 from gbnf_server.planner import Planner, PlannerOptions
@@ -59,10 +59,17 @@ def test_rounded_probabilities_stay_probabilities(values: list[float]) -> None:
     TypeAdapter(RecordedCall).validate_python(json.loads(json.dumps(written)))
 
 
-def test_a_request_is_written_without_its_images() -> None:
+def test_a_call_is_written_without_its_images() -> None:
     message: Any = {"role": "user", "content": "look", "images": (Image(b"123", "image/png"),)}
     request = Request([message], compile_schema({"const": 1}), max_tokens=9, temperature=0.5, seed=3)
-    written = RecordedCall.of(request, Completion("1", "stop", Usage(1, 1))).to_json()
+    answer = Completion("1", "length", Usage(7, 1, 5), Timings(0.1, 0.2, 0.05), shortened_at=1)
+    recorded_call = RecordedCall.of(request, answer)
+    assert (recorded_call.finish_reason, recorded_call.usage, recorded_call.timings) == (
+        "length",
+        answer.usage,
+        answer.timings,
+    )
+    written = recorded_call.to_json()
     [shown] = json.loads(json.dumps(written))["messages"]
     assert shown == {"role": "user", "content": "look", "images": [{"media_type": "image/png", "bytes": 3}]}
     assert "root ::=" in written["grammar"]

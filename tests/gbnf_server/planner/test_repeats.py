@@ -60,7 +60,7 @@ def choosing(picks: list[int], *, obedient: bool) -> Iterator[Callable[[CallMode
 
     def choose(pick: int) -> Callable[[CallModel], Completion]:
         def write(effect: CallModel) -> Completion:
-            grammar = effect.grammar
+            grammar = effect.request.grammar
             assert isinstance(grammar, Grammar)
             allowed = [text for text in CALLS if not obedient or engine().match(str(grammar), text).complete]
             return completion(allowed[pick % len(allowed)] if allowed else ANSWER)
@@ -121,7 +121,7 @@ def test_nothing_is_repeated_without_need(
 def test_a_call_that_failed_is_not_in_the_grammar_until_another_has_succeeded() -> None:
     texts = [call("look", sides=6), call("look", sides=20), call("pay"), ANSWER]
     driven = drive_by_hand(POOL, map(completion, texts), replies=[FAILED, {"value": 1}])
-    asked = [effect.grammar for effect in driven.of(CallModel)]
+    asked = [effect.request.grammar for effect in driven.of(CallModel)]
     allowed = [engine().match(str(grammar), texts[0]).complete for grammar in asked]
     assert allowed == [True, False, True, True]
     assert [event.excluded for event in driven.of(StepStarted)] == [
@@ -137,7 +137,7 @@ def test_a_tool_that_fails_twice_is_left_out_of_one_step_and_the_model_reads_why
     driven = drive_by_hand(POOL, map(completion, texts), replies=[FAILED] * 4)
     offered = ["look" in event.tools for event in driven.of(StepStarted)]
     assert offered == [True, True, False, True, False]
-    said = [json.loads(effect.messages[-1]["content"]) for effect in driven.of(CallModel)[1:]]
+    said = [json.loads(effect.request.messages[-1]["content"]) for effect in driven.of(CallModel)[1:]]
     assert said[0]["error"] == "no luck"
     assert said[1]["error"] == (
         "no luck. look is not possible in the next step, after 2 such calls; call another tool, or answer"
@@ -158,10 +158,10 @@ def test_a_write_is_refused_so_that_the_model_does_not_write_the_nearest_one_tha
     texts = [call("pay", sides=6), call("pay", sides=6), call("look"), ANSWER]
     driven = drive_by_hand(POOL, map(completion, texts))
     [_, second, third, _] = driven.of(CallModel)
-    assert engine().match(str(second.grammar), texts[1]).complete
-    assert not engine().match(str(third.grammar), call("pay", sides=20)).complete
-    assert "pay has already been done" in third.messages[-1]["content"]
-    assert "pay is not possible in the next step" in third.messages[-1]["content"]
+    assert engine().match(str(second.request.grammar), texts[1]).complete
+    assert not engine().match(str(third.request.grammar), call("pay", sides=20)).complete
+    assert "pay has already been done" in third.request.messages[-1]["content"]
+    assert "pay is not possible in the next step" in third.request.messages[-1]["content"]
     assert driven.run.outcome == "answered"
 
 
@@ -215,8 +215,8 @@ class _Timed:
                 return
             if isinstance(request, CallModel):
                 took = next(durations)
-                if request.timeout_s is not None and took > request.timeout_s:
-                    took, error = request.timeout_s, BackendError("the call was cancelled")
+                if request.request.timeout_s is not None and took > request.request.timeout_s:
+                    took, error = request.request.timeout_s, BackendError("the call was cancelled")
                 self.now += timedelta(seconds=took)
                 text = "It is 5." if request.purpose == "salvage" else call("look", note=f"{next(numbers)}")
                 reply = completion(text) if error is None else None

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gbnf_server.inspect.pages.run_view import view_run
 from gbnf_server.planner.run_files import RunFileError, parse_runs, read_runs
 from support.command_line import Gbnf, gbnf
+from support.json_values import json_values
 
 __all__ = ["gbnf"]
 
@@ -130,13 +131,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_runs(tmp_path / "bytes")
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)
-
-
 def paths(value: Any) -> list[tuple[Any, ...]]:
     """Every path in a value."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -183,6 +177,9 @@ def test_every_kind_of_file_that_commands_write(gbnf: Gbnf, tmp_path: Path) -> N
             assert tools == ["create_dirs"]
             calls = [entry for step in view.steps for entry in step.entries if entry.kind == "model"]
             assert [entry.text for entry in calls] == [step.text for step in run.run.steps]
+            for decoding in run.decodings:
+                assert decoding.finish_reason == "stop"
+                assert decoding.usage.completion_tokens > 0 < decoding.timings.prompt_s
             if name in ("record.json", "out.jsonl.log"):
                 assert [entry.decoding for entry in calls] == [0, 1]
     [run] = read_runs(tmp_path / "record.json")

@@ -12,9 +12,8 @@ import pytest
 
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.planner import salvaging
-from gbnf_server.planner.events import Run, Step
-from gbnf_server.planner.salvage import SalvagedAnswer, salvage
+from gbnf_server.planner.events import Run, SalvagedAnswer, Step
+from gbnf_server.planner.salvage import answer_from_text, salvage
 from support.models import make_model
 from support.server import completion, scripted
 
@@ -107,7 +106,7 @@ def test_a_call_is_no_answer(said: str, text: str, by: str) -> None:
     ],
 )
 def test_the_prompt_and_endless_words_are_no_answer(said: str) -> None:
-    salvaged = salvaging.answer_from_text(said, FOUND.query, FOUND.steps[:1])
+    salvaged = answer_from_text(said, FOUND.query, FOUND.steps[:1])
     assert salvaged.by == "list"
     assert salvaged.error.startswith("error: the model ")
 
@@ -123,7 +122,7 @@ def test_the_prompt_and_endless_words_are_no_answer(said: str) -> None:
     ],
 )
 def test_an_answer_with_repetitions_of_its_own_is_kept(said: str) -> None:
-    assert salvaging.answer_from_text(said, FOUND.query, FOUND.steps[:1]).text == said
+    assert answer_from_text(said, FOUND.query, FOUND.steps[:1]).text == said
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ def test_an_answer_with_repetitions_of_its_own_is_kept(said: str) -> None:
     [("Yes", "model"), ("rome.md", "model"), ("👍", "model"), ("Is rome.md new, yes or", "list")],
 )
 def test_a_short_answer_may_be_a_part_of_the_request(said: str, by: str) -> None:
-    assert salvaging.answer_from_text(said, "Is rome.md new, yes or no?", FOUND.steps[:1]).by == by
+    assert answer_from_text(said, "Is rome.md new, yes or no?", FOUND.steps[:1]).by == by
 
 
 def test_a_truncated_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,13 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
-from gbnf_server.planner import Event, Hook, ModelCalled, Planner, PlannerOptions, Run, ToolDone
+from gbnf_server.planner import Event, Hook, ModelCalled, Planner, PlannerOptions, ToolDone
 from support.executors import world
 from support.server import Reply, completion, require_llama_server, scripted
-from support.toys import NEVER, make_tool
+from support.toys import NEVER, Driver, make_tool
 
 PING = '{"name": "ping", "arguments": {}}'
 ANSWER = '{"name": "final_answer", "arguments": {"message": "done"}}'
-Driver = Callable[[Planner, str], Run]
-
-
-@pytest.fixture(params=["sync", "async"])
-def driver(request: pytest.FixtureRequest) -> Driver:
-    if request.param == "sync":
-        return lambda planner, query: planner.run(query)
-    return lambda planner, query: asyncio.run(planner.arun(query))
 
 
 def planner(
@@ -135,13 +126,3 @@ def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path, driver: 
     assert any("did not enforce the grammar" in warning for warning in constrained.warnings)
     assert [step.name for step in free.steps] == ["ping"]
     assert free.warnings == ()
-
-
-@pytest.mark.slow
-def test_with_grammar_it_is_sent_and_without_it_is_not(tmp_path: Path) -> None:
-    with scripted(completion=[completion(PING)]) as script, LlamaServer(script.url) as server:
-        planner(tmp_path / "constrained", server, max_steps=1).run("ping")
-        planner(tmp_path / "free", server, max_steps=1, call_format="text").run("ping")
-    constrained, free = (body for path, body in script.asked if path == "/completion")
-    assert constrained["grammar"].startswith("root ::= ")
-    assert "grammar" not in free

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 
 from gbnf.errors import GbnfError
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.planner import Event, ModelCalled, Planner, PlannerOptions, Run, SalvageStarted
+from gbnf_server.planner import Event, ModelCalled, Planner, PlannerOptions, SalvageStarted
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.errors import BackendUnreachableError, ContextOverflowError, ExecutorError
@@ -19,11 +17,10 @@ from support.by_hand import NOW, POOL, Driven, call, completion, drive_by_hand, 
 from support.executors import snapshot, world
 from support.server import completion as served
 from support.server import scripted
-from support.toys import make_tool
+from support.toys import Driver, make_tool
 
 TIME = {"time": "10:32"}
 SALVAGE = resolved(salvage=True, max_steps=2, max_blocked=1)
-Driver = Callable[[Planner, str], Run]
 
 
 def driven(*texts: Any, options: ResolvedOptions = SALVAGE, **more: Any) -> Driven:
@@ -51,17 +48,19 @@ def test_however_a_run_ends_its_results_are_kept(second: Any, ended: str) -> Non
 def test_the_question_has_the_results_and_no_tools() -> None:
     found = driven(NOW, "nonsense", "It is late.")
     asked = found.of(CallModel)[-1]
-    [message] = asked.messages
+    [message] = asked.request.messages
     assert (asked.purpose, message["role"]) == ("salvage", "user")
     assert '"10:32"' in message["content"]
     assert not [tool.name for tool in POOL if f"{tool.name}(" in message["content"]]
     assert "tool" not in message["content"]
-    assert asked.grammar is not None
+    assert asked.request.grammar is not None
     for options in (
         resolved(**FREE, call_format="json", constrained=False),
         resolved(**FREE, dialect="json_schema"),
     ):
-        assert driven(NOW, "nonsense", "It is late.", options=options).of(CallModel)[-1].grammar is None
+        assert (
+            driven(NOW, "nonsense", "It is late.", options=options).of(CallModel)[-1].request.grammar is None
+        )
 
 
 FREE: dict[str, Any] = {"salvage": True, "max_steps": 2, "max_blocked": 1}
@@ -133,13 +132,10 @@ def test_salvaged_answers_are_in_the_language_of_the_run(
     )
     assert str(found.run.answer).startswith(answer_from_results)
     talked = driven(NOW, "nonsense", "It is 10:32 [1].", options=resolved(**FREE, language=language))
-    assert talked.of(CallModel)[-1].messages[0]["content"].startswith(asked)
+    assert talked.of(CallModel)[-1].request.messages[0]["content"].startswith(asked)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("driver", [lambda planner, query: planner.run(query),
-                                    lambda planner, query: asyncio.run(planner.arun(query))],
-                         ids=["sync", "async"])  # fmt: skip
 def test_both_drivers_salvage_and_nothing_is_executed_any_more(tmp_path: Path, driver: Driver) -> None:
     ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     work = world(tmp_path / "work")
