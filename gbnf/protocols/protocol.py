@@ -16,11 +16,11 @@ from gbnf.compiler.options import PropertyOrder
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Message, call_text
 from gbnf.protocols.conversations import with_json_calls
-from gbnf.protocols.final_answer import FinalAnswerText
-from gbnf.protocols.readers import AnswerReader
+from gbnf.protocols.readers import AnswerReader, FinalAnswerText
+from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
 
-Constraint: TypeAlias = Grammar | Mapping[str, Any]
+AnswerFormat: TypeAlias = Grammar | Mapping[str, Any]
 """What constrains an answer: a grammar, or a JSON Schema for servers that take no grammar."""
 
 _SHOWN_CHARACTERS = 400
@@ -35,15 +35,14 @@ class Offered:
     """What an answer may be.
 
     `tools`: those that it may call; `parallel`: several calls. `answer`: it may be the final answer. `steps`:
-    the numbers of earlier steps that arguments may refer to. `reasoning`: the template is asked for
-    reasoning, which comes first. For `ask_user` and `property_order` see `gbnf.compile_pool`.
+    the numbers of earlier steps that arguments may refer to. For `ask_user` and `property_order` see
+    `gbnf.compile_pool`.
     """
 
     tools: tuple[Tool, ...]
     answer: bool = True
     parallel: bool = False
     steps: tuple[int, ...] = ()
-    reasoning: bool = False
     ask_user: bool = False
     property_order: PropertyOrder = "any"
 
@@ -84,7 +83,12 @@ class CallProtocol(ABC):
 
     @property
     def reasons_first(self) -> bool:
-        """Whether a template that is asked for reasoning gets it before the answer, in the same text."""
+        """Whether reasoning comes before the answer, in the same text."""
+        return False
+
+    @property
+    def lines(self) -> bool:
+        """Whether the prompt requests the line protocol."""
         return False
 
     @property
@@ -98,19 +102,17 @@ class CallProtocol(ABC):
         return ""
 
     @abstractmethod
-    def constraint(self, offered: Offered) -> Constraint | None:
+    def constraint(self, offered: Offered) -> AnswerFormat | None:
         """Return what constrains an answer. Raises PoolError, SchemaError or GrammarError."""
 
     @abstractmethod
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the calls and the text of an answer."""
 
-    def answer_reader(self, offered: Offered) -> AnswerReader:
+    def answer_reader(self) -> AnswerReader:
         """Return a reader of an answer in which one call is made: its text is that of the final answer."""
-        del offered
         return FinalAnswerText()
 
-    @abstractmethod
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
     ) -> ParsedCall:
@@ -118,6 +120,12 @@ class CallProtocol(ABC):
 
         Raises UnreadableCallError.
         """
+        del tools, steps, truncated
+        try:
+            return ParsedCall(parse_json(text))
+        except InvalidJsonError as error:
+            problem = f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
+            raise UnreadableCallError(problem) from None
 
     def messages(self, messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:
         """Return a client's conversation as the model gets it. `prompt`: describes the tools."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from gbnf import Grammar
 from gbnf.grammar import ir
-from gbnf.protocols.final_answer import REASONING_KEY
+from gbnf.protocols.readers import REASONING_KEY
 
 MAX_REASONING_LENGTH = 300
 """Maximum characters of reasoning in a field."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gbnf.calls.parsing.json_calls import read_body
+from gbnf.calls.parsing.call_objects import read_body
 from gbnf.calls.parsing.lenient_json import extent
 from gbnf.calls.parsing.readers import ParsedSpan, ReaderContext, json_of, pattern
 from gbnf.calls.parsing.results import ToolCall

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Message
-from gbnf.protocols.final_answer import Unread
-from gbnf.protocols.readers import AnswerReader
+from gbnf.protocols.readers import AnswerReader, Unread
 from gbnf.tools import Tool
 from gbnf_server.backends.base import AnswerFormat
 from gbnf_server.planner.events import Purpose

@@ -183,7 +183,7 @@ def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
         style=options.prompt_style,
         language=options.language,
         thought=options.reasoning == "field",
-        lines=options.protocol.name == "lines",
+        lines=options.protocol.lines,
         endings=() if answers else [tool.name for tool in tools if tool.offer.terminal],
     )
     return {"role": "system", "content": content}
@@ -193,9 +193,7 @@ def _grammar(
     tools: tuple[Tool, ...], steps: tuple[int, ...], options: ResolvedOptions, *, answers: bool
 ) -> AnswerFormat | None:
     """Return what constrains a step's answer."""
-    offered = Offered(
-        tools, answers, steps=steps, reasoning=options.reasons_natively, ask_user=options.ask_user
-    )
+    offered = Offered(tools, answers, steps=steps, ask_user=options.ask_user)
     return options.protocol.constraint(offered)
 
 

@@ -23,7 +23,7 @@ from support.tool_formats import FAMILIES
 TOOLS = tuple(tool for tool in POOL if tool.name in {"find_files", "get_now", "write_files"})
 PROTOCOLS: dict[str, CallProtocol] = {
     "json": JsonCalls(),
-    "json with reasoning": JsonCalls(reasoning=True),
+    "json with reasoning": JsonCalls(reasoning_field=True),
     "schema": SchemaCalls(),
     "text": CallsInText(),
     "lines": CallsInText(lines=True),

@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
-from gbnf.protocols.final_answer import FinalAnswerText, SpokenText, Unread
-from gbnf.tool_formats import Delta, TextDelta
+from gbnf.tool_formats import TextDelta
 from gbnf.tools import Tool
 from gbnf_server.backends.base import BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
@@ -35,7 +32,7 @@ from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.loop import plan
 from gbnf_server.system.errors import BackendError
 from support.backends import FakeBackend
-from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, resolved, ticking
+from support.by_hand import ANSWER, NOW, POOL, completion, drive_by_hand, resolved, ticking
 from support.executors import world
 from support.models import make_model
 from support.server import Reply, scripted
@@ -76,54 +73,6 @@ def lines(*pieces: str) -> Reply:
     parts = [{"content": piece, "stop": False} for piece in pieces]
     events = [*parts, {**served("").body, "stop": True}]
     return Reply(200, "".join(f"data: {json.dumps(event)}\n\n" for event in events))
-
-
-# The answer in a call.
-
-
-def said(deltas: Sequence[Delta]) -> str:
-    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
-
-
-MESSAGES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-
-
-@given(MESSAGES, st.booleans(), st.none() | MESSAGES, st.lists(st.integers(1, 7), min_size=1))
-def test_an_answer_is_read_while_it_is_written(
-    message: str, escaped: bool, thought: str | None, sizes: list[int]
-) -> None:
-    before = {} if thought is None else {"thought": thought}
-    text = json.dumps(
-        {**before, "name": "final_answer", "arguments": {"message": message}}, ensure_ascii=escaped
-    )
-    reader = FinalAnswerText()
-    told, rest = [], text
-    for size in sizes * len(text):
-        told.append(said(reader.feed(rest[:size])))
-        rest = rest[size:]
-    assert "".join(told) == message
-
-
-@pytest.mark.parametrize(
-    "text", [NOW, call("write_files", files=[{"path": "a", "content": ANSWER}]), "Hello", "{}"]
-)
-def test_a_call_is_no_answer(text: str) -> None:
-    assert FinalAnswerText().feed(text) == []
-    assert Unread().feed(ANSWER) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [(" It is [1].", " It is [1]."), ("[1] says", "[1] says"), (NOW, ""), ('[ {"name"', ""), ("<tool>", "")],
-)
-def test_text_from_results_is_streamed_and_calls_are_not(text: str, told: str) -> None:
-    for size in (1, 3, 99):
-        reader = SpokenText()
-        pieces = [said(reader.feed(text[start : start + size])) for start in range(0, len(text), size)]
-        assert "".join(pieces) == told
-
-
-# Whole runs.
 
 
 @pytest.mark.slow
