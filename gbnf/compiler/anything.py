@@ -1,4 +1,4 @@
-"""Every value of a JSON type, as it is written at a place."""
+"""Every value of a JSON type, as it is written in a syntax."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TypeAlias
 
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.notations import JSON_TYPES, JsonType
-from gbnf.compiler.places import ElementsPlace, FormsPlace, Place
 from gbnf.compiler.rules import Scope
 from gbnf.compiler.scalars import Scalars
+from gbnf.compiler.value_syntax import ElementsSyntax, FormsSyntax, ValueSyntax
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt, repeat, seq
 from gbnf.schema.value_sets import Boolean, Null, Number, String
 
-AnyPlace: TypeAlias = Place | FormsPlace
+AnySyntax: TypeAlias = ValueSyntax | FormsSyntax
 DECLARED_ONLY = "the format can write declared properties only"
 _ANY_OF_TYPE: Mapping[JsonType | None, Expr] = {
     None: Ref("jsonValue"),
@@ -37,51 +37,51 @@ class Anything:
 
     def __init__(self, scalars: Scalars, scope: Scope) -> None:
         self._scalars, self._scope = scalars, scope
-        self._any: dict[tuple[JsonType | None, AnyPlace], Expr] = {}
+        self._any: dict[tuple[JsonType | None, AnySyntax], Expr] = {}
 
-    def values(self, kind: JsonType | None, place: AnyPlace) -> Expr:
-        """Return every value of a JSON type (None: of any type), as it is written at a place."""
-        if place is self._scalars.json:
+    def values(self, kind: JsonType | None, syntax: AnySyntax) -> Expr:
+        """Return every value of a JSON type (None: of any type), as it is written in a syntax."""
+        if syntax is self._scalars.json:
             return _ANY_OF_TYPE[kind]
-        if (kind, place) not in self._any:
-            if isinstance(place, FormsPlace | ElementsPlace):
+        if (kind, syntax) not in self._any:
+            if isinstance(syntax, FormsSyntax | ElementsSyntax):
                 self._scalars.report.excludes_delimiters()
-            ref = self._any[kind, place] = self._scope.reserve("Any", kind or "value")
-            self._any[kind, place] = self._scope.define(ref, self._new(kind, place))
-        return self._any[kind, place]
+            ref = self._any[kind, syntax] = self._scope.reserve("Any", kind or "value")
+            self._any[kind, syntax] = self._scope.define(ref, self._new(kind, syntax))
+        return self._any[kind, syntax]
 
-    def _new(self, kind: JsonType | None, place: AnyPlace) -> Expr:
-        if isinstance(place, FormsPlace):
+    def _new(self, kind: JsonType | None, syntax: AnySyntax) -> Expr:
+        if isinstance(syntax, FormsSyntax):
             kinds = frozenset(JSON_TYPES if kind is None else (kind,))
             texts = [
                 text
                 for one in JSON_TYPES
                 if one in kinds
-                for text in place.written(
+                for text in syntax.written(
                     one,
                     kinds,
                     self.values,
-                    lambda form: self._scalars.raw_shape(String(), form, kinds, self._scope, place).expr,
+                    lambda form: self._scalars.raw_shape(String(), form, kinds, self._scope, syntax).expr,
                 )
             ]
             return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
         match kind:
             case None:
-                return alt(*[self.values(one, place) for one in JSON_TYPES])
+                return alt(*[self.values(one, syntax) for one in JSON_TYPES])
             case "array":
-                return self._any_array(place)
+                return self._any_array(syntax)
             case "object":
-                return self._any_object(place)
+                return self._any_object(syntax)
             case _:
-                return self._scalars.scalar(_SCALARS[kind], self._scope, "", place)
+                return self._scalars.scalar(_SCALARS[kind], self._scope, "", syntax)
 
-    def _any_array(self, place: Place) -> Expr:
-        layout, item = place.arrays, self.values(None, place.item())
+    def _any_array(self, syntax: ValueSyntax) -> Expr:
+        layout, item = syntax.arrays, self.values(None, syntax.item())
         more = repeat(seq(layout.comma, item))
         return factor_prefixes([seq(layout.begin_array, item, more, layout.end_array), layout.empty_array])
 
-    def _any_object(self, place: Place) -> Expr:
-        layout, other = place.objects, place.other()
+    def _any_object(self, syntax: ValueSyntax) -> Expr:
+        layout, other = syntax.objects, syntax.other()
         if other is None:
             self._scalars.report.inexpressible("", "additionalProperties", DECLARED_ONLY)
             return layout.empty_object

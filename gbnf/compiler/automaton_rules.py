@@ -19,12 +19,12 @@ from typing import NamedTuple
 from gbnf.compiler.character_classes import json_char, raw_char
 from gbnf.compiler.repetitions import bounded_repetition
 from gbnf.compiler.rules import Fragment, RuleTable, Scope
-from gbnf.effort import spend
 from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, CharClass, Expr, Literal, Ref, alt, optional, repeat, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.transition_tables import DEAD
+from gbnf.work_limits import spend
 
 #: The productions that characters of strings refer to.
 _PRIMITIVES = frozenset({"keyChar", "keyEscape"})

@@ -207,8 +207,8 @@ def _fraction_from(whole: int, digits: str, limits: DigitLimits) -> Expr:
         return _any_fraction(whole, limits)
     # 47 -> "." ( [5-9] [0-9]* | "4" ( [8-9] [0-9]* | "7" [0-9]* ) )
     rest = _more(whole, digits, limits)
-    for place in reversed(range(len(digits))):
-        known, digit = digits[:place], digits[place]
+    for index in reversed(range(len(digits))):
+        known, digit = digits[:index], digits[index]
         higher = [_digits_in(chr(ord(digit) + 1), "9", known, whole, limits)] if digit < "9" else []
         rest = alt(*higher, seq(Literal(digit), rest))
     return seq(Literal("."), rest)
@@ -220,8 +220,8 @@ def _fraction_to(whole: int, digits: str, limits: DigitLimits) -> Expr:
         return EPSILON
     # 47 -> ( "." ( [0-3] [0-9]* | "4" ( [0-6] [0-9]* | "7" "0"* )? ) )?
     rest = _zeros(whole, digits, limits)
-    for place in reversed(range(len(digits))):
-        known, digit = digits[:place], digits[place]
+    for index in reversed(range(len(digits))):
+        known, digit = digits[:index], digits[index]
         lower = [_digits_in("0", chr(ord(digit) - 1), known, whole, limits)] if digit > "0" else []
         rest = alt(*lower, seq(Literal(digit), optional(rest)))
     return optional(seq(Literal("."), rest))

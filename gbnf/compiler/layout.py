@@ -14,7 +14,6 @@ from typing import Literal as OneOf
 
 from gbnf.compiler.literals import json_string, key_except
 from gbnf.compiler.rules import Scope
-from gbnf.effort import TooManyStatesError
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     EPSILON,
@@ -28,6 +27,7 @@ from gbnf.grammar.ir import (
     seq,
 )
 from gbnf.regular.automaton import Dfa
+from gbnf.work_limits import TooManyStatesError
 
 Whitespace = OneOf["default", "compact", "spaced", "free"]
 

@@ -13,16 +13,15 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
-from gbnf.compiler.anything import AnyPlace, Anything
+from gbnf.compiler.anything import AnySyntax, Anything
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.merging import UnionLowering
 from gbnf.compiler.notations import JSON_TYPES, JsonType
-from gbnf.compiler.places import ElementForm, FormsPlace, Place
 from gbnf.compiler.rules import Scope
 from gbnf.compiler.scalars import LEFT_OPEN, VALUE_WORK
 from gbnf.compiler.structures import BEGIN_ALIKE, Location
+from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax
 from gbnf.compiler.values import json_type, shape_type, value_expr, values_by_type
-from gbnf.effort import EffortSpentError, is_spent, spend
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt
 from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import KEYWORDS, REFERENCES
@@ -36,6 +35,7 @@ from gbnf.schema.value_sets import (
     ValueSet,
     distinct,
 )
+from gbnf.work_limits import WorkLimitError, is_spent, spend
 
 #: The most rules of one schema; beyond, the rest of it is not constrained.
 MAX_RULES = 8_000
@@ -43,8 +43,8 @@ MAX_RULES = 8_000
 _MAX_NESTING = 25
 
 
-#: What an expression is kept under: a conjunction, or several of which one holds; its depth and its place.
-_Key: TypeAlias = "tuple[Conjunction | frozenset[Conjunction], int, AnyPlace]"
+#: What an expression is kept under: a conjunction, or several of which one holds; its depth and its syntax.
+_Key: TypeAlias = "tuple[Conjunction | frozenset[Conjunction], int, AnySyntax]"
 
 
 class _Postponed(NamedTuple):
@@ -53,7 +53,7 @@ class _Postponed(NamedTuple):
     ref: Ref
     values: ValueSet
     location: Location
-    place: AnyPlace
+    syntax: AnySyntax
 
 
 class Lowering(UnionLowering):
@@ -83,41 +83,41 @@ class Lowering(UnionLowering):
         while self._postponed:
             late = self._postponed.popleft()
             self._rule = late.ref.name
-            production = self._union(late.values, late.location, late.place)
+            production = self._union(late.values, late.location, late.syntax)
             self.table.define(late.ref, production)
         return ref
 
-    def value(self, subschemas: Conjunction, location: Location, place: AnyPlace) -> Expr:
-        """Return an expression for the values of a conjunction at a place."""
+    def value(self, subschemas: Conjunction, location: Location, syntax: AnySyntax) -> Expr:
+        """Return an expression for the values of a conjunction in a syntax."""
         subschemas, scope = self._canonical(subschemas, location.scope)
-        key = (subschemas, self._counted(location), place)
+        key = (subschemas, self._counted(location), syntax)
         if key in self._known:
             return self._known[key]
         pointer = self._expander.pointer(subschemas[0]) if subschemas else location.pointer
         if self._is_spent() and subschemas:
             self.report.unenforced(pointer, "type", _TOO_LARGE)
-            return self._known.setdefault(key, self._anything.values(None, place))
+            return self._known.setdefault(key, self._anything.values(None, syntax))
         values = self._expander.expand(subschemas)
         if values.is_everything:
             self.report.free_form(pointer, "type", "nothing is declared here, so any JSON value is allowed")
-            return self._known.setdefault(key, self._anything.values(None, place))
+            return self._known.setdefault(key, self._anything.values(None, syntax))
         if values.is_empty:
             self.reason = values.reason
             return self._known.setdefault(key, EMPTY_LANGUAGE)
-        return self._named(key, values, Location(scope, pointer, location.depth), place)
+        return self._named(key, values, Location(scope, pointer, location.depth), syntax)
 
-    def _named(self, key: _Key, values: ValueSet, location: Location, place: AnyPlace) -> Expr:
+    def _named(self, key: _Key, values: ValueSet, location: Location, syntax: AnySyntax) -> Expr:
         """Return an expression for a set of values, a rule where it is worth one, and keep it under `key`."""
         if not _needs_rule(values):
-            return self._known.setdefault(key, self._union(values, location, place))
+            return self._known.setdefault(key, self._union(values, location, syntax))
         ref = self.table.reserve(*location.scope.hint)
         self._known[key] = ref
         if self._nesting == _MAX_NESTING:
-            self._postponed.append(_Postponed(ref, values, location, place))
+            self._postponed.append(_Postponed(ref, values, location, syntax))
             return ref
         self._nesting += 1
         outer, self._rule = self._rule, ref.name
-        production = self._union(values, location, place)
+        production = self._union(values, location, syntax)
         self._rule = outer
         self._nesting -= 1
         self.table.define(ref, production)
@@ -125,18 +125,18 @@ class Lowering(UnionLowering):
             self._known[key] = production
         return self._known[key]
 
-    def either(self, choices: Iterable[Conjunction], location: Location, place: AnyPlace) -> Expr:
+    def either(self, choices: Iterable[Conjunction], location: Location, syntax: AnySyntax) -> Expr:
         """Return an expression for the values of any of several conjunctions."""
         several = dict.fromkeys(self._canonical(one, location.scope)[0] for one in choices)
         several.pop(UNSATISFIABLE, None)
         if len(several) < 2:
-            return self.value(next(iter(several), UNSATISFIABLE), location, place)
+            return self.value(next(iter(several), UNSATISFIABLE), location, syntax)
         self.report.unenforced(location.pointer, "anyOf", BEGIN_ALIKE)
-        key = (frozenset(several), self._counted(location), place)
+        key = (frozenset(several), self._counted(location), syntax)
         if key in self._known:
             return self._known[key]
         if self._is_spent() or UNCONSTRAINED in several:
-            return self._known.setdefault(key, self._anything.values(None, place))
+            return self._known.setdefault(key, self._anything.values(None, syntax))
         sets = [self._expander.expand(one) for one in several]
         shapes: list[Shape] = []
         for shape in chain.from_iterable(one.shapes for one in sets):
@@ -144,10 +144,10 @@ class Lowering(UnionLowering):
                 shapes.append(shape)
         values = ValueSet(tuple(distinct([value for one in sets for value in one.values])), tuple(shapes))
         if any(one.is_everything for one in sets):
-            return self._known.setdefault(key, self._anything.values(None, place))
+            return self._known.setdefault(key, self._anything.values(None, syntax))
         if values.is_empty:
             return self._known.setdefault(key, EMPTY_LANGUAGE)
-        return self._named(key, values, location, place)
+        return self._named(key, values, location, syntax)
 
     def _counted(self, location: Location) -> int:
         """Return the depth, if it matters."""
@@ -155,11 +155,11 @@ class Lowering(UnionLowering):
 
     @property
     def compiled(self) -> Mapping[_Key, Expr]:
-        """What each conjunction has become, by depth and place."""
+        """What each conjunction has become, by depth and syntax."""
         return self._known
 
     def shapes(self, subschemas: Conjunction) -> tuple[Shape, ...]:
-        """Return the shapes of a conjunction that was compiled. Raises SchemaError and EffortSpentError."""
+        """Return the shapes of a conjunction that was compiled. Raises SchemaError and WorkLimitError."""
         return self._expander.expand(subschemas).shapes
 
     def target(self, subschemas: Conjunction) -> Conjunction:
@@ -197,25 +197,25 @@ class Lowering(UnionLowering):
                 scope = Scope(scope.table, (*scope.hint[:1], name) if self.tool else (name,))
         return subschemas, scope
 
-    def _union(self, values: ValueSet, location: Location, place: AnyPlace) -> Expr:
-        if isinstance(place, FormsPlace):
-            return self._in_forms(values, location, place)
-        alternatives = [self._enumerated(values.values, location, place)] if values.values else []
+    def _union(self, values: ValueSet, location: Location, syntax: AnySyntax) -> Expr:
+        if isinstance(syntax, FormsSyntax):
+            return self._in_forms(values, location, syntax)
+        alternatives = [self._enumerated(values.values, location, syntax)] if values.values else []
         shapes = values.shapes
         kinds = [type(shape) for shape in shapes if type(shape) in _STRUCTURED]
         objects = [shape for shape in shapes if type(shape) is Object]
         self._begin_alike(max(len(objects), len(kinds) - len(objects)))
         if self.merges:
             try:
-                alternatives += self._merged(shapes, location, place)
-            except EffortSpentError:
+                alternatives += self._merged(shapes, location, syntax)
+            except WorkLimitError:
                 self.report.unenforced(location.pointer, "type", LEFT_OPEN)
                 for kind in dict.fromkeys(type(shape) for shape in shapes if type(shape) in _STRUCTURED):
-                    alternatives.append(self._anything.values(_STRUCTURED[kind], place))
+                    alternatives.append(self._anything.values(_STRUCTURED[kind], syntax))
             shapes = tuple(shape for shape in shapes if type(shape) not in _STRUCTURED)
         elif self._order_budget.any_order and len(objects) >= _MANY_SHAPES:
-            with suppress(EffortSpentError):  # it is reported for each shape below
-                joint = self._joint(objects, location, place)
+            with suppress(WorkLimitError):  # it is reported for each shape below
+                joint = self._joint(objects, location, syntax)
                 if joint is not None:
                     alternatives.append(joint)
                     shapes = tuple(shape for shape in shapes if type(shape) is not Object)
@@ -225,65 +225,65 @@ class Lowering(UnionLowering):
             if structured > 1 and len(shapes) > 1:
                 inner = location._replace(scope=location.scope.inside(f"Option {number}"))
             try:
-                alternatives.append(self._shape(shape, inner, place))
-            except EffortSpentError:
+                alternatives.append(self._shape(shape, inner, syntax))
+            except WorkLimitError:
                 self.report.unenforced(location.pointer, "type", LEFT_OPEN)
-                alternatives.append(self._anything.values(shape_type(shape), place))
+                alternatives.append(self._anything.values(shape_type(shape), syntax))
         if not alternatives:
             self.reason = values.reason
         return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
 
-    def _in_forms(self, values: ValueSet, location: Location, place: FormsPlace) -> Expr:
+    def _in_forms(self, values: ValueSet, location: Location, syntax: FormsSyntax) -> Expr:
         """Return the values with what comes before and after each, by their JSON types."""
         parts = values_by_type(values)
 
         def raw(form: ElementForm) -> Expr:
-            strings = parts["string"]
-            return self._scalars.raw(strings, form, frozenset(parts), location.scope, location.pointer, place)
+            scope, pointer = location.scope, location.pointer
+            return self._scalars.raw(parts["string"], form, frozenset(parts), scope, pointer, syntax)
 
-        def write(kind: JsonType, inner: Place) -> Expr:
+        def write(kind: JsonType, inner: ValueSyntax) -> Expr:
             return self._union(parts[kind], location, inner)
 
         alternatives = []
         for kind in parts:
-            if not place.forms(kind):
+            if not syntax.forms(kind):
                 reason = f"the format cannot write values of the type {kind}"
                 self.report.inexpressible(location.pointer, "type", reason)
-            alternatives += place.written(kind, frozenset(parts), write, raw)
+            alternatives += syntax.written(kind, frozenset(parts), write, raw)
         if parts.keys() >= {"array", "object"}:
             self._begin_alike(2)
-        if place.has_same_empties and parts.keys() >= {"array", "object"}:
+        if syntax.has_same_empties and parts.keys() >= {"array", "object"}:
             reason = "the format writes an empty object as an empty array"
             self.report.inexpressible(location.pointer, "type", reason)
         if "string" in parts:
-            self._scalars.report_lost(parts["string"].values, frozenset(parts), location.pointer, place)
+            self._scalars.report_lost(parts["string"].values, frozenset(parts), location.pointer, syntax)
         written = factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
         if written == EMPTY_LANGUAGE:
             self.reason = self.reason or values.reason or "the format cannot write its values"
         return written
 
-    def _enumerated(self, values: Sequence[Any], location: Location, place: Place) -> Expr:
+    def _enumerated(self, values: Sequence[Any], location: Location, syntax: ValueSyntax) -> Expr:
         """Return any of the values; small objects in them in any order, if that is wanted."""
         try:
             spend(sum(VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
-        except EffortSpentError:
+        except WorkLimitError:
             self.report.unenforced(location.pointer, "enum", LEFT_OPEN)
             kinds = {json_type(value) for value in values}
-            return alt(*(self._anything.values(kind, place) for kind in JSON_TYPES if kind in kinds))
-        texts = [value_expr(value, place, self._pairs(location)) for value in values]
+            return alt(*(self._anything.values(kind, syntax) for kind in JSON_TYPES if kind in kinds))
+        texts = [value_expr(value, syntax, self._pairs(location)) for value in values]
         if EMPTY_LANGUAGE in texts:
             lost = [value for value, text in zip(values, texts, strict=True) if text == EMPTY_LANGUAGE]
             self.report.unwritten(lost, location.pointer)
             texts = [text for text in texts if text != EMPTY_LANGUAGE]
         return factor_prefixes(texts)
 
-    def _shape(self, shape: Shape, location: Location, place: Place) -> Expr:
+    def _shape(self, shape: Shape, location: Location, syntax: ValueSyntax) -> Expr:
         if type(shape) is Object:
-            return self._object(shape, location, place)
+            return self._object(shape, location, syntax)
         if type(shape) is Array:
-            return self._array(shape, location, place)
+            return self._array(shape, location, syntax)
         assert not isinstance(shape, (Object, Array))
-        return self._scalars.scalar(shape, location.scope, location.pointer, place)
+        return self._scalars.scalar(shape, location.scope, location.pointer, syntax)
 
 
 #: How many shapes of objects in one union are compiled together, in any order.

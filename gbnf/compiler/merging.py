@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gbnf.compiler.any_order import any_order_expr, joint_expr
-from gbnf.compiler.anything import AnyPlace
+from gbnf.compiler.anything import AnySyntax
 from gbnf.compiler.arrays import ArrayItems, array_expr, possible_items
 from gbnf.compiler.objects import Other, members_of
-from gbnf.compiler.places import Place
 from gbnf.compiler.scalars import report_keyword
 from gbnf.compiler.structures import (
     ANY_ARRAY,
@@ -27,8 +26,8 @@ from gbnf.compiler.structures import (
     Location,
     StructureLowering,
 )
+from gbnf.compiler.value_syntax import ValueSyntax
 from gbnf.compiler.values import json_type
-from gbnf.effort import spend
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
@@ -43,6 +42,7 @@ from gbnf.schema.value_sets import (
     ValueSet,
     value_key,
 )
+from gbnf.work_limits import spend
 
 #: How many names the shapes of objects may have that are compiled together.
 _JOINT_NAMES = 200
@@ -132,10 +132,10 @@ class UnionLowering(StructureLowering):
     """The part of a compilation for several arrays or objects of a union."""
 
     @abstractmethod
-    def either(self, choices: Iterable[Conjunction], location: Location, place: AnyPlace) -> Expr:
+    def either(self, choices: Iterable[Conjunction], location: Location, syntax: AnySyntax) -> Expr:
         """Return an expression for the values of any of several conjunctions."""
 
-    def _merged(self, shapes: Sequence[Shape], location: Location, place: Place) -> list[Expr]:
+    def _merged(self, shapes: Sequence[Shape], location: Location, syntax: ValueSyntax) -> list[Expr]:
         """Return the arrays and the objects of a union, each as few alternatives that begin differently."""
         arrays = [shape for shape in shapes if type(shape) is Array]
         objects = [shape for shape in shapes if type(shape) is Object]
@@ -144,27 +144,27 @@ class UnionLowering(StructureLowering):
             arrays = [ANY_ARRAY]
         for cluster in _clusters(arrays, self._expander.expand) if arrays else ():
             if len(cluster) == 1 or self._too_deep(location, "items"):
-                found.append(self._array(cluster[0], location, place))
+                found.append(self._array(cluster[0], location, syntax))
                 continue
             self.report.unenforced(location.pointer, "anyOf", BEGIN_ALIKE)
             inner = location._replace(scope=location.scope.inside("Array"))
 
             def item(choices: Sequence[Conjunction], path: str, inner: Location = inner) -> Expr:
-                return self.either(choices, inner.inside("Item", path), place.item())
+                return self.either(choices, inner.inside("Item", path), syntax.item())
 
             items = possible_items(_merged_items(cluster, item))
             if items is not None:
-                found.append(array_expr(items, place.arrays, inner.scope)[0])
+                found.append(array_expr(items, syntax.arrays, inner.scope)[0])
         if ANY_OBJECT in objects:
             objects = [ANY_OBJECT]
         if len(objects) == 1:
-            found.append(self._object(objects[0], location, place))
+            found.append(self._object(objects[0], location, syntax))
         elif objects:
-            joint = self._joint(objects, location, place)
-            found.append(self._either_object(objects, location, place) if joint is None else joint)
+            joint = self._joint(objects, location, syntax)
+            found.append(self._either_object(objects, location, syntax) if joint is None else joint)
         return found
 
-    def _joint(self, shapes: Sequence[Object], location: Location, place: Place) -> Expr | None:
+    def _joint(self, shapes: Sequence[Object], location: Location, syntax: ValueSyntax) -> Expr | None:
         """Return the objects of several shapes as one automaton; None where that is not possible."""
         limit = self.options.max_depth
         if limit is not None and location.depth > limit:
@@ -174,27 +174,27 @@ class UnionLowering(StructureLowering):
             return None
         spend(PART_WORK * (1 + len(names)) * len(shapes))
         alternatives = []
-        merged = self._merged_children(shapes, names, location, place) if self.merges else None
+        merged = self._merged_children(shapes, names, location, syntax) if self.merges else None
         for shape in shapes:
             values = {
-                name: self._property(name, shape.properties[name], location, place)
+                name: self._property(name, shape.properties[name], location, syntax)
                 if name in shape.properties
-                else self._other(shape.child(name), location, place)
+                else self._other(shape.child(name), location, syntax)
                 for name in names
             }
-            others = self._others(shape, location, place)
+            others = self._others(shape, location, syntax)
             if merged is not None:
                 values |= {
                     name: merged.values[name] for name in merged.values if values[name] != EMPTY_LANGUAGE
                 }
                 others = merged.others if others and merged.others else others
-            members = members_of(shape, values, others, place.objects, location.scope)
+            members = members_of(shape, values, others, syntax.objects, location.scope)
             if members is not None:
                 alternatives.append(members)
         if any(members.least or members.most is not None for members in alternatives) or not alternatives:
             return None
         before = len(self.table.productions)
-        built = joint_expr(alternatives, place.objects, location.scope, self._order_budget)
+        built = joint_expr(alternatives, syntax.objects, location.scope, self._order_budget)
         self._any_order_rules += len(self.table.productions) - before
         if built is None:
             return None
@@ -203,43 +203,45 @@ class UnionLowering(StructureLowering):
                 report_keyword(self.report, shape, location.pointer, keyword, reason)
         return built.expr
 
-    def _either_object(self, shapes: Sequence[Object], location: Location, place: Place) -> Expr:
+    def _either_object(self, shapes: Sequence[Object], location: Location, syntax: ValueSyntax) -> Expr:
         """Return the objects of several shapes as those of one, whose properties any of them allows."""
         whole = _any_of(shapes)
         if self._too_deep(location, "properties") or len(whole.properties) > MAX_PROPERTIES:
-            return self._anything.values("object", place)
+            return self._anything.values("object", syntax)
         self.report.unenforced(location.pointer, "anyOf", BEGIN_ALIKE)
-        merged = self._merged_children(shapes, list(whole.properties), location, place)
+        merged = self._merged_children(shapes, list(whole.properties), location, syntax)
         values = {
-            name: merged.values.get(name) or self._either_child(shapes, name, location, place)
+            name: merged.values.get(name) or self._either_child(shapes, name, location, syntax)
             for name in whole.properties
         }
         open_shape = next((shape for shape in shapes if shape.others), whole)
-        others = merged.others or self._others(open_shape, location, place)
-        members = members_of(whole, values, others, place.objects, location.scope)
+        others = merged.others or self._others(open_shape, location, syntax)
+        members = members_of(whole, values, others, syntax.objects, location.scope)
         if members is None:
             return EMPTY_LANGUAGE
-        return any_order_expr(members, place.objects, location.scope, self._order_budget).expr
+        return any_order_expr(members, syntax.objects, location.scope, self._order_budget).expr
 
-    def _either_child(self, shapes: Sequence[Object], name: str, location: Location, place: Place) -> Expr:
+    def _either_child(
+        self, shapes: Sequence[Object], name: str, location: Location, syntax: ValueSyntax
+    ) -> Expr:
         """Return the values that any of several objects has under a name."""
         inner = location.inside(name, f"/properties/{name}")
-        return self.either([shape.child(name) for shape in shapes], inner, place.child(name))
+        return self.either([shape.child(name) for shape in shapes], inner, syntax.child(name))
 
     def _merged_children(
-        self, shapes: Sequence[Object], names: Sequence[str], location: Location, place: Place
+        self, shapes: Sequence[Object], names: Sequence[str], location: Location, syntax: ValueSyntax
     ) -> _Children:
         """Return the values under each name, and of other keys, that the objects have in common."""
         values: dict[str, Expr] = {}
         for name in names:
             children = [child for shape in shapes if (child := shape.child(name)) != UNSATISFIABLE]
             overridden = location.depth == 0 and name in self.overrides
-            if len(set(children)) < 2 or overridden or not place.objects.can_write(name):
+            if len(set(children)) < 2 or overridden or not syntax.objects.can_write(name):
                 continue
             if not _told_apart([self._expander.expand(child) for child in children]):
-                values[name] = self._either_child(shapes, name, location, place)
+                values[name] = self._either_child(shapes, name, location, syntax)
         others = [shape.others for shape in shapes if shape.others]
-        inner = place.other()
+        inner = syntax.other()
         if inner is None or all(one == others[0] for one in others):
             return _Children(values, [])
         children = [other.value for several in others for other in several]

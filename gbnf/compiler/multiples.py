@@ -10,10 +10,10 @@ from gbnf.compiler.decimals import DigitLimits, decimal_expr, scientific_expr
 from gbnf.compiler.number_automata import automaton_expr, expr_language
 from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.rules import Scope
-from gbnf.effort import effort_cache
 from gbnf.grammar.ir import Expr, alt, literal
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.value_sets import Bound, Number
+from gbnf.work_limits import work_cache
 
 #: The greatest divisor, in units of its last decimal, that is enforced by an automaton.
 MAX_DIVISOR = 1000
@@ -77,7 +77,7 @@ def _least_common_multiple(divisors: tuple[Fraction, ...]) -> Fraction:
     return Fraction(numerator, denominator)
 
 
-@effort_cache(maxsize=64)
+@work_cache(maxsize=64)
 def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
     """Return the canonical decimals that are multiples of `divisor`.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gbnf.compiler.rules import Scope
-from gbnf.effort import effort_cache
 from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Seq
 from gbnf.regular.automaton import Dfa
+from gbnf.work_limits import work_cache
 
 
 def intersection(left: Expr, right: Expr) -> Expr:
@@ -14,7 +14,7 @@ def intersection(left: Expr, right: Expr) -> Expr:
     return automaton_expr(expr_language(left) & expr_language(right))
 
 
-@effort_cache(maxsize=256)
+@work_cache(maxsize=256)
 def expr_language(expr: Expr) -> Dfa:
     """Return the automaton of an expression without nonterminals."""
     from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most numbers don't need it

@@ -14,17 +14,17 @@ from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.multiples import multiples_expr
 from gbnf.compiler.notations import JsonType
 from gbnf.compiler.numbers import range_expr
-from gbnf.compiler.places import ElementForm, FormsPlace, Place
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import Scope
 from gbnf.compiler.strings import StringExpr, quoted_string, raw_string
-from gbnf.effort import EffortSpentError, TooManyStatesError, spend
+from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Seq, alt, literal
 from gbnf.schema.keywords import HAS_ITEM
 from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, String, ValueSet
+from gbnf.work_limits import TooManyStatesError, WorkLimitError, spend
 
 LEFT_OPEN = "the schema is too large, so any value of the same JSON type is allowed"
-#: The work of emitting a value, in the units of `gbnf.effort`.
+#: The work of emitting a value, in the units of `gbnf.work_limits`.
 VALUE_WORK = 6
 #: The greatest weight of an expression that is repeated inline: about the engine's rules for it.
 _LIGHT = 24
@@ -36,7 +36,7 @@ _ANY_STRING = String()
 class Scalars:
     """The expressions of one compilation, which are reported to `report`."""
 
-    def __init__(self, report: Report, digits: DigitLimits, json: Place) -> None:
+    def __init__(self, report: Report, digits: DigitLimits, json: ValueSyntax) -> None:
         self.report = report
         self.json = json
         self._digits = digits
@@ -44,16 +44,16 @@ class Scalars:
         self._strings: dict[tuple[Any, ...], StringExpr] = {}
 
     def scalar(
-        self, shape: Null | Boolean | Number | String, scope: Scope, pointer: str, place: Place
+        self, shape: Null | Boolean | Number | String, scope: Scope, pointer: str, syntax: ValueSyntax
     ) -> Expr:
-        """Return the values of a shape, as they are written at a place."""
+        """Return the values of a shape, as they are written in a syntax."""
         if isinstance(shape, String):
-            return self._string(shape, scope, pointer, place)
+            return self._string(shape, scope, pointer, syntax)
         if isinstance(shape, Number):
             return self._number(shape, scope, pointer)
         if isinstance(shape, Boolean):
-            return Ref("boolean") if place is self.json else alt(place.true, place.false)
-        return Ref("null") if place is self.json else place.null
+            return Ref("boolean") if syntax is self.json else alt(syntax.true, syntax.false)
+        return Ref("null") if syntax is self.json else syntax.null
 
     def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
         """Return the expression of a number; equal shapes share one."""
@@ -77,39 +77,40 @@ class Scalars:
                 f"it is enforced in exact decimals; validators that divide floats, such as jsonschema, "
                 f"refuse some of its multiples, such as {refused!r}: prefer an integer"
             )
-            for base in [facet.pointer for facet in shape.facets if "multipleOf" in facet.raw] or [pointer]:
+            bases = [conjunct.pointer for conjunct in shape.conjuncts if "multipleOf" in conjunct.raw]
+            for base in bases or [pointer]:
                 self.report.disputed(f"{base}/multipleOf", "multipleOf", reason)
         return expr
 
-    def _string(self, shape: String, scope: Scope, pointer: str, place: Place) -> Expr:
+    def _string(self, shape: String, scope: Scope, pointer: str, syntax: ValueSyntax) -> Expr:
         """Return the expression of a string; equal shapes share one."""
-        if place is self.json and shape == _ANY_STRING:
+        if syntax is self.json and shape == _ANY_STRING:
             return Ref("string")
-        known = self._strings.get((shape, place))
+        known = self._strings.get((shape, syntax))
         if known is None:
-            built = quoted_string(shape, place, scope)
-            known = self._strings[shape, place] = built._replace(expr=_named(built.expr, scope))
+            built = quoted_string(shape, syntax, scope)
+            known = self._strings[shape, syntax] = built._replace(expr=_named(built.expr, scope))
         for keyword, reason in known.loosened:
             report_keyword(self.report, shape, pointer, keyword, reason)
         return known.expr
 
     def raw(
         self, strings: ValueSet, form: ElementForm, kinds: frozenset[JsonType], scope: Scope, pointer: str,
-        place: FormsPlace,
+        syntax: FormsSyntax,
     ) -> Expr:  # fmt: skip
         """Return strings without quotes, with what comes after them."""
         spend(sum(VALUE_WORK + len(value) // 4 for value in strings.values))
-        readable = place.readable(form, kinds) if strings.values else None
+        readable = syntax.readable(form, kinds) if strings.values else None
         texts = [
             literal(value + form.after) for value in strings.values if readable and readable.accepts(value)
         ]
         for shape in strings.shapes:
             assert isinstance(shape, String)
             try:
-                built = self.raw_shape(shape, form, kinds, scope, place)
-            except EffortSpentError:
+                built = self.raw_shape(shape, form, kinds, scope, syntax)
+            except WorkLimitError:
                 self.report.unenforced(pointer, "type", LEFT_OPEN)
-                built = self.raw_shape(String(), form, kinds, scope, place)
+                built = self.raw_shape(String(), form, kinds, scope, syntax)
             for keyword, reason in built.loosened:
                 report_keyword(self.report, shape, pointer, keyword, reason)
             if built.lost is not None:
@@ -123,24 +124,24 @@ class Scalars:
         return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
 
     def raw_shape(
-        self, shape: String, form: ElementForm, kinds: frozenset[JsonType], scope: Scope, place: FormsPlace
+        self, shape: String, form: ElementForm, kinds: frozenset[JsonType], scope: Scope, syntax: FormsSyntax
     ) -> StringExpr:
         """Return the strings of a shape without quotes, with what comes after them."""
-        key = (shape, place.unmistakable(form, kinds), form.after)
+        key = (shape, syntax.unmistakable(form, kinds), form.after)
         known = self._strings.get(key)
         if known is None:
-            built = raw_string(shape, place, form, kinds, scope)
+            built = raw_string(shape, syntax, form, kinds, scope)
             known = self._strings[key] = built._replace(expr=_named(built.expr, scope))
         return known
 
     def report_lost(
-        self, values: Sequence[str], kinds: frozenset[JsonType], pointer: str, place: FormsPlace
+        self, values: Sequence[str], kinds: frozenset[JsonType], pointer: str, syntax: FormsSyntax
     ) -> None:
         """Report listed strings that cannot be written in any form."""
-        forms = place.forms("string")
-        if not values or any(form.place is not None for form in forms):
+        forms = syntax.forms("string")
+        if not values or any(form.syntax is not None for form in forms):
             return
-        readable = [place.readable(form, kinds) for form in forms]
+        readable = [syntax.readable(form, kinds) for form in forms]
         self.report.unwritten(
             [value for value in values if not any(one.accepts(value) for one in readable)], pointer
         )
@@ -194,8 +195,8 @@ def report_keyword(
     report: Report, shape: Number | String | Array | Object, pointer: str, keyword: str, reason: str
 ) -> None:
     """Report a keyword at every schema that the shape has it from."""
-    found = [(facet.pointer, keyword) for facet in shape.facets if keyword in facet.raw]
+    found = [(conjunct.pointer, keyword) for conjunct in shape.conjuncts if keyword in conjunct.raw]
     if keyword == "contains":  # or the complement of `items`
-        found += [(facet.pointer, "items") for facet in shape.facets if HAS_ITEM in facet.raw]
+        found += [(conjunct.pointer, "items") for conjunct in shape.conjuncts if HAS_ITEM in conjunct.raw]
     for base, name in found or [(pointer, keyword)]:
         report.unenforced(f"{base}/{name}", name, reason)

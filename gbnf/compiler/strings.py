@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gbnf.compiler.notations import JsonType
-from gbnf.compiler.places import ElementForm, FormsPlace, Place
 from gbnf.compiler.raw_texts import MAX_STATES, delimited_expr, plain_texts, readable_texts
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND, bounded_repetition
 from gbnf.compiler.rules import Scope
-from gbnf.effort import EffortSpentError, TooManyStatesError
+from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax
 from gbnf.grammar.ir import Expr, alt, literal, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.strings import string_language
 from gbnf.schema.value_sets import String
+from gbnf.work_limits import TooManyStatesError, WorkLimitError
 
 #: The least characters of a delimiter that a long bounded text does without.
 _LEAST_PREFIX = 2
@@ -32,13 +32,13 @@ class StringExpr(NamedTuple):
     excludes: bool = False
 
 
-def quoted_string(shape: String, place: Place, scope: Scope) -> StringExpr:
+def quoted_string(shape: String, syntax: ValueSyntax, scope: Scope) -> StringExpr:
     """Return the strings of a shape between quotes."""
     low, high = shape.min_length, shape.max_length
     if shape.language is not None:
-        return _regular(shape, shape.language, place, scope)
+        return _regular(shape, shape.language, syntax, scope)
     texts, is_exact = [], True
-    for quote, char in place.quoted_chars(scope):
+    for quote, char in syntax.quoted_chars(scope):
         chars = bounded_repetition(char, low, high, scope)
         is_exact = chars.exact
         texts.append(seq(literal(quote), chars.expr, literal(quote)))
@@ -46,17 +46,17 @@ def quoted_string(shape: String, place: Place, scope: Scope) -> StringExpr:
     return StringExpr(alt(*texts), () if is_exact else ((beyond, BEYOND),))
 
 
-def _regular(shape: String, language: Dfa, place: Place, scope: Scope) -> StringExpr:
+def _regular(shape: String, language: Dfa, syntax: ValueSyntax, scope: Scope) -> StringExpr:
     loosened: tuple[tuple[str, str], ...] = ()
     try:
         language = string_language(shape)
     except TooManyStatesError:
         loosened = _without_bounds(shape, "with the pattern beside it, it makes too large an automaton")
-    return StringExpr(place.string_expr(language, scope), loosened)
+    return StringExpr(syntax.string_expr(language, scope), loosened)
 
 
 def raw_string(
-    shape: String, place: FormsPlace, form: ElementForm, kinds: frozenset[JsonType], scope: Scope
+    shape: String, syntax: FormsSyntax, form: ElementForm, kinds: frozenset[JsonType], scope: Scope
 ) -> StringExpr:
     """Return the strings of a shape as they are, with what comes after them.
 
@@ -64,11 +64,11 @@ def raw_string(
     delimiter is too large, texts with a shorter beginning of it are left out, too.
     """
     whole = Dfa.all_words() if shape.language is None else shape.language
-    language = whole & place.unmistakable(form, kinds)
+    language = whole & syntax.unmistakable(form, kinds)
     excludes = _shortest(whole - (language & readable_texts(form.after)), shape) is not None
     try:
         bounded = _bounded(shape, language)
-    except EffortSpentError:
+    except WorkLimitError:
         raise
     except TooManyStatesError:
         bounded = None
@@ -76,17 +76,17 @@ def raw_string(
         for delimiter in _delimiters(form.after, len(bounded.table.rows)):
             try:
                 expr = delimited_expr(bounded, delimiter, scope)
-            except EffortSpentError:
+            except WorkLimitError:
                 raise
             except TooManyStatesError:
                 continue
             after = seq(expr, literal(form.after[len(delimiter) :]))
-            unwritten = whole & place.mistaken(form, kinds)
+            unwritten = whole & syntax.mistaken(form, kinds)
             if delimiter != form.after:
                 unwritten = unwritten | (language & (readable_texts(form.after) - readable_texts(delimiter)))
             return StringExpr(after, (), _shortest(unwritten, shape), excludes)
     reason = "with the delimiter of the text, it makes too large an automaton"
-    lost = _shortest(whole & place.mistaken(form, kinds), shape)
+    lost = _shortest(whole & syntax.mistaken(form, kinds), shape)
     return StringExpr(
         delimited_expr(language, form.after, scope), _without_bounds(shape, reason), lost, excludes
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gbnf.compiler.any_order import DUPLICATES_COUNT, ObjectMembers, OrderBudget, any_order_expr
-from gbnf.compiler.anything import DECLARED_ONLY, AnyPlace, Anything
+from gbnf.compiler.anything import DECLARED_ONLY, AnySyntax, Anything
 from gbnf.compiler.arrays import (
     MAX_UNIQUE,
     ArrayItems,
@@ -22,13 +22,12 @@ from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.notations import JSON, JsonType, Notation
 from gbnf.compiler.objects import Other, object_expr
 from gbnf.compiler.options import CompileOptions
-from gbnf.compiler.places import Place, place_of
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.scalars import Scalars, report_keyword
+from gbnf.compiler.value_syntax import ValueSyntax, syntax_of
 from gbnf.compiler.values import JoinPairs, value_expr
-from gbnf.effort import spend
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
@@ -44,10 +43,11 @@ from gbnf.schema.value_sets import (
     conjunction,
     distinct,
 )
+from gbnf.work_limits import spend
 
 #: The most properties of an object; beyond, it is not constrained.
 MAX_PROPERTIES = 8_000
-#: The work of emitting a property or an item, in the units of `gbnf.effort`.
+#: The work of emitting a property or an item, in the units of `gbnf.work_limits`.
 PART_WORK = 40
 BEGIN_ALIKE = (
     "the alternatives begin with the same text, so llama.cpp would follow too many of them at once: parts of "
@@ -91,16 +91,16 @@ class StructureLowering(ABC):
         self.reason = ""  # why the last unsatisfiable conjunction has no values
         self.unions: dict[str, int] = {}  # how many alternatives of a rule may begin with the same text
         self._rule = ""  # that is being compiled
-        self._root = place_of(self.notation, self.options.whitespace)
-        self._json = place_of(JSON, self.options.whitespace)
+        self._root = syntax_of(self.notation, self.options.whitespace)
+        self._json = syntax_of(JSON, self.options.whitespace)
         self._order_budget = OrderBudget(any_order=self.options.property_order == "any")
         self._any_order_rules = 0  # rules that any order takes beyond the declared one
         self._expander = Expander(self.document, self.report.unenforced)
         self._scalars = Scalars(self.report, self.options.digits, self._json)
 
     @abstractmethod
-    def value(self, subschemas: Conjunction, location: Location, place: AnyPlace) -> Expr:
-        """Return an expression for the values of a conjunction at a place."""
+    def value(self, subschemas: Conjunction, location: Location, syntax: AnySyntax) -> Expr:
+        """Return an expression for the values of a conjunction in a syntax."""
 
     def _begin_alike(self, alternatives: int) -> None:
         """Count alternatives of the current rule that may begin with the same text."""
@@ -132,39 +132,39 @@ class StructureLowering(ABC):
 
         return combine
 
-    def _array(self, shape: Array, location: Location, place: Place) -> Expr:
+    def _array(self, shape: Array, location: Location, syntax: ValueSyntax) -> Expr:
         if shape == ANY_ARRAY:
             reason = "no items are declared, so the array may contain anything"
             self.report.free_form(location.pointer, "items", reason)
-            return self._anything.values("array", place)
+            return self._anything.values("array", syntax)
         if self._too_deep(location, "items"):
-            return self._anything.values("array", place)
+            return self._anything.values("array", syntax)
         spend(PART_WORK * (1 + len(shape.prefix)))
-        items = self._items(shape, location, place.item())
+        items = self._items(shape, location, syntax.item())
         if items is None:
             return EMPTY_LANGUAGE
-        special = self._special_array(shape, items, location, place)
+        special = self._special_array(shape, items, location, syntax)
         if special is not None:
             return special
-        expr, exact = array_expr(items, place.arrays, location.scope)
+        expr, exact = array_expr(items, syntax.arrays, location.scope)
         if not exact:
             beyond = "minItems" if items.minimum > MAX_BOUND else "maxItems"
             report_keyword(self.report, shape, location.pointer, beyond, BEYOND)
         return expr
 
-    def _items(self, shape: Array, location: Location, place: AnyPlace) -> ArrayItems | None:
+    def _items(self, shape: Array, location: Location, syntax: AnySyntax) -> ArrayItems | None:
         """Return the items as expressions."""
         prefix = []
         for index, subschemas in enumerate(shape.prefix):
             inner = location.inside(f"Item {index + 1}", f"/prefixItems/{index}")
-            prefix.append(self.value(conjunction(subschemas), inner, place))
+            prefix.append(self.value(conjunction(subschemas), inner, syntax))
         rest: Expr = EMPTY_LANGUAGE
         if shape.max_items is None or shape.max_items > len(prefix):
-            rest = self.value(conjunction(shape.items), location.inside("Item", "/items"), place)
+            rest = self.value(conjunction(shape.items), location.inside("Item", "/items"), syntax)
         return possible_items(ArrayItems(tuple(prefix), rest, shape.min_items, shape.max_items))
 
     def _special_array(
-        self, shape: Array, items: ArrayItems, location: Location, place: Place
+        self, shape: Array, items: ArrayItems, location: Location, syntax: ValueSyntax
     ) -> Expr | None:
         """Return arrays with `contains` or unique items; None if there are neither, or they are reported."""
 
@@ -175,9 +175,9 @@ class StructureLowering(ABC):
             values = None if shape.prefix or shape.contains else self._few_values(shape.items)
             if values is not None:
                 pairs = self._pairs(location)
-                texts = [value_expr(value, place.item(), pairs) for value in values]
+                texts = [value_expr(value, syntax.item(), pairs) for value in values]
                 written = [text for text in texts if text != EMPTY_LANGUAGE]
-                return unique_expr(written, items.minimum, items.maximum, place.arrays, location.scope)
+                return unique_expr(written, items.minimum, items.maximum, syntax.arrays, location.scope)
             not_enforced("uniqueItems", "the items are not a small finite set")
         if not shape.contains:
             return None
@@ -188,10 +188,10 @@ class StructureLowering(ABC):
         if len(shape.contains) == 1:
             inner = location.inside("Match", "/contains")
             matching = [
-                self.value(conjunction(subschemas, shape.contains[0]), inner, place.item())
+                self.value(conjunction(subschemas, shape.contains[0]), inner, syntax.item())
                 for subschemas in (*shape.prefix[: len(items.prefix)], shape.items)
             ]
-            expr = containing_expr(items, matching, place.arrays, location.scope)
+            expr = containing_expr(items, matching, syntax.arrays, location.scope)
             if expr is not None:
                 return expr
         not_enforced("contains", "it takes too many states beside the other bounds")
@@ -213,25 +213,25 @@ class StructureLowering(ABC):
         values = distinct(values)
         return values if len(values) <= MAX_UNIQUE else None
 
-    def _object(self, shape: Object, location: Location, place: Place) -> Expr:
+    def _object(self, shape: Object, location: Location, syntax: ValueSyntax) -> Expr:
         if shape == ANY_OBJECT:
             reason = "no properties are declared, so the object may contain anything"
             self.report.free_form(location.pointer, "properties", reason)
-            return self._anything.values("object", place)
+            return self._anything.values("object", syntax)
         if self._too_deep(location, "properties"):
-            return self._anything.values("object", place)
+            return self._anything.values("object", syntax)
         if len(shape.properties) > MAX_PROPERTIES:
             reason = f"it declares more than {MAX_PROPERTIES} properties, so any object is allowed"
             self.report.unenforced(location.pointer, "type", reason)
-            return self._anything.values("object", place)
+            return self._anything.values("object", syntax)
         spend(PART_WORK * (1 + len(shape.properties)))
         values = {
-            name: self._property(name, subschemas, location, place)
+            name: self._property(name, subschemas, location, syntax)
             for name, subschemas in shape.properties.items()
         }
-        others = self._others(shape, location, place)
+        others = self._others(shape, location, syntax)
         before = len(self.table.productions)
-        built = object_expr(shape, values, others, place.objects, location.scope, self._order_budget)
+        built = object_expr(shape, values, others, syntax.objects, location.scope, self._order_budget)
         if self._order_budget.any_order:
             added = len(self.table.productions) - before
             self._any_order_rules += max(added - 2 * len(shape.properties), 0)
@@ -239,38 +239,38 @@ class StructureLowering(ABC):
             report_keyword(self.report, shape, location.pointer, keyword, reason)
         return built.expr
 
-    def _property(self, name: str, subschemas: Conjunction, location: Location, place: Place) -> Expr:
+    def _property(self, name: str, subschemas: Conjunction, location: Location, syntax: ValueSyntax) -> Expr:
         """Return the values of a declared property."""
         inner = location.inside(name, f"/properties/{name}")
-        if not place.objects.can_write(name):
+        if not syntax.objects.can_write(name):
             self.reason = f"the format cannot write the key {name!r}"
             self.report.inexpressible(inner.pointer, "type", self.reason)
             return EMPTY_LANGUAGE
-        inner_place = place.child(name)
+        inner_syntax = syntax.child(name)
         if location.depth or name not in self.overrides:
-            return self.value(subschemas, inner, inner_place)
+            return self.value(subschemas, inner, inner_syntax)
         number = self.overrides[name]
         if len(subschemas) > 1:
             reason = "the steps that a reference may name are not known yet"
             self.report.unenforced(inner.pointer, "not", reason)
-        if isinstance(inner_place, Place):
+        if isinstance(inner_syntax, ValueSyntax):
             return number
-        return factor_prefixes(inner_place.written("number", _NUMBER_ONLY, lambda *_: number))
+        return factor_prefixes(inner_syntax.written("number", _NUMBER_ONLY, lambda *_: number))
 
-    def _others(self, shape: Object, location: Location, place: Place) -> list[Other]:
+    def _others(self, shape: Object, location: Location, syntax: ValueSyntax) -> list[Other]:
         """Return the classes of other properties, with their values."""
-        others = [(other.keys, self._other(other.value, location, place)) for other in shape.others]
-        if place is not self._json and any(
-            other.value != UNCONSTRAINED and not place.objects.can_write_all(other.keys)
+        others = [(other.keys, self._other(other.value, location, syntax)) for other in shape.others]
+        if syntax is not self._json and any(
+            other.value != UNCONSTRAINED and not syntax.objects.can_write_all(other.keys)
             for other in shape.others
         ):
             reason = "the format cannot write some keys"
             self.report.inexpressible(f"{location.pointer}/additionalProperties", "type", reason)
         return others
 
-    def _other(self, subschemas: Conjunction, location: Location, place: Place) -> Expr:
+    def _other(self, subschemas: Conjunction, location: Location, syntax: ValueSyntax) -> Expr:
         """Return the values of other properties."""
-        inner = place.other()
+        inner = syntax.other()
         if inner is None:
             if subschemas != UNSATISFIABLE:
                 where = "" if subschemas == UNCONSTRAINED else f"{location.pointer}/additionalProperties"

@@ -72,8 +72,8 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> _Types:
     if isinstance(schema.get("enum"), list):
         return _enumeration(schema["enum"]), "|"
     if "$ref" in schema:
-        place = resolve_pointer(schema["$ref"], root)
-        return _types(True if place is None else place[1], root, depth + 1)
+        target = resolve_pointer(schema["$ref"], root)
+        return _types(True if target is None else target[1], root, depth + 1)
     for keyword, sign in (("anyOf", "|"), ("oneOf", "|"), ("allOf", "&")):
         members = schema.get(keyword)
         if isinstance(members, list) and members and "properties" not in schema:

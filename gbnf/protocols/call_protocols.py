@@ -234,14 +234,14 @@ class CallsInText(CallProtocol):
             raise UnreadableCallError(
                 "the text was cut, and its call may be a thought of many; write the call alone"
             )
-        thought, others = pop_reasoning(call.extra) if self.reasoning_field else ("", call.extra)
-        expected = bool(thought) and not others  # the parser ignores reasoning, but here it is part of a call
+        reasoning, others = pop_reasoning(call.extra) if self.reasoning_field else ("", call.extra)
+        expected = bool(reasoning) and not others  # which the parser reports as ignored
         repairs = [str(repair) for repair in step.repairs if not (expected and repair.kind == "extra")]
         if len(step.calls) > 1:
             repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
         repaired = repair_call(call, tools, steps=steps)
         repairs += [str(coercion) for coercion in repaired.coercions]
-        kept = {REASONING_KEY: thought} if thought else {}
+        kept = {REASONING_KEY: reasoning} if reasoning else {}
         return ParsedCall(kept | dict(repaired.call), "", tuple(repairs))
 
     def call_message(self, call: Mapping[str, Any], number: int) -> Message:

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gbnf.effort import TooManyStatesError, effort_cache
 from gbnf.errors import InvalidArgumentError
 from gbnf.regular.alphabet import ONE_CLASS, minterms
 from gbnf.regular.charset import CharSet
 from gbnf.regular.operations import product, words_table
 from gbnf.regular.transition_tables import DEAD, EMPTY_TABLE, MAX_STATES, TransitionTable, explore, minimize
+from gbnf.work_limits import TooManyStatesError, work_cache
 
 #: An edge of an explicit automaton: the characters, as `CharSet.of` takes them, and the target.
 Edge = tuple["str | tuple[int, int] | CharSet", int]
@@ -36,7 +36,7 @@ class Dfa:
         return _ALL_WORDS
 
     @staticmethod
-    @effort_cache(maxsize=256)
+    @work_cache(maxsize=256)
     def of_length(minimum: int, maximum: int | None, limit: int = MAX_STATES) -> Dfa:
         """Return the words of `minimum` to `maximum` characters (None: without bound)."""
         if maximum is not None and maximum < minimum:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gbnf.effort import TooManyStatesError
 from gbnf.errors import InvalidArgumentError
 from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.charset import CharSet
 from gbnf.regular.transition_tables import DEAD, MAX_STATES, TransitionTable, explore, renumber
 from gbnf.surrogates import has_surrogate
+from gbnf.work_limits import TooManyStatesError
 
 
 def product(

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from gbnf.effort import spend
 from gbnf.schema.document import Subschema
 from gbnf.schema.flatten import FlatSchema
 from gbnf.schema.keywords import TYPES
 from gbnf.schema.value_sets import Conjunction
+from gbnf.work_limits import spend
 
 #: Maximum branches that are tried.
 MAX_DECISIONS = 1000
 
-#: The work of visiting one facet, in the units of `gbnf.effort`.
-_FACET_WORK = 8
+#: The work of visiting one conjunct, in the units of `gbnf.work_limits`.
+_CONJUNCT_WORK = 8
 _SETTLING = frozenset({"const", "enum"})
 #: Maximum values of an enumeration whose types are checked.
 _FEW = 20
@@ -31,29 +31,29 @@ _TYPE_OF = {
 
 
 class _Facts:
-    """What one facet says by itself: its types (None: all), and the names that it requires and declares."""
+    """What one conjunct says by itself: its types (None: all), the names that it requires and declares."""
 
-    __slots__ = ("_facet", "_properties", "properties", "required", "types")
+    __slots__ = ("_conjunct", "_properties", "properties", "required", "types")
 
-    def __init__(self, facet: Subschema) -> None:
-        self._facet = facet
-        self.types = _types(facet)
-        self.required = frozenset(_names(facet, "required"))
-        self.properties = frozenset(_names(facet, "properties"))
+    def __init__(self, conjunct: Subschema) -> None:
+        self._conjunct = conjunct
+        self.types = _types(conjunct)
+        self.required = frozenset(_names(conjunct, "required"))
+        self.properties = frozenset(_names(conjunct, "properties"))
         self._properties: dict[str, tuple[Subschema, bool]] = {}
 
     def property(self, name: str) -> tuple[Subschema, bool]:
         """Return a property's subschema, and whether it may settle that there are no values."""
         found = self._properties.get(name)
         if found is None:
-            subschema = self._facet.at("properties", name)
+            subschema = self._conjunct.at("properties", name)
             settles = subschema.raw is False or _settles(subschema)
             found = self._properties[name] = (subschema, settles)
         return found
 
 
 class _Case(NamedTuple):
-    """A case, and what its facets say together."""
+    """A case, and what its conjuncts say together."""
 
     flat: FlatSchema
     facts: tuple[_Facts, ...] = ()
@@ -74,11 +74,11 @@ def cases(
     """
     known: dict[Subschema, _Facts] = {}
     found: list[FlatSchema] = []
-    pending = [_with_facts(_Case(flat), flat.facets, known)]
+    pending = [_with_facts(_Case(flat), flat.conjuncts, known)]
     decisions = 0
     while pending:
         case = pending.pop()
-        facets, branchings = case.flat.facets, case.flat.branchings
+        conjuncts, branchings = case.flat.conjuncts, case.flat.branchings
         choice = next((one for one in branchings if not one.exclusive), None)
         if choice is None:
             found.append(case.flat)
@@ -90,25 +90,25 @@ def cases(
             return None
         others = tuple(one for one in branchings if one is not choice)
         for branch in reversed(choice.branches):
-            decided = flatten((branch,), facets)
-            spend(_FACET_WORK * (1 + len(decided.facets)))
-            new = decided.facets[len(facets) :]
-            if any(facet.raw is False for facet in new):
+            decided = flatten((branch,), conjuncts)
+            spend(_CONJUNCT_WORK * (1 + len(decided.conjuncts)))
+            new = decided.conjuncts[len(conjuncts) :]
+            if any(conjunct.raw is False for conjunct in new):
                 continue
-            both = FlatSchema(decided.facets, (*others, *decided.branchings))
+            both = FlatSchema(decided.conjuncts, (*others, *decided.branchings))
             narrowed = _with_facts(case._replace(flat=both), new, known)
-            if not _contradictory(narrowed, narrowed.facts[len(facets) :], impossible):
+            if not _contradictory(narrowed, narrowed.facts[len(conjuncts) :], impossible):
                 pending.append(narrowed)
     return found if found != [flat] else None
 
 
 def _with_facts(case: _Case, new: tuple[Subschema, ...], known: dict[Subschema, _Facts]) -> _Case:
-    """Return the case with the facts of its new facets. `known` has those of the facets met before."""
+    """Return the case with the facts of its new conjuncts. `known` has those of the conjuncts met before."""
     facts, types, needed = list(case.facts), case.types, case.needed
-    for facet in new:
-        one = known.get(facet)
+    for conjunct in new:
+        one = known.get(conjunct)
         if one is None:
-            one = known[facet] = _Facts(facet)
+            one = known[conjunct] = _Facts(conjunct)
         facts.append(one)
         needed |= one.required
         if one.types is not None:
@@ -117,7 +117,7 @@ def _with_facts(case: _Case, new: tuple[Subschema, ...], known: dict[Subschema, 
 
 
 def _contradictory(case: _Case, new: tuple[_Facts, ...], impossible: Callable[[Conjunction], bool]) -> bool:
-    """Return whether the facets obviously contradict each other; those before the `new` ones do not."""
+    """Return whether the conjuncts obviously contradict each other; those before the `new` ones do not."""
     if not case.types:
         return True
     if case.types != {"object"}:
@@ -130,22 +130,22 @@ def _contradictory(case: _Case, new: tuple[_Facts, ...], impossible: Callable[[C
     return False
 
 
-def _types(facet: Subschema) -> frozenset[str] | None:
-    """Return the types that a facet allows, None for all; a malformed `type` raises later."""
+def _types(conjunct: Subschema) -> frozenset[str] | None:
+    """Return the types that a conjunct allows, None for all; a malformed `type` raises later."""
     allowed: frozenset[str] | None = None
-    declared = facet.raw.get("type")
+    declared = conjunct.raw.get("type")
     names = [declared] if isinstance(declared, str) else declared
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         allowed = frozenset(["number" if name == "integer" else name for name in names])
-    listed = [facet.raw["const"]] if "const" in facet.raw else facet.raw.get("enum")
+    listed = [conjunct.raw["const"]] if "const" in conjunct.raw else conjunct.raw.get("enum")
     if isinstance(listed, list) and len(listed) <= _FEW:
         of_values = frozenset([_TYPE_OF[type(value)] for value in listed])
         allowed = of_values if allowed is None else allowed & of_values
     return allowed
 
 
-def _names(facet: Subschema, keyword: str) -> Iterable[str]:
-    names = facet.raw.get(keyword, ())
+def _names(conjunct: Subschema, keyword: str) -> Iterable[str]:
+    names = conjunct.raw.get(keyword, ())
     return names if isinstance(names, list | Mapping) else ()
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gbnf.effort import TooManyStatesError, spend
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     Array,
@@ -22,10 +21,11 @@ from gbnf.schema.value_sets import (
     ValueSet,
     same_value,
 )
+from gbnf.work_limits import TooManyStatesError, spend
 
 Expand = Callable[[Conjunction], ValueSet]
 
-#: The work of comparing two shapes, or two properties, in the units of `gbnf.effort`.
+#: The work of comparing two shapes, or two properties, in the units of `gbnf.work_limits`.
 _PAIR_WORK = 3
 
 

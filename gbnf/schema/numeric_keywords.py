@@ -8,15 +8,15 @@ from fractions import Fraction
 from gbnf.schema.document import Subschema
 
 
-def integer_keyword(facet: Subschema, keyword: str) -> int | None:
+def integer_keyword(conjunct: Subschema, keyword: str) -> int | None:
     """Return a length or a number of items; None if the keyword is absent."""
-    value = facet.raw.get(keyword)
+    value = conjunct.raw.get(keyword)
     return None if value is None else int(value)
 
 
-def number_keyword(facet: Subschema, keyword: str) -> Fraction | None:
+def number_keyword(conjunct: Subschema, keyword: str) -> Fraction | None:
     """Return a number, exactly as written; None if the keyword is absent, or a flag as up to draft 4."""
-    value = facet.raw.get(keyword)
+    value = conjunct.raw.get(keyword)
     return None if value is None or isinstance(value, bool) else Fraction(str(value))
 
 

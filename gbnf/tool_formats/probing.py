@@ -119,7 +119,7 @@ class Prober:
         return {"functions": json.dumps([tool["function"] for tool in tools]), "datetime": NOW.isoformat()}
 
     def assistant(
-        self, calls: Sequence[Call] = (), text: str | None = None, *, thought: str | None = None
+        self, calls: Sequence[Call] = (), text: str | None = None, *, reasoning: str | None = None
     ) -> dict[str, Any]:
         """Return the message of an answer."""
         message: dict[str, Any] = {
@@ -129,8 +129,8 @@ class Prober:
         if calls:
             message["tool_calls"] = [openai_call(self.shape, call, index) for index, call in enumerate(calls)]
             message = message_of_calls(self.shape, message)
-        if thought is not None:
-            message |= dict.fromkeys(_REASONING_FIELDS, thought)
+        if reasoning is not None:
+            message |= dict.fromkeys(_REASONING_FIELDS, reasoning)
         return message
 
     def prompt(self, *, reasoning: bool = False) -> str:

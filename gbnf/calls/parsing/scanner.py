@@ -64,8 +64,8 @@ class Scanner:
         open_left = _MOST_OPEN[self._depth]
         while (opener := _OPENERS.search(text, at)) is not None:
             start = opener.start()
-            if thought := _REASONING_START.match(text, start):
-                end = REASONING_END.search(text, thought.end())
+            if reasoning := _REASONING_START.match(text, start):
+                end = REASONING_END.search(text, reasoning.end())
                 yield from _text(plain, start)
                 plain = at = len(text) if end is None else end.end()
                 yield Segment("reasoning", start, at, closed=end is not None)

@@ -13,15 +13,15 @@ from gbnf.calls.parsing.tool_names import fold
 from gbnf.calls.repair.coercions import Coercion, CoercionKind, as_type, has_type, spelled_in
 from gbnf.calls.repair.locations import Location, item_schema
 from gbnf.calls.validation.messages import path_text
-from gbnf.effort import spend
 from gbnf.schema.applicators import SchemaPath, resolve_pointer
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.validators import extend_validator
+from gbnf.work_limits import spend
 
 UnknownKeys: TypeAlias = Literal["drop", "refuse"]
 
 _DEPTH = 60
-_SCHEMA_WORK = 30  # the cost of one schema, in the units of `gbnf.effort`
+_SCHEMA_WORK = 30  # the cost of one schema, in the units of `gbnf.work_limits`
 
 
 class ArgumentRepairer:
@@ -35,7 +35,7 @@ class ArgumentRepairer:
     def repaired(self, value: Any) -> Any:
         """Return `value`, changed to what the root schema allows as far as possible.
 
-        Raises RecursionError and EffortSpentError for infinitely recursive schemas.
+        Raises RecursionError and WorkLimitError for infinitely recursive schemas.
         """
         return self._repaired(value, self._root, (), Location((self._root,), self._root))
 

@@ -10,10 +10,10 @@ from jsonschema import Draft202012Validator
 
 from gbnf.calls.validation.argument_schemas import property_schemas, validation_schema
 from gbnf.calls.validation.messages import error_messages
-from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
 from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.validators import extend_validator
 from gbnf.tools import Tool
+from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
 
 
 def filled_argument_errors(tool: Tool, target: str, value: Any) -> tuple[str, ...]:
@@ -23,7 +23,7 @@ def filled_argument_errors(tool: Tool, target: str, value: Any) -> tuple[str, ..
     """
     validator, schemas = _validators(tool, target)
     try:
-        with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+        with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
             errors = [error for schema in schemas for error in validator.descend(value, schema, path=target)]
             return tuple(error_messages(errors, tool.name, validator.schema))
     except Exception as error:  # noqa: BLE001 - jsonschema on a tool's output: its errors must not end a run

@@ -12,11 +12,11 @@ from jsonschema import Draft202012Validator
 
 from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.calls.validation.messages import error_messages, short_repr, suggestion, typed_value
-from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
 from gbnf.errors import is_rust_panic
 from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.tools import Tool
 from gbnf.tools.step_references import offered_args
+from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
 
 _SHAPE = 'a call is one object {"name": "…", "arguments": {…}}'
 _DEPTH_LIMIT = 100
@@ -48,7 +48,7 @@ def validate_call(
     leaves them open as JSON Schema does.
     """
     try:
-        with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+        with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
             return ValidationResult(tuple(_errors(call, tools, tuple(steps), closed=closed)))
     except RecursionError:
         return ValidationResult(("the call is nested too deeply; write it flatter",))

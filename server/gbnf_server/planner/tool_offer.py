@@ -182,7 +182,7 @@ def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
         tools,
         style=options.prompt_style,
         language=options.language,
-        thought=options.reasoning == "field",
+        reasoning=options.reasoning == "field",
         lines=options.protocol.lines,
         endings=() if answers else [tool.name for tool in tools if tool.offer.terminal],
     )

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf import compile_schema
-from gbnf.effort import TooManyStatesError
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
 from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
+from gbnf.work_limits import TooManyStatesError
 from support.effort import scaled
 from support.executors import bundled_tools
 from support.patterns import CHARACTERS, TEXTS, patterns, python_finds

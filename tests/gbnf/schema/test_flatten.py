@@ -1,4 +1,4 @@
-"""Flattening preserves the meaning: facets that all apply, and choices of which one branch each applies."""
+"""Flattening preserves the meaning: conjuncts that all apply, and choices of one branch each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEED_SIBLINGS = {"unevaluatedItems", "unevaluatedProperties"}
 
 
 class _FlatJudge:
-    """Judges by what flattening made of a schema: jsonschema sees only what is left in each facet."""
+    """Judges by what flattening made of a schema: jsonschema sees only what is left in each conjunct."""
 
     def __init__(self, schema: Any) -> None:
         self.reports: list[str] = []
@@ -28,15 +28,15 @@ class _FlatJudge:
 
     def allows(self, subschema: Subschema, value: Any) -> bool:
         flat = self.flattener.flatten((subschema,))
-        return all(self._facet_allows(facet, value) for facet in flat.facets) and all(
+        return all(self._conjunct_allows(conjunct, value) for conjunct in flat.conjuncts) and all(
             self._one_holds(choice, value) for choice in flat.branchings
         )
 
-    def _facet_allows(self, facet: Subschema, value: Any) -> bool:
-        raw = facet.raw
+    def _conjunct_allows(self, conjunct: Subschema, value: Any) -> bool:
+        raw = conjunct.raw
         if isinstance(raw, dict) and _NEED_SIBLINGS.isdisjoint(raw):
             raw = {keyword: member for keyword, member in raw.items() if keyword not in _FLATTENED}
-        return self.document.allows(Subschema(raw, facet.pointer, facet.resolver), value)
+        return self.document.allows(Subschema(raw, conjunct.pointer, conjunct.resolver), value)
 
     def _one_holds(self, choice: Branching, value: Any) -> bool:
         # Of exclusive branches jsonschema counts those that hold: flattening may have widened one of them.
@@ -47,7 +47,7 @@ class _FlatJudge:
 
 
 @given(st.data())
-def test_facets_and_choices_allow_exactly_the_valid_values(data: st.DataObject) -> None:
+def test_conjuncts_and_choices_allow_exactly_the_valid_values(data: st.DataObject) -> None:
     schema = data.draw(DOCUMENTS)
     value = canonical(data.draw(values_near(schema) | JSON_VALUES))
     try:
