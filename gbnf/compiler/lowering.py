@@ -13,13 +13,12 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
-from gbnf.compiler.anything import AnySyntax, Anything
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.merging import UnionLowering
 from gbnf.compiler.notations import JSON_TYPES, JsonType
 from gbnf.compiler.rules import Scope
 from gbnf.compiler.scalars import LEFT_OPEN, VALUE_WORK
-from gbnf.compiler.structures import BEGIN_ALIKE, Location
+from gbnf.compiler.structures import BEGIN_ALIKE, AnySyntax, Anything, Location
 from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax
 from gbnf.compiler.values import json_type, shape_type, value_expr, values_by_type
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt

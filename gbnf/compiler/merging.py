@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gbnf.compiler.any_order import any_order_expr, joint_expr
-from gbnf.compiler.anything import AnySyntax
 from gbnf.compiler.arrays import ArrayItems, array_expr, possible_items
 from gbnf.compiler.objects import Other, members_of
 from gbnf.compiler.scalars import report_keyword
@@ -23,6 +22,7 @@ from gbnf.compiler.structures import (
     BEGIN_ALIKE,
     MAX_PROPERTIES,
     PART_WORK,
+    AnySyntax,
     Location,
     StructureLowering,
 )

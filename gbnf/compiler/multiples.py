@@ -6,8 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 
-from gbnf.compiler.decimals import DigitLimits, decimal_expr, scientific_expr
-from gbnf.compiler.number_automata import automaton_expr, expr_language
+from gbnf.compiler.decimals import DigitLimits, automaton_expr, decimal_expr, expr_language, scientific_expr
 from gbnf.compiler.numbers import range_expr
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import Expr, alt, literal

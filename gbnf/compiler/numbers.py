@@ -14,10 +14,10 @@ from gbnf.compiler.decimals import (
     DigitLimits,
     decimal_expr,
     integer_expr,
+    intersection,
     scientific_expr,
     zero_expr,
 )
-from gbnf.compiler.number_automata import intersection
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, alt, char_class, optional, repeat, seq
 from gbnf.schema.value_sets import Bound, Number
 

@@ -20,8 +20,7 @@ from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
-from gbnf.compiler.rule_names import camel
-from gbnf.compiler.rules import RuleTable, Scope
+from gbnf.compiler.rules import RuleTable, Scope, camel
 from gbnf.compiler.schema import bounded_rules, check_whitespace, compilation
 from gbnf.compiler.stored_parts import decode_part, encode_part
 from gbnf.errors import PoolError, SchemaError

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, get_args
 
-from gbnf.compiler.garbage_collection import paused_garbage_collection
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.options import CompileOptions, PropertyOrder
@@ -22,6 +21,9 @@ from gbnf.work_limits import limit_work
 
 if TYPE_CHECKING:
     from gbnf.compiler.lowering import Lowering
+
+
+import gc
 
 
 def compile_schema(
@@ -137,3 +139,22 @@ def check_whitespace(whitespace: str) -> None:
     """Raise InvalidArgumentError for an unknown layout."""
     if whitespace not in get_args(Whitespace):
         raise InvalidArgumentError(f"whitespace={whitespace!r} is none of {', '.join(get_args(Whitespace))}")
+
+
+@contextmanager
+def paused_garbage_collection() -> Iterator[None]:
+    """Pause the cycle collector inside the block, unless it is off already.
+
+    Only time depends on it: a compilation keeps many small objects alive with almost no cycles, and without
+    the pause the collector walks through them again and again (40 % more CPU time for a schema of 1,500
+    properties). Create these objects in a function called inside the block, so that they are released before
+    the collector runs again. Of blocks in several threads, the one that paused it resumes it for all.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from gbnf.compiler.any_order import DUPLICATES_COUNT, ObjectMembers, OrderBudget, any_order_expr
-from gbnf.compiler.anything import DECLARED_ONLY, AnySyntax, Anything
 from gbnf.compiler.arrays import (
     MAX_UNIQUE,
     ArrayItems,
@@ -19,16 +18,16 @@ from gbnf.compiler.arrays import (
 )
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
-from gbnf.compiler.notations import JSON, JsonType, Notation
+from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
 from gbnf.compiler.objects import Other, object_expr
 from gbnf.compiler.options import CompileOptions
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.scalars import Scalars, report_keyword
-from gbnf.compiler.value_syntax import ValueSyntax, syntax_of
+from gbnf.compiler.value_syntax import ElementsSyntax, FormsSyntax, ValueSyntax, syntax_of
 from gbnf.compiler.values import JoinPairs, value_expr
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt, repeat, seq
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
 from gbnf.schema.value_sets import (
@@ -40,10 +39,89 @@ from gbnf.schema.value_sets import (
     Null,
     Number,
     Object,
+    String,
     conjunction,
     distinct,
 )
 from gbnf.work_limits import spend
+
+AnySyntax: TypeAlias = ValueSyntax | FormsSyntax
+DECLARED_ONLY = "the format can write declared properties only"
+_ANY_OF_TYPE: Mapping[JsonType | None, Expr] = {
+    None: Ref("jsonValue"),
+    "null": Ref("null"),
+    "boolean": Ref("boolean"),
+    "number": Ref("number"),
+    "string": Ref("string"),
+    "array": Ref("jsonArray"),
+    "object": Ref("jsonObject"),
+}
+_SCALARS: Mapping[JsonType, Null | Boolean | Number | String] = {
+    "null": Null(),
+    "boolean": Boolean(),
+    "number": Number(),
+    "string": String(),
+}
+
+
+class Anything:
+    """The expressions of one compilation, whose rules are added to `scope`."""
+
+    def __init__(self, scalars: Scalars, scope: Scope) -> None:
+        self._scalars, self._scope = scalars, scope
+        self._any: dict[tuple[JsonType | None, AnySyntax], Expr] = {}
+
+    def values(self, kind: JsonType | None, syntax: AnySyntax) -> Expr:
+        """Return every value of a JSON type (None: of any type), as it is written in a syntax."""
+        if syntax is self._scalars.json:
+            return _ANY_OF_TYPE[kind]
+        if (kind, syntax) not in self._any:
+            if isinstance(syntax, FormsSyntax | ElementsSyntax):
+                self._scalars.report.excludes_delimiters()
+            ref = self._any[kind, syntax] = self._scope.reserve("Any", kind or "value")
+            self._any[kind, syntax] = self._scope.define(ref, self._new(kind, syntax))
+        return self._any[kind, syntax]
+
+    def _new(self, kind: JsonType | None, syntax: AnySyntax) -> Expr:
+        if isinstance(syntax, FormsSyntax):
+            kinds = frozenset(JSON_TYPES if kind is None else (kind,))
+            texts = [
+                text
+                for one in JSON_TYPES
+                if one in kinds
+                for text in syntax.written(
+                    one,
+                    kinds,
+                    self.values,
+                    lambda form: self._scalars.raw_shape(String(), form, kinds, self._scope, syntax).expr,
+                )
+            ]
+            return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
+        match kind:
+            case None:
+                return alt(*[self.values(one, syntax) for one in JSON_TYPES])
+            case "array":
+                return self._any_array(syntax)
+            case "object":
+                return self._any_object(syntax)
+            case _:
+                return self._scalars.scalar(_SCALARS[kind], self._scope, "", syntax)
+
+    def _any_array(self, syntax: ValueSyntax) -> Expr:
+        layout, item = syntax.arrays, self.values(None, syntax.item())
+        more = repeat(seq(layout.comma, item))
+        return factor_prefixes([seq(layout.begin_array, item, more, layout.end_array), layout.empty_array])
+
+    def _any_object(self, syntax: ValueSyntax) -> Expr:
+        layout, other = syntax.objects, syntax.other()
+        if other is None:
+            self._scalars.report.inexpressible("", "additionalProperties", DECLARED_ONLY)
+            return layout.empty_object
+        key = self._scope.add("AnyKey", layout.other_keys(None, (), self._scope))
+        pair = seq(key, layout.colon, self.values(None, other))
+        more = repeat(seq(layout.comma, pair))
+        return factor_prefixes([seq(layout.begin_object, pair, more, layout.end_object), layout.empty_object])
+
 
 #: The most properties of an object; beyond, it is not constrained.
 MAX_PROPERTIES = 8_000

@@ -15,7 +15,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError
 from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import ABOVE, BELOW, FIRST_ITEMS, HAS_ITEM, NOT_INTEGER
-from gbnf.schema.numeric_keywords import integer_keyword, number_keyword, smallest
+from gbnf.schema.strings import integer_keyword, number_keyword, smallest
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     UNSATISFIABLE,

@@ -9,16 +9,34 @@ Invariants: leaving a keyword out only enlarges the language.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.errors import PatternError
 from gbnf.schema.document import Subschema
 from gbnf.schema.format_checks import IDN_HOSTNAME
 from gbnf.schema.keywords import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
-from gbnf.schema.numeric_keywords import integer_keyword, smallest
 from gbnf.schema.value_sets import String
 from gbnf.work_limits import TooManyStatesError, work_cache
+
+
+def integer_keyword(conjunct: Subschema, keyword: str) -> int | None:
+    """Return a length or a number of items; None if the keyword is absent."""
+    value = conjunct.raw.get(keyword)
+    return None if value is None else int(value)
+
+
+def number_keyword(conjunct: Subschema, keyword: str) -> Fraction | None:
+    """Return a number, exactly as written; None if the keyword is absent, or a flag as up to draft 4."""
+    value = conjunct.raw.get(keyword)
+    return None if value is None or isinstance(value, bool) else Fraction(str(value))
+
+
+def smallest(bounds: Iterable[int | None]) -> int | None:
+    """Return the smallest of the bounds that are not None."""
+    return min((bound for bound in bounds if bound is not None), default=None)
+
 
 #: The most states of a language with its bounds on the length.
 MAX_STRING_STATES = 1200

@@ -9,18 +9,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from gbnf.compiler.character_classes import json_char
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.literals import factor_prefixes, json_string
 from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding, pool_tools
 from gbnf.compiler.primitives import RESERVED
-from gbnf.compiler.quoting import quoted
 from gbnf.compiler.rules import prefixed
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
-from gbnf.grammar.ir import Expr, Ref, Rules, literal, optional, repeat, seq
+from gbnf.grammar.code_points import matchable
+from gbnf.grammar.ir import (
+    Alt,
+    CharClass,
+    Expr,
+    Literal,
+    Ref,
+    Repeat,
+    Rules,
+    Seq,
+    alt,
+    literal,
+    optional,
+    repeat,
+    seq,
+)
+from gbnf.regular.charset import CharSet
 from gbnf.tool_formats.answers import CALLS, Content, answer_rules, calls_rule, openings
 from gbnf.tool_formats.calls import NUMBERED_CALLS, call_expr, call_shapes, id_rules
 from gbnf.tool_formats.format import FormatFields, JsonArguments
@@ -168,3 +184,23 @@ def _calls(form: FormatFields, tools: Sequence[CompiledTool], parallel: bool) ->
         first = factor_prefixes([seq(literal(rest), call(index, 0)) for index, rest in opening.heads])
         rules[calls_rule(number)] = seq(first, more, literal(form.end))
     return rules
+
+
+@lru_cache(maxsize=8192)
+def quoted(expr: Expr) -> Expr:
+    """Return the expression of the same texts, each as the content of a JSON string without its quotes.
+
+    Rules that it refers to must be quoted, too. Refers to no primitive.
+    """
+    match expr:
+        case Literal(text):
+            return Literal(json_string(text)[1:-1])
+        case CharClass():
+            return json_char(CharSet(matchable(expr)))
+        case Seq(items):
+            return seq(*map(quoted, items))
+        case Alt(items):
+            return alt(*map(quoted, items))
+        case Repeat(item, minimum, maximum):
+            return repeat(quoted(item), minimum, maximum)
+    return expr

@@ -1,8 +1,12 @@
-"""Argument schemas from elsewhere: malformed parts are removed and required names declared, and reported."""
+"""Tools from what is not a manifest.
+
+The malformed parts of their argument schemas are removed and required names declared, and reported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gbnf.findings import Finding, Kind
@@ -10,6 +14,8 @@ from gbnf.schema.applicators import APPLICATORS, SchemaPath
 from gbnf.schema.drafts import as_2020_12
 from gbnf.schema.metaschema import child_pointer
 from gbnf.tools.argument_schema import ArgumentSchemaError, checked_argument_schema
+from gbnf.tools.manifest_checks import json_like, nests_deeper
+from gbnf.tools.tool import Tool
 
 _MOST_REMOVED = 100
 
@@ -75,3 +81,19 @@ def _changed(schema: Any, path: SchemaPath, *, declares: str | None, is_schema: 
     else:
         del copy[step]
     return copy
+
+
+_MAX_DEPTH = 60
+"""How deeply a schema may be nested: it is rewritten and checked recursively."""
+
+
+def build_tool(
+    name: Any, description: str, schema: Any, *, run: Mapping[str, Any], extra: Mapping[str, Any]
+) -> Tool:
+    """Return a tool. What was removed from its schema is among its findings. Raises ManifestError."""
+    # too deep: None is no schema, so any arguments are accepted
+    readable = None if nests_deeper(schema, _MAX_DEPTH) else json_like(schema)
+    args, findings = loosened_argument_schema(str(name), readable)
+    content = {"name": name, "description": description, "args": args, "run": run}
+    tool = Tool.from_mapping({**{key: extra[key] for key in extra if key not in content}, **content})
+    return replace(tool, findings=(*findings, *tool.findings))

@@ -16,8 +16,8 @@ from functools import lru_cache
 
 from gbnf.errors import InvalidArgumentError
 from gbnf.tools import Tool
+from gbnf.tools.manifest_checks import ESCAPE_HATCH
 from gbnf.tools.phrases import PhraseMatcher
-from gbnf.tools.policies import ESCAPE_HATCH
 from gbnf.tools.prerequisites import with_prerequisites
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Provider
 from gbnf.tools.ranking import BM25, Ranker

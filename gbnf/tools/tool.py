@@ -10,15 +10,14 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gbnf.findings import Finding
 from gbnf.schema.applicators import SchemaPath, map_subschemas
-from gbnf.tools.manifest_checks import manifest_fields
-from gbnf.tools.policies import OfferPolicy, RunPolicy
+from gbnf.tools.manifest_checks import OfferPolicy, RunPolicy, manifest_fields
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -215,3 +214,17 @@ FIND_TOOLS = _built_in(
 """Offers more of the tools that were dropped for their rank; the planner itself carries it out."""
 
 BUILT_IN_TOOLS: tuple[Tool, ...] = (FINAL_ANSWER, ASK_USER, FIND_TOOLS)
+
+
+def excluding(tool: Tool, arguments: Sequence[Mapping[str, Any]]) -> Tool:
+    """Return the tool without the calls that have exactly one of these arguments, in whatever order.
+
+    `validate_call` refuses them. So does a grammar, unless it reports that it does not enforce `not`: for
+    arguments with many members, and where only a step reference differs.
+    """
+    if not arguments:
+        return tool
+    excluded: dict[str, Any] = {"enum": [*arguments]}
+    if "not" in tool.args:
+        excluded = {"anyOf": [tool.args["not"], excluded]}
+    return replace(tool, args={**tool.args, "not": excluded})

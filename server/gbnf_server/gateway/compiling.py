@@ -22,7 +22,7 @@ from gbnf.protocols.protocol import CallProtocol, Offered
 from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
-from gbnf.tools.exclusion import excluding
+from gbnf.tools.tool import excluding
 from gbnf_server.backends.base import MOST_RULES, AnswerFormat, Backend, Dialect
 from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gbnf.compiler.garbage_collection import paused_garbage_collection
+from gbnf.compiler.schema import paused_garbage_collection
 
 
 @pytest.fixture(params=[True, False], ids=["on", "off"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gbnf import compile_pool, validate_call
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
-from gbnf.tools.exclusion import excluding
+from gbnf.tools.tool import excluding
 from support.argument_schemas import ARGUMENTS, near
 from support.effort import scaled
 from support.oracle import engine

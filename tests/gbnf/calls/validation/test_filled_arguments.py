@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gbnf.calls.validation.filled_arguments import filled_argument_errors
+from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.tools import Tool
 
 SCHEMAS: tuple[Any, ...] = (
