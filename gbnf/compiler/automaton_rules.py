@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from gbnf.compiler.character_classes import json_char, raw_char
+from gbnf.compiler.literals import json_char, raw_char
 from gbnf.compiler.repetitions import bounded_repetition
 from gbnf.compiler.rules import Fragment, RuleTable, Scope
 from gbnf.errors import InvalidArgumentError

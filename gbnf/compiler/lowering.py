@@ -18,7 +18,7 @@ from gbnf.compiler.merging import UnionLowering
 from gbnf.compiler.notations import JSON_TYPES, JsonType
 from gbnf.compiler.rules import Scope
 from gbnf.compiler.scalars import LEFT_OPEN, VALUE_WORK
-from gbnf.compiler.structures import BEGIN_ALIKE, AnySyntax, Anything, Location
+from gbnf.compiler.structures import BEGIN_ALIKE, AnySyntax, Anything, SchemaLocation
 from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax
 from gbnf.compiler.values import json_type, shape_type, value_expr, values_by_type
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt
@@ -51,7 +51,7 @@ class _Postponed(NamedTuple):
 
     ref: Ref
     values: ValueSet
-    location: Location
+    location: SchemaLocation
     syntax: AnySyntax
 
 
@@ -78,7 +78,7 @@ class Lowering(UnionLowering):
         if not is_json:  # arguments are an object
             values = values_by_type(values).get("object", ValueSet(reason="they are no object"))
         self._rule = ref.name
-        self.table.define(ref, self._union(values, Location(scope), self._root))
+        self.table.define(ref, self._union(values, SchemaLocation(scope), self._root))
         while self._postponed:
             late = self._postponed.popleft()
             self._rule = late.ref.name
@@ -86,7 +86,7 @@ class Lowering(UnionLowering):
             self.table.define(late.ref, production)
         return ref
 
-    def value(self, subschemas: Conjunction, location: Location, syntax: AnySyntax) -> Expr:
+    def value(self, subschemas: Conjunction, location: SchemaLocation, syntax: AnySyntax) -> Expr:
         """Return an expression for the values of a conjunction in a syntax."""
         subschemas, scope = self._canonical(subschemas, location.scope)
         key = (subschemas, self._counted(location), syntax)
@@ -103,9 +103,9 @@ class Lowering(UnionLowering):
         if values.is_empty:
             self.reason = values.reason
             return self._known.setdefault(key, EMPTY_LANGUAGE)
-        return self._named(key, values, Location(scope, pointer, location.depth), syntax)
+        return self._named(key, values, SchemaLocation(scope, pointer, location.depth), syntax)
 
-    def _named(self, key: _Key, values: ValueSet, location: Location, syntax: AnySyntax) -> Expr:
+    def _named(self, key: _Key, values: ValueSet, location: SchemaLocation, syntax: AnySyntax) -> Expr:
         """Return an expression for a set of values, a rule where it is worth one, and keep it under `key`."""
         if not _needs_rule(values):
             return self._known.setdefault(key, self._union(values, location, syntax))
@@ -124,7 +124,7 @@ class Lowering(UnionLowering):
             self._known[key] = production
         return self._known[key]
 
-    def either(self, choices: Iterable[Conjunction], location: Location, syntax: AnySyntax) -> Expr:
+    def either(self, choices: Iterable[Conjunction], location: SchemaLocation, syntax: AnySyntax) -> Expr:
         """Return an expression for the values of any of several conjunctions."""
         several = dict.fromkeys(self._canonical(one, location.scope)[0] for one in choices)
         several.pop(UNSATISFIABLE, None)
@@ -148,7 +148,7 @@ class Lowering(UnionLowering):
             return self._known.setdefault(key, EMPTY_LANGUAGE)
         return self._named(key, values, location, syntax)
 
-    def _counted(self, location: Location) -> int:
+    def _counted(self, location: SchemaLocation) -> int:
         """Return the depth, if it matters."""
         return location.depth if self.options.max_depth is not None else 0
 
@@ -196,7 +196,7 @@ class Lowering(UnionLowering):
                 scope = Scope(scope.table, (*scope.hint[:1], name) if self.tool else (name,))
         return subschemas, scope
 
-    def _union(self, values: ValueSet, location: Location, syntax: AnySyntax) -> Expr:
+    def _union(self, values: ValueSet, location: SchemaLocation, syntax: AnySyntax) -> Expr:
         if isinstance(syntax, FormsSyntax):
             return self._in_forms(values, location, syntax)
         alternatives = [self._enumerated(values.values, location, syntax)] if values.values else []
@@ -232,7 +232,7 @@ class Lowering(UnionLowering):
             self.reason = values.reason
         return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
 
-    def _in_forms(self, values: ValueSet, location: Location, syntax: FormsSyntax) -> Expr:
+    def _in_forms(self, values: ValueSet, location: SchemaLocation, syntax: FormsSyntax) -> Expr:
         """Return the values with what comes before and after each, by their JSON types."""
         parts = values_by_type(values)
 
@@ -261,7 +261,7 @@ class Lowering(UnionLowering):
             self.reason = self.reason or values.reason or "the format cannot write its values"
         return written
 
-    def _enumerated(self, values: Sequence[Any], location: Location, syntax: ValueSyntax) -> Expr:
+    def _enumerated(self, values: Sequence[Any], location: SchemaLocation, syntax: ValueSyntax) -> Expr:
         """Return any of the values; small objects in them in any order, if that is wanted."""
         try:
             spend(sum(VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
@@ -276,7 +276,7 @@ class Lowering(UnionLowering):
             texts = [text for text in texts if text != EMPTY_LANGUAGE]
         return factor_prefixes(texts)
 
-    def _shape(self, shape: Shape, location: Location, syntax: ValueSyntax) -> Expr:
+    def _shape(self, shape: Shape, location: SchemaLocation, syntax: ValueSyntax) -> Expr:
         if type(shape) is Object:
             return self._object(shape, location, syntax)
         if type(shape) is Array:

@@ -23,7 +23,7 @@ from gbnf.compiler.structures import (
     MAX_PROPERTIES,
     PART_WORK,
     AnySyntax,
-    Location,
+    SchemaLocation,
     StructureLowering,
 )
 from gbnf.compiler.value_syntax import ValueSyntax
@@ -132,10 +132,10 @@ class UnionLowering(StructureLowering):
     """The part of a compilation for several arrays or objects of a union."""
 
     @abstractmethod
-    def either(self, choices: Iterable[Conjunction], location: Location, syntax: AnySyntax) -> Expr:
+    def either(self, choices: Iterable[Conjunction], location: SchemaLocation, syntax: AnySyntax) -> Expr:
         """Return an expression for the values of any of several conjunctions."""
 
-    def _merged(self, shapes: Sequence[Shape], location: Location, syntax: ValueSyntax) -> list[Expr]:
+    def _merged(self, shapes: Sequence[Shape], location: SchemaLocation, syntax: ValueSyntax) -> list[Expr]:
         """Return the arrays and the objects of a union, each as few alternatives that begin differently."""
         arrays = [shape for shape in shapes if type(shape) is Array]
         objects = [shape for shape in shapes if type(shape) is Object]
@@ -149,7 +149,7 @@ class UnionLowering(StructureLowering):
             self.report.unenforced(location.pointer, "anyOf", BEGIN_ALIKE)
             inner = location._replace(scope=location.scope.inside("Array"))
 
-            def item(choices: Sequence[Conjunction], path: str, inner: Location = inner) -> Expr:
+            def item(choices: Sequence[Conjunction], path: str, inner: SchemaLocation = inner) -> Expr:
                 return self.either(choices, inner.inside("Item", path), syntax.item())
 
             items = possible_items(_merged_items(cluster, item))
@@ -164,7 +164,7 @@ class UnionLowering(StructureLowering):
             found.append(self._either_object(objects, location, syntax) if joint is None else joint)
         return found
 
-    def _joint(self, shapes: Sequence[Object], location: Location, syntax: ValueSyntax) -> Expr | None:
+    def _joint(self, shapes: Sequence[Object], location: SchemaLocation, syntax: ValueSyntax) -> Expr | None:
         """Return the objects of several shapes as one automaton; None where that is not possible."""
         limit = self.options.max_depth
         if limit is not None and location.depth > limit:
@@ -203,7 +203,7 @@ class UnionLowering(StructureLowering):
                 report_keyword(self.report, shape, location.pointer, keyword, reason)
         return built.expr
 
-    def _either_object(self, shapes: Sequence[Object], location: Location, syntax: ValueSyntax) -> Expr:
+    def _either_object(self, shapes: Sequence[Object], location: SchemaLocation, syntax: ValueSyntax) -> Expr:
         """Return the objects of several shapes as those of one, whose properties any of them allows."""
         whole = _any_of(shapes)
         if self._too_deep(location, "properties") or len(whole.properties) > MAX_PROPERTIES:
@@ -222,14 +222,14 @@ class UnionLowering(StructureLowering):
         return any_order_expr(members, syntax.objects, location.scope, self._order_budget).expr
 
     def _either_child(
-        self, shapes: Sequence[Object], name: str, location: Location, syntax: ValueSyntax
+        self, shapes: Sequence[Object], name: str, location: SchemaLocation, syntax: ValueSyntax
     ) -> Expr:
         """Return the values that any of several objects has under a name."""
         inner = location.inside(name, f"/properties/{name}")
         return self.either([shape.child(name) for shape in shapes], inner, syntax.child(name))
 
     def _merged_children(
-        self, shapes: Sequence[Object], names: Sequence[str], location: Location, syntax: ValueSyntax
+        self, shapes: Sequence[Object], names: Sequence[str], location: SchemaLocation, syntax: ValueSyntax
     ) -> _Children:
         """Return the values under each name, and of other keys, that the objects have in common."""
         values: dict[str, Expr] = {}

@@ -10,9 +10,8 @@ import sys
 from gbnf.compiler.automaton_rules import words_expr
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import Expr
-from gbnf.regular.alphabet import Alphabet, common_refinement, minterms
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.charset import CharSet
+from gbnf.regular.charset import Alphabet, CharSet, common_refinement, minterms
 from gbnf.regular.transition_tables import DEAD, explore
 from gbnf.work_limits import work_cache
 

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from gbnf.compiler.decimals import DigitLimits
 from gbnf.compiler.literals import factor_prefixes
-from gbnf.compiler.multiples import multiples_expr
 from gbnf.compiler.notations import JsonType
-from gbnf.compiler.numbers import range_expr
+from gbnf.compiler.numbers import multiples_expr, range_expr
 from gbnf.compiler.raw_texts import MAX_STATES, delimited_expr, plain_texts, readable_texts
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND, bounded_repetition
 from gbnf.compiler.report import Report

@@ -7,8 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, get_args
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
-from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.options import CompileOptions, PropertyOrder
+from gbnf.compiler.layout import CompileOptions, PropertyOrder, Whitespace
 from gbnf.compiler.primitives import RESERVED, primitives
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.errors import InvalidArgumentError, SchemaError, is_rust_panic

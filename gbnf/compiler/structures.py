@@ -16,11 +16,10 @@ from gbnf.compiler.arrays import (
     possible_items,
     unique_expr,
 )
-from gbnf.compiler.layout import Layout
+from gbnf.compiler.layout import CompileOptions, Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
 from gbnf.compiler.objects import Other, object_expr
-from gbnf.compiler.options import CompileOptions
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
@@ -135,16 +134,16 @@ ANY_ARRAY, ANY_OBJECT = Array(), Object()
 _NUMBER_ONLY: frozenset[JsonType] = frozenset({"number"})
 
 
-class Location(NamedTuple):
+class SchemaLocation(NamedTuple):
     """Where in a schema values are, inside `depth` objects and arrays, and the scope of their rules."""
 
     scope: Scope
     pointer: str = ""
     depth: int = 0
 
-    def inside(self, hint: str, path: str = "") -> Location:
+    def inside(self, hint: str, path: str = "") -> SchemaLocation:
         """Return the location of what is inside an array or object; `path` follows the JSON Pointer."""
-        return Location(self.scope.inside(hint), self.pointer + path, self.depth + 1)
+        return SchemaLocation(self.scope.inside(hint), self.pointer + path, self.depth + 1)
 
 
 @dataclass
@@ -177,7 +176,7 @@ class StructureLowering(ABC):
         self._scalars = Scalars(self.report, self.options.digits, self._json)
 
     @abstractmethod
-    def value(self, subschemas: Conjunction, location: Location, syntax: AnySyntax) -> Expr:
+    def value(self, subschemas: Conjunction, location: SchemaLocation, syntax: AnySyntax) -> Expr:
         """Return an expression for the values of a conjunction in a syntax."""
 
     def _begin_alike(self, alternatives: int) -> None:
@@ -185,7 +184,7 @@ class StructureLowering(ABC):
         if alternatives > 1:
             self.unions[self._rule] = self.unions.get(self._rule, 1) * alternatives
 
-    def _too_deep(self, location: Location, keyword: str) -> bool:
+    def _too_deep(self, location: SchemaLocation, keyword: str) -> bool:
         limit = self.options.max_depth
         if limit is None or location.depth <= limit:
             return False
@@ -193,7 +192,7 @@ class StructureLowering(ABC):
         self.report.unenforced(f"{location.pointer}/{keyword}", keyword, reason)
         return True
 
-    def _pairs(self, location: Location) -> JoinPairs | None:
+    def _pairs(self, location: SchemaLocation) -> JoinPairs | None:
         """Return how to combine the pairs of a listed object; None: in their order."""
         if not self._order_budget.any_order:
             return None
@@ -210,7 +209,7 @@ class StructureLowering(ABC):
 
         return combine
 
-    def _array(self, shape: Array, location: Location, syntax: ValueSyntax) -> Expr:
+    def _array(self, shape: Array, location: SchemaLocation, syntax: ValueSyntax) -> Expr:
         if shape == ANY_ARRAY:
             reason = "no items are declared, so the array may contain anything"
             self.report.free_form(location.pointer, "items", reason)
@@ -230,7 +229,7 @@ class StructureLowering(ABC):
             report_keyword(self.report, shape, location.pointer, beyond, BEYOND)
         return expr
 
-    def _items(self, shape: Array, location: Location, syntax: AnySyntax) -> ArrayItems | None:
+    def _items(self, shape: Array, location: SchemaLocation, syntax: AnySyntax) -> ArrayItems | None:
         """Return the items as expressions."""
         prefix = []
         for index, subschemas in enumerate(shape.prefix):
@@ -242,7 +241,7 @@ class StructureLowering(ABC):
         return possible_items(ArrayItems(tuple(prefix), rest, shape.min_items, shape.max_items))
 
     def _special_array(
-        self, shape: Array, items: ArrayItems, location: Location, syntax: ValueSyntax
+        self, shape: Array, items: ArrayItems, location: SchemaLocation, syntax: ValueSyntax
     ) -> Expr | None:
         """Return arrays with `contains` or unique items; None if there are neither, or they are reported."""
 
@@ -291,7 +290,7 @@ class StructureLowering(ABC):
         values = distinct(values)
         return values if len(values) <= MAX_UNIQUE else None
 
-    def _object(self, shape: Object, location: Location, syntax: ValueSyntax) -> Expr:
+    def _object(self, shape: Object, location: SchemaLocation, syntax: ValueSyntax) -> Expr:
         if shape == ANY_OBJECT:
             reason = "no properties are declared, so the object may contain anything"
             self.report.free_form(location.pointer, "properties", reason)
@@ -317,7 +316,9 @@ class StructureLowering(ABC):
             report_keyword(self.report, shape, location.pointer, keyword, reason)
         return built.expr
 
-    def _property(self, name: str, subschemas: Conjunction, location: Location, syntax: ValueSyntax) -> Expr:
+    def _property(
+        self, name: str, subschemas: Conjunction, location: SchemaLocation, syntax: ValueSyntax
+    ) -> Expr:
         """Return the values of a declared property."""
         inner = location.inside(name, f"/properties/{name}")
         if not syntax.objects.can_write(name):
@@ -335,7 +336,7 @@ class StructureLowering(ABC):
             return number
         return factor_prefixes(inner_syntax.written("number", _NUMBER_ONLY, lambda *_: number))
 
-    def _others(self, shape: Object, location: Location, syntax: ValueSyntax) -> list[Other]:
+    def _others(self, shape: Object, location: SchemaLocation, syntax: ValueSyntax) -> list[Other]:
         """Return the classes of other properties, with their values."""
         others = [(other.keys, self._other(other.value, location, syntax)) for other in shape.others]
         if syntax is not self._json and any(
@@ -346,7 +347,7 @@ class StructureLowering(ABC):
             self.report.inexpressible(f"{location.pointer}/additionalProperties", "type", reason)
         return others
 
-    def _other(self, subschemas: Conjunction, location: Location, syntax: ValueSyntax) -> Expr:
+    def _other(self, subschemas: Conjunction, location: SchemaLocation, syntax: ValueSyntax) -> Expr:
         """Return the values of other properties."""
         inner = syntax.other()
         if inner is None:

@@ -31,7 +31,7 @@ from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 
 _KEPT = KEYWORDS | {"$defs", "definitions"}
 _OWN_BASE = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$schema")

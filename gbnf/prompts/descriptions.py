@@ -24,8 +24,8 @@ from typing import Any, Literal, TypeAlias
 from gbnf.errors import InvalidArgumentError
 from gbnf.schema.applicators import map_subschemas, resolve_pointer
 from gbnf.tools import Tool, localized
-from gbnf.tools.languages import supported_language
 from gbnf.tools.prerequisites import ANY_TOOL
+from gbnf.tools.tool import supported_language
 
 PromptStyle: TypeAlias = Literal["default", "full", "minimal", "skeleton", "placeholder", "verbose"]
 """A style of descriptions. "full" is an alias of "default"."""

@@ -16,7 +16,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from gbnf.prompts.control_tokens import escape_control_tokens
 from gbnf.prompts.descriptions import PROMPT_STYLES, PromptStyle, describe_tool
 from gbnf.tools import Tool
-from gbnf.tools.languages import localized_text, supported_language
+from gbnf.tools.tool import localized_text, supported_language
 
 #: Characters of a result, or of an error, in a message.
 RESULT_LIMIT = 2000

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from gbnf.compiler.grammar import Grammar
-from gbnf.compiler.options import PropertyOrder
+from gbnf.compiler.layout import PropertyOrder
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Message, call_text
 from gbnf.protocols.conversations import with_json_calls

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gbnf.errors import InvalidArgumentError
-from gbnf.regular.alphabet import ONE_CLASS, common_refinement, minterms
-from gbnf.regular.charset import CharSet
+from gbnf.regular.charset import ONE_CLASS, CharSet, common_refinement, minterms
 from gbnf.regular.transition_tables import (
     DEAD,
     EMPTY_TABLE,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import NamedTuple, TypeVar
 
-from gbnf.regular.alphabet import ONE_CLASS, Alphabet
+from gbnf.regular.charset import ONE_CLASS, Alphabet
 from gbnf.work_limits import TooManyStatesError, spend
 
 #: The most states of an automaton while it is built, unless a caller says otherwise.

@@ -15,9 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from gbnf.regular.automaton import Dfa
-from gbnf.schema.case_splitting import cases
+from gbnf.schema.case_splitting import cases, disjoint_shapes
 from gbnf.schema.conjunct_validators import ConjunctValidator, is_deep
-from gbnf.schema.disjointness import disjoint_shapes
 from gbnf.schema.document import Document, Subschema, UndecidedError
 from gbnf.schema.flatten import Branching, FlatSchema, Flattener, ReportCallback, own_keywords
 from gbnf.schema.intersections import array_shape, number_shape, object_shape

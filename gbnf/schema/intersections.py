@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import PatternError
+from gbnf.regular.pattern_syntax import PatternError
 from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import ABOVE, BELOW, FIRST_ITEMS, HAS_ITEM, NOT_INTEGER
 from gbnf.schema.strings import integer_keyword, number_keyword, smallest

@@ -17,7 +17,7 @@ from reprlib import Repr
 from typing import Any, TypeAlias
 
 from gbnf.errors import SchemaError
-from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
+from gbnf.regular.pattern_syntax import MalformedPatternError, UnsupportedPatternError
 from gbnf.schema.applicators import APPLICATORS, CHILD_APPLICATORS, DEFINITIONS, IN_PLACE_APPLICATORS
 from gbnf.schema.keywords import TYPES
 

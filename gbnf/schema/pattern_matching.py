@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gbnf.regular.errors import PatternError
+from gbnf.regular.pattern_syntax import PatternError
 from gbnf.work_limits import TooManyStatesError, WorkLimitError, may_backtrack, spend
 
 if TYPE_CHECKING:

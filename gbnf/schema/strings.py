@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import PatternError
+from gbnf.regular.pattern_syntax import PatternError
 from gbnf.schema.document import Subschema
 from gbnf.schema.format_checks import IDN_HOSTNAME
 from gbnf.schema.keywords import NOT_FORMAT, NOT_PATTERN, NOT_WORDS

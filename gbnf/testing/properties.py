@@ -20,8 +20,8 @@ from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.layout import Whitespace
 from gbnf.errors import GbnfError
 from gbnf.findings import Finding
-from gbnf.testing.canonical import SPELLINGS, canonical_json
 from gbnf.testing.derivations import derivations
+from gbnf.testing.generation import SPELLINGS, canonical_json
 from gbnf.testing.mutations import NearMiss, near_misses_of
 from gbnf.testing.subjects import Subject, ToolsOrSchema, subject
 

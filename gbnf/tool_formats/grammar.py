@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from gbnf.compiler.character_classes import json_char
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
-from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.literals import factor_prefixes, json_string
+from gbnf.compiler.layout import CompileOptions, PropertyOrder, Whitespace
+from gbnf.compiler.literals import factor_prefixes, json_char, json_string
 from gbnf.compiler.notations import JSON, Notation
-from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding, pool_tools
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import prefixed

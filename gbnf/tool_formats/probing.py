@@ -4,7 +4,7 @@ What the template is given depends on what it accepts: arguments as an object or
 content or none. `find_shape` tries them in this order.
 
 Some templates show the declared tools, but not the calls of past answers. Such calls are written into the
-content of the answer. The format of some is shown by their own instructions; those of `_KNOWN` say too little:
+content of the answer. The instructions of some show their format; those of `_KNOWN` say too little:
 
 - LFM2 and LFM2.5 (Liquid AI): their prompts list the tools without instructions. The models are trained on
   Python's calls between control tokens, as their model cards show.
@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+from gbnf.compiler.layout import Whitespace
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.format import Reasoning
 from gbnf.tool_formats.pieces import common_prefix, split_pieces
@@ -319,3 +320,67 @@ def unwritten_calls(prompt: str) -> UnwrittenCalls | None:
     if shown := _SHOWN.search(prompt):
         return UnwrittenCalls("", "\n", "", _JsonCall(shown[3], shown[4], shown[1], shown[5]))
     return next((calls for sign, calls in _KNOWN if sign.search(prompt)), None)
+
+
+def json_spans(text: str, given: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[int, int]], bool] | None:
+    """Return where the given arguments stand, and whether they are quoted JSON; None: not all do."""
+    for quoted in (False, True):
+        found = [
+            span
+            for span, value in _json_values(text, '"' if quoted else "{")
+            if _is_given(value, given[0], quoted)
+        ]
+        if len(found) >= len(given):
+            return found[: len(given)], quoted
+    return None
+
+
+def json_spans_of(text: str, given: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
+    """Return where the given arguments stand; see `json_spans`."""
+    found = json_spans(text, given)
+    return None if found is None else found[0]
+
+
+def _is_given(value: Any, given: Mapping[str, Any], quoted: bool) -> bool:
+    if quoted and isinstance(value, str):
+        try:
+            return bool(json.loads(value) == given)
+        except ValueError:
+            return False
+    return bool(value == given)
+
+
+def _json_values(text: str, start: str) -> Iterator[tuple[tuple[int, int], Any]]:
+    """Yield the JSON values in a text that begin with a character, and where they stand."""
+    decoder = json.JSONDecoder()
+    at = text.find(start)
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            yield (at, end), value
+        at = text.find(start, at + 1)
+
+
+def whitespace_of(text: str, value: Any) -> Whitespace:
+    """Return the whitespace with which a value was written as JSON."""
+    if text == json.dumps(value, ensure_ascii=False):
+        return "default"
+    return "compact" if text == json.dumps(value, ensure_ascii=False, separators=(",", ":")) else "free"
+
+
+def element_spans(text: str, count: int) -> list[tuple[int, int]] | None:
+    """Return where each call's only key and value stand."""
+    spans = []
+    at = 0
+    for name in NAMES[:count]:
+        at = text.find(name, at)
+        start = text.find(KEYS[0], at)
+        stop = text.find(TEXT, start)
+        if min(at, start, stop) < 0:
+            return None
+        at = stop + len(TEXT)
+        spans.append((start, at))
+    return spans

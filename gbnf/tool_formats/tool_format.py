@@ -18,9 +18,8 @@ from gbnf.calls.parsing.results import (
 )
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.compiler.grammar import Grammar
-from gbnf.compiler.options import PropertyOrder
-from gbnf.tool_formats.call_reading import WrittenCall
-from gbnf.tool_formats.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
+from gbnf.compiler.layout import PropertyOrder
+from gbnf.tool_formats.call_reading import ArgumentsDelta, Delta, ReasoningDelta, TextDelta, WrittenCall
 from gbnf.tool_formats.format import FormatFields, Placeholder
 from gbnf.tool_formats.grammar import answer_grammar, text_grammar
 from gbnf.tool_formats.rendering import render_calls, render_prompt

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gbnf.calls.parsing.fenced_blocks import enclosed
+from gbnf.calls.parsing.line_syntaxes import enclosed
 from gbnf.calls.parsing.readers import LINE, REASONING_TAGS, ParsedSpan, Reader, ReaderContext, pattern
 from gbnf.calls.parsing.results import RawCall, Repair
 from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES

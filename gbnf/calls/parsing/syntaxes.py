@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gbnf.calls.parsing.call_objects import read_body
-from gbnf.calls.parsing.fenced_blocks import FENCE, read_fenced, write_fenced
 from gbnf.calls.parsing.lenient_json import extent
 from gbnf.calls.parsing.line_syntaxes import (
     CALL,
+    FENCE,
     PYTHON,
     YAML,
     read_call,
+    read_fenced,
     read_python,
     read_yaml,
     write_call,
+    write_fenced,
     write_python,
     write_yaml,
 )

@@ -15,7 +15,7 @@ from gbnf.calls.validation import ValidationResult, validate_call
 from gbnf.calls.validation.messages import short_repr
 from gbnf.strict_json import InvalidJsonError
 from gbnf.tools import Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 from gbnf.work_limits import MAX_VALIDATION_WORK, WorkLimitError, limit_work
 
 _TRUNCATED = ValidationResult(("the call was cut before its end and not executed; write a shorter one",))

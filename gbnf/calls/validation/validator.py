@@ -14,9 +14,8 @@ from gbnf.calls.validation.argument_schemas import property_schemas, validation_
 from gbnf.calls.validation.messages import error_messages, short_repr, suggestion, typed_value
 from gbnf.errors import is_rust_panic
 from gbnf.schema.format_checks import FORMAT_CHECKER
-from gbnf.schema.validators import extend_validator
 from gbnf.tools import Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
 
 _SHAPE = 'a call is one object {"name": "…", "arguments": {…}}'
@@ -130,12 +129,14 @@ def _argument_errors(
 
 @lru_cache(maxsize=1024)
 def _validator(called_tool: Tool, with_steps: bool, closed: bool) -> Any:
+    without = frozenset() if with_steps else frozenset(called_tool.step_references)
+    return _validator_of(validation_schema(called_tool.args, without, closed=closed))
+
+
+def _validator_of(schema: dict[str, Any]) -> Any:
     from gbnf.schema.validators import extend_validator  # noqa: PLC0415 - needed once arguments are judged
 
-    without = frozenset() if with_steps else frozenset(called_tool.step_references)
-    schema = validation_schema(called_tool.args, without, closed=closed)
-    validator_class = extend_validator(Draft202012Validator, every_draft=True)
-    return validator_class(schema, format_checker=FORMAT_CHECKER)
+    return extend_validator(Draft202012Validator, every_draft=True)(schema, format_checker=FORMAT_CHECKER)
 
 
 def _is_integer(value: Any) -> bool:
@@ -193,6 +194,4 @@ def _validators(tool: Tool, target: str) -> tuple[Any, tuple[Any, ...]]:
         for name, schema in tool.args.get("properties", {}).items()
     }
     root = validation_schema({**tool.args, "properties": properties}, frozenset(), closed=True)
-    validator_class = extend_validator(Draft202012Validator, every_draft=True)
-    validator = validator_class(root, format_checker=FORMAT_CHECKER)
-    return validator, tuple(property_schemas(root, target))
+    return _validator_of(root), tuple(property_schemas(root, target))

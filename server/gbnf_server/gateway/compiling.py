@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gbnf import GbnfError, Grammar, GrammarError, SchemaError, Tool, compile_schema
-from gbnf.compiler.options import PropertyOrder
+from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.pool import CompiledTool, compile_tool, left_out_finding
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls

@@ -23,7 +23,7 @@ from gbnf.schema.document import Document
 from gbnf.schema.drafts import as_2020_12
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 from gbnf.work_limits import MAX_VALIDATION_WORK, WorkLimitError, limit_work
 from gbnf_server.inspect.call_text import outside_json, read_call_text
 from gbnf_server.inspect.declarations import Declared, declared_at

@@ -29,7 +29,7 @@ from gbnf.prompts.messages import Image, Message, error_text, result_text
 from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.pool_filter import Selection
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.backends.reasoning import reasoning_grammar
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep

@@ -20,7 +20,7 @@ from gbnf.prompts.messages import Message, result_text
 from gbnf.protocols.protocol import clip
 from gbnf.protocols.readers import looks_like_call
 from gbnf.tools import FINAL_ANSWER
-from gbnf.tools.languages import localized_text
+from gbnf.tools.tool import localized_text
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner.calls import is_blank
 from gbnf_server.planner.events import SalvagedAnswer, Step

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from gbnf import Grammar
 from gbnf.calls.validation import validate_call
 from gbnf.dialects import schema_violation
-from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
+from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls, pop_reasoning
 from gbnf.protocols.protocol import CallProtocol, Offered, UnreadableCallError
-from gbnf.protocols.reasoning_field import pop_reasoning
 from gbnf.testing import calls, derivations
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.by_hand import POOL

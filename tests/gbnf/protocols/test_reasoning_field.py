@@ -12,7 +12,7 @@ from gbnf import compile_pool
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema
-from gbnf.protocols.reasoning_field import MAX_REASONING_LENGTH, with_reasoning_grammar, with_reasoning_schema
+from gbnf.protocols.call_protocols import MAX_REASONING_LENGTH, with_reasoning_grammar, with_reasoning_schema
 from gbnf.tools import Tool
 from support.by_hand import ANSWER, NOW, POOL, call
 from support.oracle import engine

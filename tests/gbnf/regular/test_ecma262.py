@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gbnf import compile_schema
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
-from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
+from gbnf.regular.pattern_syntax import MalformedPatternError, UnsupportedPatternError
 from gbnf.work_limits import TooManyStatesError
 from support.effort import scaled
 from support.executors import bundled_tools

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gbnf.contracts import Contract, text
-from gbnf.tools.languages import primary_language, supported_language
+from gbnf.tools.tool import primary_language, supported_language
 
 
 @pytest.mark.parametrize(
