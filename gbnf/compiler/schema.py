@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, get_args
@@ -20,9 +21,6 @@ from gbnf.work_limits import limit_work
 
 if TYPE_CHECKING:
     from gbnf.compiler.lowering import Lowering
-
-
-import gc
 
 
 def compile_schema(

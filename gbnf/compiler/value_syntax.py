@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import json_string
 from gbnf.compiler.notations import (
+    JSON_TYPES,
     ElementArguments,
     Encoding,
     JsonNotation,
@@ -227,7 +228,7 @@ class FormsSyntax:
 
     def __init__(self, syntaxes: _Syntaxes, forms: ValueForms, key: str, key_end: str) -> None:
         self._forms = {
-            kind: tuple(syntaxes.form(form, key, key_end) for form in forms.of(kind)) for kind in _KINDS
+            kind: tuple(syntaxes.form(form, key, key_end) for form in forms.of(kind)) for kind in JSON_TYPES
         }
         self._syntaxes = syntaxes
         self._nested = syntaxes.nested_texts()
@@ -289,7 +290,7 @@ class FormsSyntax:
     def mistaken(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read as values of other types that the schema allows."""
         texts = Dfa.of_words(())
-        for kind in _KINDS:
+        for kind in JSON_TYPES:
             if kind == "string" or kind not in kinds:
                 continue
             for other in self._forms[kind]:
@@ -306,7 +307,6 @@ class FormsSyntax:
         return Dfa.of_words([empty]) | beginning_with(first, after)
 
 
-_KINDS: tuple[JsonType, ...] = ("null", "boolean", "number", "string", "array", "object")
 _JSON_TEXTS: dict[JsonType, str] = {
     "null": r"^[ \t\n\r]*null[ \t\n\r]*$",
     "boolean": r"^[ \t\n\r]*(true|false)[ \t\n\r]*$",
@@ -334,7 +334,7 @@ class _Syntaxes:
         self._json = _json_syntax(whitespace)
         self._python = PythonSyntax(PythonLayout.like(LAYOUTS[whitespace]), top=True)
         self._key_end = elements.key_end
-        forms = [form for kind in _KINDS for form in elements.forms.of(kind)]
+        forms = [form for kind in JSON_TYPES for form in elements.forms.of(kind)]
         self.is_keyed = any(
             isinstance(part, Placeholder) for form in forms for part in (*form.before, *form.after)
         )

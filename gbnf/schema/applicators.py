@@ -7,7 +7,7 @@ Source: https://json-schema.org/draft/2020-12/json-schema-core, sections 8.2.4, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote
 
@@ -106,3 +106,13 @@ def resolve_pointer(reference: Any, root: Any) -> tuple[SchemaPath, Any] | None:
         found = found[key]
         path.append(key)
     return tuple(path), found
+
+
+def child_pointer(pointer: str, key: object) -> str:
+    """Return the JSON Pointer of the member under a key or an index."""
+    return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def path_pointer(path: Iterable[object]) -> str:
+    """Return the JSON Pointer of a path of keys and indices."""
+    return "".join([child_pointer("", step) for step in path])

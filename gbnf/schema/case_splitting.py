@@ -62,7 +62,8 @@ class _Facts:
         found = self._properties.get(name)
         if found is None:
             subschema = self._conjunct.at("properties", name)
-            settles = subschema.raw is False or _settles(subschema)
+            raw = subschema.raw
+            settles = raw is False or (isinstance(raw, Mapping) and not _SETTLING.isdisjoint(raw))
             found = self._properties[name] = (subschema, settles)
         return found
 
@@ -162,10 +163,6 @@ def _types(conjunct: Subschema) -> frozenset[str] | None:
 def _names(conjunct: Subschema, keyword: str) -> Iterable[str]:
     names = conjunct.raw.get(keyword, ())
     return names if isinstance(names, list | Mapping) else ()
-
-
-def _settles(subschema: Subschema) -> bool:
-    return isinstance(subschema.raw, Mapping) and not _SETTLING.isdisjoint(subschema.raw)
 
 
 Expand = Callable[[Conjunction], ValueSet]

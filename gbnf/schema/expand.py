@@ -109,9 +109,8 @@ class Expander:
                 flat = self._flattener.flatten(subschemas, choices=False)
                 found = self._solve(flat.conjuncts, ())
             for conjunct in flat.conjuncts:
-                for keyword in (
-                    sorted(CHOICES & conjunct.raw.keys()) if isinstance(conjunct.raw, Mapping) else ()
-                ):
+                keywords = CHOICES & conjunct.raw.keys() if isinstance(conjunct.raw, Mapping) else ()
+                for keyword in sorted(keywords):
                     self._report(f"{conjunct.pointer}/{keyword}", keyword, _TOO_MUCH)
         except WorkLimitError:
             reason = f"{_TOO_MUCH}, so nearly any JSON value is allowed"
@@ -151,7 +150,10 @@ class Expander:
             return self._finite(source, conjuncts, whole=too_many)
         if too_many or any(branching.keyword == OPTIONAL for branching in branchings):
             found = cases(
-                FlatSchema(conjuncts, branchings), self._flattener.flatten, self._is_impossible, budget
+                FlatSchema(conjuncts, branchings),
+                self._flattener.flatten,
+                lambda one: self._compared(one).is_empty,
+                budget,
             )
             if found is not None:
                 if not found:
@@ -179,9 +181,6 @@ class Expander:
     ) -> ValueSet:
         flat = self._flattener.flatten((branch,), conjuncts)
         return self._solve(flat.conjuncts, (*others, *flat.branchings), budget)
-
-    def _is_impossible(self, subschemas: Conjunction) -> bool:
-        return self._compared(subschemas).is_empty
 
     def _fewer(self, branchings: tuple[Branching, ...], budget: int) -> tuple[Branching, ...]:
         """Return as many choices as stay within `budget`, the smallest first; the others are reported.

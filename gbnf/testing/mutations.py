@@ -13,6 +13,7 @@ from typing import Any, Literal
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from gbnf.schema.applicators import path_pointer
 from gbnf.testing.generation import ValueGenerator
 from gbnf.testing.subjects import PoolSubject, SchemaSubject, Subject, ToolsOrSchema, subject
 
@@ -81,7 +82,9 @@ def _near_misses(draw: st.DrawFn, of: Subject) -> NearMiss:
         miss = NearMiss({"name": value["name"], "arguments": other["arguments"]}, kind, "/arguments")
     else:
         mutation = draw(st.sampled_from(by_kind[kind]))
-        miss = NearMiss(_changed(value, mutation.path, mutation.replacement), kind, _pointer(mutation.path))
+        miss = NearMiss(
+            _changed(value, mutation.path, mutation.replacement), kind, path_pointer(mutation.path)
+        )
     assume(of.errors(miss.value))
     return miss
 
@@ -209,7 +212,3 @@ def _changed(value: Any, path: _Path, replacement: Any) -> Any:
     else:
         copy[key] = _changed(copy[key], tuple(rest), replacement) if rest else replacement
     return copy
-
-
-def _pointer(path: _Path) -> str:
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)

@@ -114,9 +114,9 @@ class ToolFormat(FormatFields):
     ) -> ParseResult:
         """Parse an answer. Never raises, whatever the text.
 
-        `truncated`: the token limit ended it. `reasoning`: as for `grammar`. Calls of unknown tools, and those
-        that cannot be read, are in `invalid`. The arguments are not validated (see `gbnf.validate_call`), and
-        a `truncated` call must not be executed.
+        `truncated`: the token limit ended it. `reasoning`: as for `grammar`. Calls of unknown tools, and
+        those that cannot be read, are in `invalid`. The arguments are not validated (see
+        `gbnf.validate_call`), and a `truncated` call must not be executed.
         """
         tools = tuple(tools)
         stream = self.stream(tools, reasoning=reasoning)

@@ -14,11 +14,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
-from urllib.parse import unquote
 
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, load
 from gbnf.calls.parsing.python_arguments import read_literal as read_python
 from gbnf.errors import GbnfError
+from gbnf.schema.applicators import resolve_pointer
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 
@@ -226,24 +226,10 @@ def _own_member(raw: Mapping[str, Any], key: str | int) -> Any:
 def _all_of(raw: Mapping[str, Any], root: Any) -> list[Any]:
     parts = raw.get("allOf")
     found = list(parts) if isinstance(parts, list) else []
-    return [*found, _target(raw["$ref"], root)] if "$ref" in raw else found
+    if "$ref" in raw and (target := resolve_pointer(raw["$ref"], root)) is not None:
+        found.append(target[1])
+    return found
 
 
 def _any_of(raw: Mapping[str, Any]) -> list[list[Any]]:
     return [raw[key] for key in ("anyOf", "oneOf") if isinstance(raw.get(key), list)]
-
-
-def _target(reference: Any, root: Any) -> Any:
-    """Return what a reference inside the document refers to; True for any other."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return True
-    found = root
-    for written in filter(None, unquote(reference[1:]).split("/")):
-        step = written.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping) and step in found:
-            found = found[step]
-        elif isinstance(found, list) and step.isdecimal() and int(step) < len(found):
-            found = found[int(step)]
-        else:
-            return True
-    return found

@@ -5,14 +5,13 @@ The malformed parts of their argument schemas are removed and required names dec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from gbnf.findings import Finding, Kind
-from gbnf.schema.applicators import APPLICATORS, SchemaPath
+from gbnf.schema.applicators import APPLICATORS, SchemaPath, path_pointer
 from gbnf.schema.drafts import as_2020_12
-from gbnf.schema.metaschema import child_pointer
 from gbnf.tools.argument_schema import ArgumentSchemaError, checked_argument_schema
 from gbnf.tools.manifest_checks import json_like, nests_deeper
 from gbnf.tools.tool import Tool
@@ -43,18 +42,11 @@ def loosened_argument_schema(tool: str, given: Any) -> tuple[dict[str, Any], tup
                 break
             what = "so any value of it is accepted" if declares else "so it is ignored"
             kind: Kind = "undeclared" if declares else "loosened"
-            found = Finding(tool, _pointer(path[:-1]), str(path[-1]), kind, f"{error.problem}, {what}")
+            found = Finding(tool, path_pointer(path[:-1]), str(path[-1]), kind, f"{error.problem}, {what}")
             findings.append(found)
     problem = "the schema of the arguments cannot be used, so any arguments are accepted"
     findings.append(Finding(tool, "", "args", "loosened", problem))
     return {"type": "object", "additionalProperties": True}, tuple(findings)
-
-
-def _pointer(path: Iterable[str | int]) -> str:
-    pointer = ""
-    for step in path:
-        pointer = child_pointer(pointer, step)
-    return pointer
 
 
 def _removable(path: SchemaPath) -> tuple[SchemaPath, bool]:

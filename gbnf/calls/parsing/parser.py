@@ -49,7 +49,11 @@ def parse_tool_calls(text: str, tools: Iterable[Tool]) -> ParseResult:
 
 def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> ParseResult:
     """Return the result of parsing a text, given its segments."""
-    ends = [index for index, each in enumerate(segments) if _ends_reasoning(text, each)]
+    ends = [
+        index
+        for index, each in enumerate(segments)
+        if each.kind == "reasoning" and text.startswith("</", each.start)
+    ]
     begin = ends[-1] + 1 if ends else 0  # text before it is reasoning that the chat template has opened
     spoken = segments[begin:]
     reasoning = "".join(
@@ -88,10 +92,6 @@ def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> 
 @lru_cache(maxsize=64)
 def _names(tools: tuple[Tool, ...]) -> ToolNames:
     return ToolNames(tools)
-
-
-def _ends_reasoning(text: str, segment: Segment) -> bool:
-    return segment.kind == "reasoning" and text.startswith("</", segment.start)
 
 
 def _says(text: str, segments: Sequence[Segment]) -> bool:

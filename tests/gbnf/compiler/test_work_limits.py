@@ -5,8 +5,10 @@ The work of a compilation is counted, so these tests count it too and never ask 
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +20,7 @@ from jsonschema import Draft202012Validator
 from gbnf import work_limits
 from gbnf.calls.repair import repair_call
 from gbnf.calls.validation import validate_call
-from gbnf.compiler.schema import compile_schema
+from gbnf.compiler.schema import compile_schema, paused_garbage_collection
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf.work_limits import WorkLimitError, limit_nesting, limit_work, limit_work_share, spend, work_cache
@@ -206,3 +208,23 @@ def test_an_exhausted_share_leaves_the_rest_of_the_work() -> None:
 def test_nesting_is_bounded() -> None:
     with limit_work(), limit_nesting(1), pytest.raises(WorkLimitError), limit_nesting(1):
         pass
+
+
+@pytest.fixture(params=[True, False], ids=["on", "off"])
+def enabled(request: pytest.FixtureRequest) -> Iterator[bool]:
+    before = gc.isenabled()
+    (gc.enable if request.param else gc.disable)()
+    yield request.param
+    (gc.enable if before else gc.disable)()
+
+
+def test_the_collector_is_off_inside_and_then_as_before(enabled: bool) -> None:
+    with paused_garbage_collection():
+        assert not gc.isenabled()
+    assert gc.isenabled() == enabled
+
+
+def test_the_collector_is_as_before_after_an_error(enabled: bool) -> None:
+    with pytest.raises(ZeroDivisionError), paused_garbage_collection():
+        assert 1 / 0
+    assert gc.isenabled() == enabled
