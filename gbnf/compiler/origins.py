@@ -19,16 +19,16 @@ from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.part_cache import without_part_cache
 from gbnf.errors import GbnfError
 from gbnf.grammar.ir import Alt, Expr, Ref, Repeat, Rules, Seq
-from gbnf.schema.applicators import (
+from gbnf.schema.keywords import (
     APPLICATORS,
     DEFINITIONS,
+    KEYWORDS,
     SchemaPath,
     child_pointer,
     path_pointer,
     resolve_pointer,
     subschemas,
 )
-from gbnf.schema.keywords import KEYWORDS
 
 _MOST_CHARACTERS = 3_000_000
 """Of all grammars that are compiled for one schema: about a second. The first parts are examined anyway."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import InvalidArgumentError
-from gbnf.schema.applicators import map_subschemas, resolve_pointer
+from gbnf.schema.keywords import map_subschemas, resolve_pointer
 from gbnf.tools import Tool, localized
 from gbnf.tools.prerequisites import ANY_TOOL
 from gbnf.tools.tool import supported_language

@@ -19,9 +19,8 @@ from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema
 from gbnf.grammar import ir
 from gbnf.prompts.messages import Message
-from gbnf.protocols.conversations import for_template
 from gbnf.protocols.json_calls import JsonCallStream, json_grammar
-from gbnf.protocols.protocol import CallProtocol, Offered, ParsedCall, UnreadableCallError, clip
+from gbnf.protocols.protocol import CallProtocol, Offered, ParsedCall, UnreadableCallError, clip, for_template
 from gbnf.protocols.readers import REASONING_KEY, AnswerReader, TextCalls, WholeJsonCall
 from gbnf.tool_formats import ToolFormat
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool

@@ -18,16 +18,17 @@ from typing import Any
 from referencing import Registry, Specification, exceptions
 from referencing.jsonschema import DRAFT202012
 
-from gbnf.schema.applicators import (
+from gbnf.schema.keywords import (
     CHILD_APPLICATORS,
     CONDITIONS,
     DEFINITIONS,
     IN_PLACE_APPLICATORS,
+    KEYWORDS,
+    REFERENCES,
     SchemaPath,
     map_subschemas,
     subschemas,
 )
-from gbnf.schema.keywords import KEYWORDS, REFERENCES
 from gbnf.work_limits import spend
 
 _LIMITS = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})

@@ -20,12 +20,11 @@ from referencing import Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
 from gbnf.errors import GbnfError, SchemaError, is_rust_panic
-from gbnf.schema.applicators import child_pointer
 from gbnf.schema.closing import close_objects
 from gbnf.schema.drafts import DIALECT, DRAFTS
 from gbnf.schema.dynamic_scopes import DynamicScopes, base_uri
 from gbnf.schema.format_checks import FORMAT_CHECKER
-from gbnf.schema.keywords import CONDITION, OPTIONAL, UNEVALUATED, unknown_keywords
+from gbnf.schema.keywords import CONDITION, OPTIONAL, UNEVALUATED, child_pointer, unknown_keywords
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker
 from gbnf.surrogates import has_surrogate
 from gbnf.work_limits import WorkLimitError, is_spent

@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 
 from gbnf.errors import SchemaError
 from gbnf.regular.pattern_syntax import MalformedPatternError, UnsupportedPatternError
-from gbnf.schema.applicators import (
+from gbnf.schema.keywords import (
     APPLICATORS,
     CHILD_APPLICATORS,
     DEFINITIONS,
     IN_PLACE_APPLICATORS,
+    TYPES,
     child_pointer,
 )
-from gbnf.schema.keywords import TYPES
 
 
 @dataclass(frozen=True, slots=True)

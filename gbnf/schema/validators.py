@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from jsonschema import ValidationError, validators
 from referencing.jsonschema import lookup_recursive_ref
 
-from gbnf.schema.applicators import APPLICATORS
 from gbnf.schema.keywords import (
     ABOVE,
+    APPLICATORS,
     BELOW,
     FIRST_ITEMS,
     HAS_ITEM,

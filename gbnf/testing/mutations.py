@@ -13,7 +13,7 @@ from typing import Any, Literal
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from gbnf.schema.applicators import path_pointer
+from gbnf.schema.keywords import path_pointer
 from gbnf.testing.generation import ValueGenerator
 from gbnf.testing.subjects import PoolSubject, SchemaSubject, Subject, ToolsOrSchema, subject
 

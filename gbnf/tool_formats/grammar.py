@@ -35,8 +35,17 @@ from gbnf.grammar.ir import (
     seq,
 )
 from gbnf.regular.charset import CharSet
-from gbnf.tool_formats.answers import CALLS, Content, answer_rules, calls_rule, openings
-from gbnf.tool_formats.calls import NUMBERED_CALLS, call_expr, call_shapes, id_rules
+from gbnf.tool_formats.answers import (
+    CALLS,
+    NUMBERED_CALLS,
+    Content,
+    answer_rules,
+    call_expr,
+    call_shapes,
+    calls_rule,
+    id_rules,
+    openings,
+)
 from gbnf.tool_formats.format import FormatFields, JsonArguments
 from gbnf.tools import Tool
 

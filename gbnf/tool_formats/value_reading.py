@@ -18,7 +18,7 @@ from typing import Any, Final
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, load
 from gbnf.calls.parsing.python_arguments import read_literal as read_python
 from gbnf.errors import GbnfError
-from gbnf.schema.applicators import resolve_pointer
+from gbnf.schema.keywords import resolve_pointer
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 

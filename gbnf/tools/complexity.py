@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.schema.applicators import SchemaPath, resolve_pointer, subschemas
+from gbnf.schema.keywords import SchemaPath, resolve_pointer, subschemas
 
 COMPLEXITY_THRESHOLD = 6
 """The score from which arguments count as complex: two levels of objects, or three alternatives more."""

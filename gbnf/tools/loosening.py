@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from gbnf.findings import Finding, Kind
-from gbnf.schema.applicators import APPLICATORS, SchemaPath, path_pointer
 from gbnf.schema.drafts import as_2020_12
+from gbnf.schema.keywords import APPLICATORS, SchemaPath, path_pointer
 from gbnf.tools.argument_schema import ArgumentSchemaError, checked_argument_schema
 from gbnf.tools.manifest_checks import json_like, nests_deeper
 from gbnf.tools.tool import Tool

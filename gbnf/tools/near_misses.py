@@ -10,8 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from gbnf.findings import Finding
-from gbnf.schema.applicators import APPLICATORS, path_pointer, walk
-from gbnf.schema.keywords import KEYWORDS
+from gbnf.schema.keywords import APPLICATORS, KEYWORDS, path_pointer, walk
 
 _ANNOTATIONS = frozenset(
     {

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gbnf.findings import Finding
-from gbnf.schema.applicators import SchemaPath, map_subschemas
+from gbnf.schema.keywords import SchemaPath, map_subschemas
 from gbnf.tools.manifest_checks import OfferPolicy, RunPolicy, manifest_fields
 
 

@@ -17,8 +17,7 @@ from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.pool import CompiledTool, compile_tool, left_out_finding
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
-from gbnf.protocols.conversations import tools_prompt
-from gbnf.protocols.protocol import CallProtocol, Offered
+from gbnf.protocols.protocol import CallProtocol, Offered, tools_prompt
 from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
