@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gbnf.compiler.options import PropertyOrder
+from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
 from gbnf_server.llama.demo_model import model_path

@@ -35,7 +35,7 @@ import gbnf.compiler.pool as pools
 from contenders import CONTENDERS, Contender, open_model
 from corpus import DataMissingError, load_cases, vocabulary_path
 from gbnf.tools import Tool, load_manifests
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 from gbnf_server.system.bundled import manifests_path
 from isolation import Finished, isolated
 

@@ -34,7 +34,7 @@ from corpus import DataMissingError, load_cases, vocabulary_paths
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
 from gbnf.tools import load_manifests
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 from gbnf_server.llama.native import NativeGrammar, NativeModel
 from gbnf_server.system.bundled import manifests_path
 

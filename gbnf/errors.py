@@ -10,7 +10,7 @@
     │   └── AmbiguousGrammarError  a grammar with too many derivations of one text
     ├── ToolFormatError            a chat template without a tool-call format that can be derived: reason
     ├── InvalidArgumentError       an argument that is out of range or unknown (also a ValueError)
-    └── TooManyStatesError, PatternError (gbnf.regular.errors): a regular language that is not enforced
+    └── TooManyStatesError, PatternError: a regular language that is not enforced
 
 Errors that one module raises for another one, such as `gbnf.contracts.fields.FieldError`, and those of the
 server (`gbnf_server.system.errors`) derive from `GbnfError` too: one ``except`` catches all. Errors have

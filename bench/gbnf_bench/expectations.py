@@ -15,13 +15,12 @@ from typing import Any, TypeAlias
 from jsonschema import Draft202012Validator
 
 from gbnf import SchemaError, compile_schema
-from gbnf.effort import TooManyStatesError
 from gbnf.regular.ecma262 import PatternError, search
-from gbnf.schema.applicators import walk
 from gbnf.schema.format_checks import FORMAT_CHECKER
-from gbnf.schema.keywords import KEYWORDS, REFERENCES
+from gbnf.schema.keywords import KEYWORDS, REFERENCES, walk
 from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.schema.validators import extend_validator
+from gbnf.work_limits import TooManyStatesError
 from gbnf_bench.errors import KeyPath, SuiteFieldError
 
 Expectation: TypeAlias = Mapping[str, Any]

@@ -14,8 +14,8 @@ from typing import Any
 
 from gbnf.calls.validation import validate_call
 from gbnf.tools import Tool
-from gbnf.tools.languages import supported_language
 from gbnf.tools.pool_filter import filter_pool
+from gbnf.tools.tool import supported_language
 from gbnf_bench.cases import Suite
 from gbnf_bench.dsl import Table, suite
 from gbnf_server.executors import Context

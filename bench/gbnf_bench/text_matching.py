@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gbnf.schema.applicators import map_subschemas
+from gbnf.schema.keywords import map_subschemas
 from gbnf_bench.expectations import Expectation, accepts
 
 

@@ -21,8 +21,8 @@ from gbnf.compiler.declared_order import trie
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
-from gbnf.effort import TooManyStatesError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, literal, seq
+from gbnf.work_limits import TooManyStatesError
 
 #: The most pairs of an object, over all states, with which properties are told apart or bounded in number.
 MAX_EXACT_PAIRS = 200

@@ -94,11 +94,11 @@ def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout,
     def pairs(count: int, *, found: bool) -> list[Expr]:
         if items.maximum is not None and count >= items.maximum:
             return []
-        place = min(count, len(items.prefix))
-        item = items.prefix[place] if place < len(items.prefix) else items.rest
+        index = min(count, len(items.prefix))
+        item = items.prefix[index] if index < len(items.prefix) else items.rest
         after = min(count + 1, last)
         plain = seq(item, rests[after, found])
-        return [plain] if found else [plain, seq(matching[place], rests[after, True])]
+        return [plain] if found else [plain, seq(matching[index], rests[after, True])]
 
     for count, found in states:
         following = [seq(layout.comma, pair) for pair in pairs(count, found=found)]

@@ -16,15 +16,15 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from gbnf.compiler.character_classes import json_char, raw_char
+from gbnf.compiler.literals import json_char, raw_char
 from gbnf.compiler.repetitions import bounded_repetition
 from gbnf.compiler.rules import Fragment, RuleTable, Scope
-from gbnf.effort import spend
 from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, CharClass, Expr, Literal, Ref, alt, optional, repeat, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.transition_tables import DEAD
+from gbnf.work_limits import spend
 
 #: The productions that characters of strings refer to.
 _PRIMITIVES = frozenset({"keyChar", "keyEscape"})
@@ -228,7 +228,7 @@ class _Writer:
         deeper = nesting + (len(rest.edges) + rest.ends > 1)
         options = [
             [_RepeatedExpr(self._char(classes)), *self._from(target, deeper)]
-            for classes, target in sorted(rest.edges, key=_first_class)
+            for classes, target in sorted(rest.edges, key=lambda edge: edge[0] & -edge[0])  # lowest first
         ]
         if len(options) == 1 and not rest.ends:
             return options[0]
@@ -296,8 +296,3 @@ class _Writer:
                 self._parts[item] = self._scope.add("Char", item)
             item = self._parts[item]
         return bounded_repetition(item, minimum, maximum, self._scope).expr
-
-
-def _first_class(edge: tuple[int, int]) -> int:
-    """Return the lowest of an edge's classes, which is that of its first character."""
-    return edge[0] & -edge[0]

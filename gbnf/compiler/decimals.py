@@ -14,13 +14,18 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor, nextafter
 
-from gbnf.compiler.number_automata import intersection
+from gbnf.compiler.rules import Scope
+from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     EPSILON,
+    Alt,
+    CharClass,
     Expr,
     Literal,
     Ref,
+    Repeat,
+    Seq,
     alt,
     char_class,
     literal,
@@ -28,6 +33,8 @@ from gbnf.grammar.ir import (
     repeat,
     seq,
 )
+from gbnf.regular.automaton import Dfa
+from gbnf.work_limits import work_cache
 
 #: The least double above zero, as `repr` writes it: 5e-324.
 SMALLEST = Fraction(repr(nextafter(0.0, 1.0)))
@@ -207,8 +214,8 @@ def _fraction_from(whole: int, digits: str, limits: DigitLimits) -> Expr:
         return _any_fraction(whole, limits)
     # 47 -> "." ( [5-9] [0-9]* | "4" ( [8-9] [0-9]* | "7" [0-9]* ) )
     rest = _more(whole, digits, limits)
-    for place in reversed(range(len(digits))):
-        known, digit = digits[:place], digits[place]
+    for index in reversed(range(len(digits))):
+        known, digit = digits[:index], digits[index]
         higher = [_digits_in(chr(ord(digit) + 1), "9", known, whole, limits)] if digit < "9" else []
         rest = alt(*higher, seq(Literal(digit), rest))
     return seq(Literal("."), rest)
@@ -220,8 +227,8 @@ def _fraction_to(whole: int, digits: str, limits: DigitLimits) -> Expr:
         return EPSILON
     # 47 -> ( "." ( [0-3] [0-9]* | "4" ( [0-6] [0-9]* | "7" "0"* )? ) )?
     rest = _zeros(whole, digits, limits)
-    for place in reversed(range(len(digits))):
-        known, digit = digits[:place], digits[place]
+    for index in reversed(range(len(digits))):
+        known, digit = digits[:index], digits[index]
         lower = [_digits_in("0", chr(ord(digit) - 1), known, whole, limits)] if digit > "0" else []
         rest = alt(*lower, seq(Literal(digit), optional(rest)))
     return optional(seq(Literal("."), rest))
@@ -341,3 +348,39 @@ def _between(low: str, high: str) -> Expr:
 
 def _digit_range(low: str, high: str) -> Expr:
     return literal(low) if low == high else char_class((ord(low), ord(high)))
+
+
+def intersection(left: Expr, right: Expr) -> Expr:
+    """Return the spellings that both expressions derive. None of the three contains a nonterminal."""
+    return automaton_expr(expr_language(left) & expr_language(right))
+
+
+@work_cache(maxsize=256)
+def expr_language(expr: Expr) -> Dfa:
+    """Return the automaton of an expression without nonterminals."""
+    from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most numbers don't need it
+
+    return search(f"^(?:{_as_pattern(expr)})$")
+
+
+def automaton_expr(words: Dfa, scope: Scope | None = None) -> Expr:
+    """Return the words of an automaton, as they are. Without a scope, in one expression."""
+    from gbnf.compiler.automaton_rules import words_expr  # noqa: PLC0415  # most numbers don't need it
+
+    return words_expr(words, scope)
+
+
+def _as_pattern(expr: Expr) -> str:
+    match expr:
+        case Literal(text):
+            return text.replace(".", r"\.")
+        case CharClass(ranges):
+            return "[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in ranges) + "]"
+        case Seq(items):
+            return "".join(map(_as_pattern, items))
+        case Alt(items):
+            return "(?:" + "|".join(map(_as_pattern, items)) + ")"
+        case Repeat(item, minimum, maximum):
+            return f"(?:{_as_pattern(item)}){{{minimum},{'' if maximum is None else maximum}}}"
+        case Ref(name):
+            raise InvalidArgumentError(f"{name} is a nonterminal")

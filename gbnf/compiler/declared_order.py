@@ -42,10 +42,10 @@ class DeclaredOrder:
         # Those that may come next end with the first that must.
         self._stops = [len(names)] * (len(names) + 1)
         self._may_end = [True] * (len(names) + 1)
-        for place in reversed(range(len(names))):
-            needed = names[place] in required
-            self._stops[place] = place + 1 if needed else self._stops[place + 1]
-            self._may_end[place] = not needed and self._may_end[place + 1]
+        for index in reversed(range(len(names))):
+            needed = names[index] in required
+            self._stops[index] = index + 1 if needed else self._stops[index + 1]
+            self._may_end[index] = not needed and self._may_end[index + 1]
         self._entries: list[Expr] = [EMPTY_LANGUAGE] * len(names)
         self._later: dict[int, Expr] = {}
 
@@ -54,10 +54,10 @@ class DeclaredOrder:
         count, layout = len(self._names), self._layout
         first_of_run = 0
         firsts = []  # of each property, the first state from which it may come next
-        for place in range(count):
+        for index in range(count):
             firsts.append(first_of_run)
-            if self._stops[place] == place + 1:
-                first_of_run = place + 1
+            if self._stops[index] == index + 1:
+                first_of_run = index + 1
         for state in range(count, 0, -1):
             rest, name = self._rest(state), self._names[state - 1]
             entry = seq(layout.colon, self._values[name], rest)

@@ -1,4 +1,4 @@
-"""Layouts of JSON: where whitespace is allowed between tokens.
+"""How a schema becomes a grammar, and the layouts of JSON: where whitespace is allowed between tokens.
 
 default   at most one space after "," and ":", none elsewhere: both `json.dumps(x)` and its compact form
 compact   none at all: separators=(",", ":")
@@ -12,9 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from gbnf.compiler.decimals import BOUNDED_DIGITS, UNBOUNDED_DIGITS, DigitLimits
 from gbnf.compiler.literals import json_string, key_except
 from gbnf.compiler.rules import Scope
-from gbnf.effort import TooManyStatesError
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     EPSILON,
@@ -28,6 +28,7 @@ from gbnf.grammar.ir import (
     seq,
 )
 from gbnf.regular.automaton import Dfa
+from gbnf.work_limits import TooManyStatesError
 
 Whitespace = OneOf["default", "compact", "spaced", "free"]
 
@@ -103,3 +104,29 @@ LAYOUTS: dict[Whitespace, Layout] = {
     "spaced": _layout(Literal(" "), EPSILON, None),
     "free": _layout(_WS, _WS, repeat(char_class(" \t\n\r"))),
 }
+
+
+PropertyOrder = OneOf["declared", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """How a schema becomes a grammar.
+
+    `whitespace`: see `gbnf.compiler.layout`. `max_depth`: the most objects and arrays around one that is
+    still constrained; None: any number. If `closed`, an object that declares properties but not
+    `additionalProperties` allows no others. `property_order`: properties in any order (see
+    `gbnf.compiler.any_order`), or in declared order only. With `bounded_digits`, numbers have at most the
+    digits of `gbnf.compiler.decimals.BOUNDED_DIGITS`.
+    """
+
+    whitespace: Whitespace = "default"
+    max_depth: int | None = None
+    closed: bool = False
+    property_order: PropertyOrder = "any"
+    bounded_digits: bool = True
+
+    @property
+    def digits(self) -> DigitLimits:
+        """How many digits numbers may have."""
+        return BOUNDED_DIGITS if self.bounded_digits else UNBOUNDED_DIGITS

@@ -1,4 +1,4 @@
-"""The numbers of a shape, in canonical spelling: integers as integers, all others in any spelling.
+"""The numbers of a shape and their multiples, in canonical spelling: integers as integers, others in any.
 
 A number must be in the range both as written and as the double that it is read as: `0.99999999999999999` is
 read as 1, so it is not accepted below 1.
@@ -6,20 +6,37 @@ read as 1, so it is not accepted below 1.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
-from math import floor, inf, nextafter
+from math import floor, gcd, inf, lcm, nextafter
 
 from gbnf.compiler.decimals import (
     UNSIGNED,
     DigitLimits,
+    automaton_expr,
     decimal_expr,
+    expr_language,
     integer_expr,
+    intersection,
     scientific_expr,
     zero_expr,
 )
-from gbnf.compiler.number_automata import intersection
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, alt, char_class, optional, repeat, seq
+from gbnf.compiler.rules import Scope
+from gbnf.grammar.ir import (
+    EMPTY_LANGUAGE,
+    Expr,
+    Literal,
+    Ref,
+    alt,
+    char_class,
+    literal,
+    optional,
+    repeat,
+    seq,
+)
+from gbnf.regular.automaton import Dfa
 from gbnf.schema.value_sets import Bound, Number
+from gbnf.work_limits import work_cache
 
 #: From here on, a double is followed by another one of at least 1 more.
 _SPARSE = 2**52
@@ -77,3 +94,119 @@ def _not_integers(low: Fraction | None, high: Fraction | None, digits: DigitLimi
     last = _SMALL if high is None else min(high, _SMALL)
     small = scientific_expr(first, last, digits) if first <= last else EMPTY_LANGUAGE
     return alt(intersection(decimal_expr(low, high, digits), _FRACTIONAL), small)
+
+
+#: The greatest divisor, in units of its last decimal, that is enforced by an automaton.
+MAX_DIVISOR = 1000
+_MAX_DECIMALS = 6
+#: The most multiples between the bounds that are listed.
+_MAX_LISTED = 200
+#: The most states of an automaton of multiples that counts digits too.
+_MAX_COUNTED = 400
+#: Every serialiser writes doubles from the first to the second without exponent.
+_PLAIN = (Fraction(1, 10**4), 10**16)
+_UNCOUNTED = DigitLimits(None, None, None, None)
+
+
+def multiples_expr(shape: Number, digits: DigitLimits, scope: Scope) -> tuple[Expr | None, str]:
+    """Return the numbers of a shape with divisors, and the reason if they are not enforced exactly, else "".
+
+    Listed where the bounds leave few, else by an automaton, which spells numbers without exponent; None where
+    it would be too large. It counts no digits where that would make it too large.
+    """
+    whole = shape.integer is True
+    divisor = _least_common_multiple((*shape.divisors, Fraction(1)) if whole else shape.divisors)
+    low, high = shape.minimum, shape.maximum
+    if low is not None and high is not None and (high.value - low.value) / divisor <= _MAX_LISTED:
+        first = -((-low.value) // divisor)
+        multiples = (divisor * step for step in range(first, first + _MAX_LISTED + 2))
+        listed = [value for value in multiples if _within(value, low, high)]
+        if shape.integer is False:
+            listed = [value for value in listed if value.denominator != 1]
+        return alt(*(_spelled(value, digits, whole=whole) for value in listed)), ""
+    words = _multiples(divisor, whole=whole)
+    if words is None or shape.integer is False:
+        return None, "its automaton is too large"
+    most = digits.integer if whole else digits.whole
+    counts = len(words.table.rows) * (most or 1) <= _MAX_COUNTED
+    limits = digits if counts else _UNCOUNTED
+    if counts or low is not None or high is not None:
+        words &= expr_language(range_expr(replace(shape, divisors=()), limits, exponents=False))
+    endless = not (counts or whole) and (low is None or high is None)
+    reason = "with so large a divisor digits are not counted, and a number of 310 is read as infinity"
+    return automaton_expr(words, scope), reason if endless else ""
+
+
+def _within(value: Fraction, low: Bound, high: Bound) -> bool:
+    above = value > low.value or (value == low.value and not low.exclusive)
+    return above and (value < high.value or (value == high.value and not high.exclusive))
+
+
+def _spelled(value: Fraction, digits: DigitLimits, *, whole: bool) -> Expr:
+    if whole:
+        return literal(str(int(value)))
+    decimals = decimal_expr(value, value, digits)
+    if not value or _PLAIN[0] <= abs(value) < _PLAIN[1]:
+        return decimals
+    return alt(decimals, scientific_expr(value, value, digits))
+
+
+def _least_common_multiple(divisors: tuple[Fraction, ...]) -> Fraction:
+    numerator, denominator = divisors[0].numerator, divisors[0].denominator
+    for divisor in divisors[1:]:
+        numerator, denominator = lcm(numerator, divisor.numerator), gcd(denominator, divisor.denominator)
+    return Fraction(numerator, denominator)
+
+
+@work_cache(maxsize=64)
+def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
+    """Return the canonical decimals that are multiples of `divisor`.
+
+    A state is the number read so far modulo `divisor`, in units of its last decimal, and the number of
+    decimals read.
+    """
+    places = 0
+    while (divisor * 10**places).denominator != 1:
+        places += 1
+        if places > _MAX_DECIMALS:
+            return None
+    unit = int(divisor * 10**places)
+    if unit * (places + 1) > MAX_DIVISOR * 4 or unit > MAX_DIVISOR:
+        return None
+    # states: 0 at the start, 1 after the sign, 2 after a zero, then (decimals read, remainder)
+    digits = [str(digit) for digit in range(10)]
+    index: dict[tuple[int, int], int] = {}
+    rows: list[list[tuple[str, int]]] = [[], [], []]
+
+    def state(decimals: int, remainder: int) -> int:
+        """`decimals` is -1 before the point."""
+        key = (decimals, remainder)
+        if key not in index:
+            index[key] = len(rows)
+            rows.append([])
+            pending.append(key)
+        return index[key]
+
+    pending: list[tuple[int, int]] = []
+    for start in (0, 1):
+        rows[start] = [("0", 2), *((digit, state(-1, int(digit) % unit)) for digit in digits[1:])]
+    rows[0].append(("-", 1))
+    if not whole:
+        rows[2].append((".", state(0, 0)))
+    while pending:
+        decimals, remainder = pending.pop()
+        row = rows[index[decimals, remainder]]
+        if decimals < 0:
+            row += [(digit, state(-1, (remainder * 10 + int(digit)) % unit)) for digit in digits]
+            if not whole:
+                row.append((".", state(0, remainder)))
+        elif decimals < places:
+            row += [(digit, state(decimals + 1, (remainder * 10 + int(digit)) % unit)) for digit in digits]
+        else:
+            row.append(("0", state(places + 1, remainder)))
+    accepting = [2]
+    for (decimals, remainder), number in index.items():
+        missing = places if decimals < 0 else max(places - decimals, 0)
+        if decimals != 0 and remainder * 10**missing % unit == 0:
+            accepting.append(number)
+    return Dfa.from_transitions(rows, accepting)

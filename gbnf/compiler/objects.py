@@ -23,10 +23,10 @@ from gbnf.compiler.declared_order import CHUNK, DeclaredOrder
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
-from gbnf.effort import TooManyStatesError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Seq, literal, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.value_sets import Object
+from gbnf.work_limits import TooManyStatesError
 
 #: The most states of one object; beyond, bounds on the number of properties are not enforced.
 MAX_STATES = 1000
@@ -139,10 +139,10 @@ class _ObjectState(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """A declared property that may come next, by chain and index, and the state after it."""
+    """A declared property that may come next, by chain and position, and the state after it."""
 
     chain: int
-    place: int
+    position: int
     follower: _ObjectState
 
 
@@ -175,8 +175,8 @@ class _ObjectAutomaton:
         self._all_satisfied = (1 << len(self._groups)) - 1
         self._satisfies: dict[tuple[int, int], int] = {}  # the bits of the groups that each property is in
         for bit, group in enumerate(self._groups):
-            for place in group:
-                self._satisfies[place] = self._satisfies.get(place, 0) | 1 << bit
+            for index in group:
+                self._satisfies[index] = self._satisfies.get(index, 0) | 1 << bit
         self._following: dict[_ObjectState, list[_Pair]] = {}
         self._rests: dict[_ObjectState, Expr] = {}
         self._entries: dict[_Pair, Expr] = {}
@@ -210,24 +210,24 @@ class _ObjectAutomaton:
         given = self._counting(state)
         for chain, names in enumerate(self._chains):
             before, after = state.at[:chain], state.at[chain + 1 :]
-            for place in range(state.at[chain], len(names)):
-                satisfied = state.satisfied | self._satisfies.get((chain, place), 0)
-                follower = _ObjectState((*before, place + 1, *after), satisfied, given)
+            for index in range(state.at[chain], len(names)):
+                satisfied = state.satisfied | self._satisfies.get((chain, index), 0)
+                follower = _ObjectState((*before, index + 1, *after), satisfied, given)
                 if satisfied == self._all_satisfied or self._can_be_satisfied(follower):
-                    found.append(_Pair(chain, place, follower))
-                if self._required[chain][place]:
+                    found.append(_Pair(chain, index, follower))
+                if self._required[chain][index]:
                     break
         return found
 
     def _can_be_satisfied(self, state: _ObjectState) -> bool:
         """Return whether each unsatisfied group has a property that may still come."""
         return all(
-            state.satisfied & 1 << bit or any(place >= state.at[chain] for chain, place in group)
+            state.satisfied & 1 << bit or any(index >= state.at[chain] for chain, index in group)
             for bit, group in enumerate(self._groups)
         )
 
     def _name(self, pair: _Pair) -> str:
-        return self._chains[pair.chain][pair.place]
+        return self._chains[pair.chain][pair.position]
 
     def _label(self, state: _ObjectState) -> str:
         if sum(map(bool, state.at)) > 1 or len(self._chains) > _FEW_CHAINS:
@@ -309,7 +309,7 @@ class _ObjectAutomaton:
 
     def _of_chain(self, chain: int, state: _ObjectState, pairs: list[_Pair]) -> list[Expr]:
         limit = (state.at[chain] // CHUNK + 1) * CHUNK
-        near = [pair for pair in pairs if pair.place < limit]
+        near = [pair for pair in pairs if pair.position < limit]
         expressions = [seq(literal(self._layout.key(self._name(pair))), self._entries[pair]) for pair in near]
         if len(near) < len(pairs):
             boundary = state._replace(at=(*state.at[:chain], limit, *state.at[chain + 1 :]))

@@ -19,9 +19,16 @@ from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.part_cache import without_part_cache
 from gbnf.errors import GbnfError
 from gbnf.grammar.ir import Alt, Expr, Ref, Repeat, Rules, Seq
-from gbnf.schema.applicators import APPLICATORS, DEFINITIONS, SchemaPath, resolve_pointer, subschemas
-from gbnf.schema.keywords import KEYWORDS
-from gbnf.schema.metaschema import child_pointer
+from gbnf.schema.keywords import (
+    APPLICATORS,
+    DEFINITIONS,
+    KEYWORDS,
+    SchemaPath,
+    child_pointer,
+    path_pointer,
+    resolve_pointer,
+    subschemas,
+)
 
 _MOST_CHARACTERS = 3_000_000
 """Of all grammars that are compiled for one schema: about a second. The first parts are examined anyway."""
@@ -71,7 +78,7 @@ def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Orig
             except GbnfError:
                 continue
             work += len(str(reduced))
-            pointer = "".join(child_pointer("", step) for step in path)
+            pointer = path_pointer(path)
             changed = changed_rules(whole, reduced.rules)
             for name in changed:
                 found[name].append(pointer)

@@ -14,14 +14,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
-from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
+from gbnf.compiler.layout import LAYOUTS, CompileOptions, Layout, PropertyOrder, Whitespace
 from gbnf.compiler.literals import Branch, factor_prefixes, json_string, trie
 from gbnf.compiler.notations import JSON, Notation
-from gbnf.compiler.options import CompileOptions, PropertyOrder
 from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
-from gbnf.compiler.rule_names import camel
-from gbnf.compiler.rules import RuleTable, Scope
+from gbnf.compiler.rules import RuleTable, Scope, camel
 from gbnf.compiler.schema import bounded_rules, check_whitespace, compilation
 from gbnf.compiler.stored_parts import decode_part, encode_part
 from gbnf.errors import PoolError, SchemaError
@@ -32,7 +30,7 @@ from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
 from gbnf.surrogates import has_surrogate
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 
 if TYPE_CHECKING:
     from gbnf.compiler.lowering import Lowering

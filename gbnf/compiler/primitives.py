@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from gbnf.compiler.character_classes import PLAIN_CHAR
 from gbnf.compiler.decimals import BOUNDED_DIGITS, DigitLimits, number_rules
 from gbnf.compiler.layout import LAYOUTS, Whitespace
+from gbnf.compiler.literals import PLAIN_CHAR
 from gbnf.grammar.ir import Expr, Literal, Ref, alt, char_class, repeat, seq
 
 _HEX = char_class((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))

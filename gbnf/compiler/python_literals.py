@@ -12,9 +12,8 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 
 from gbnf.compiler.automaton_rules import quoted_expr
-from gbnf.compiler.character_classes import raw_char
 from gbnf.compiler.layout import Layout, without
-from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.literals import factor_prefixes, raw_char
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Literal, alt, char_class, repeat, seq
 from gbnf.regular.automaton import Dfa

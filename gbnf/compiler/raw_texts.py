@@ -9,12 +9,11 @@ import sys
 
 from gbnf.compiler.automaton_rules import words_expr
 from gbnf.compiler.rules import Scope
-from gbnf.effort import effort_cache
 from gbnf.grammar.ir import Expr
-from gbnf.regular.alphabet import Alphabet, common_refinement, minterms
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.charset import CharSet
+from gbnf.regular.charset import Alphabet, CharSet, common_refinement, minterms
 from gbnf.regular.transition_tables import DEAD, explore
+from gbnf.work_limits import work_cache
 
 #: The most states of texts with their delimiter: each is a rule.
 MAX_STATES = 4000
@@ -50,7 +49,7 @@ class _Search:
         return matched, seen[: len(seen) - matched]
 
 
-@effort_cache(maxsize=512)
+@work_cache(maxsize=512)
 def _delimited(language: Dfa, delimiter: str) -> Dfa:
     table = language.table
     alphabet, pairs = common_refinement(table.alphabet, _alphabet(delimiter))
@@ -82,7 +81,7 @@ def _delimited(language: Dfa, delimiter: str) -> Dfa:
     return Dfa(explore(alphabet, (0, 0), successors, lambda state: state == end, MAX_STATES))
 
 
-@effort_cache(maxsize=512)
+@work_cache(maxsize=512)
 def readable_texts(delimiter: str) -> Dfa:
     """Return the texts behind which the delimiter has its first occurrence, if it follows them."""
     alphabet = _alphabet(delimiter)
@@ -106,13 +105,13 @@ def _alphabet(text: str) -> Alphabet:
     return minterms([CharSet.single(ord(char)) for char in dict.fromkeys(text)])[0]
 
 
-@effort_cache(maxsize=1)
+@work_cache(maxsize=1)
 def plain_texts() -> Dfa:
     """Return the texts without U+0000, which llama.cpp's grammars take for the end of a text."""
     return Dfa.from_transitions([[(CharSet.of((1, sys.maxunicode)), 0)]], (0,))
 
 
-@effort_cache(maxsize=1)
+@work_cache(maxsize=1)
 def trimmed_texts() -> Dfa:
     """Return the texts without whitespace around them, as `str.strip` leaves them."""
     spaces = CharSet.of("".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1)))))
@@ -120,7 +119,7 @@ def trimmed_texts() -> Dfa:
     return Dfa.from_transitions([[(~spaces, 1)], inside, inside], (0, 1))
 
 
-@effort_cache(maxsize=512)
+@work_cache(maxsize=512)
 def beginning_with(text: str, delimiter: str) -> Dfa:
     """Return the texts that, with the delimiter behind them, begin with `text`."""
     chain = [[(char, at + 1)] for at, char in enumerate(text)]

@@ -7,24 +7,26 @@ from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from gbnf.compiler.decimals import DigitLimits
 from gbnf.compiler.literals import factor_prefixes
-from gbnf.compiler.multiples import multiples_expr
 from gbnf.compiler.notations import JsonType
-from gbnf.compiler.numbers import range_expr
-from gbnf.compiler.places import ElementForm, FormsPlace, Place
+from gbnf.compiler.numbers import multiples_expr, range_expr
+from gbnf.compiler.raw_texts import MAX_STATES, delimited_expr, plain_texts, readable_texts
+from gbnf.compiler.repetitions import BEYOND, MAX_BOUND, bounded_repetition
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import Scope
-from gbnf.compiler.strings import StringExpr, quoted_string, raw_string
-from gbnf.effort import EffortSpentError, TooManyStatesError, spend
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Seq, alt, literal
+from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Seq, alt, literal, seq
+from gbnf.regular.automaton import Dfa
 from gbnf.schema.keywords import HAS_ITEM
+from gbnf.schema.strings import string_language
 from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, String, ValueSet
+from gbnf.work_limits import TooManyStatesError, WorkLimitError, spend
 
 LEFT_OPEN = "the schema is too large, so any value of the same JSON type is allowed"
-#: The work of emitting a value, in the units of `gbnf.effort`.
+#: The work of emitting a value, in the units of `gbnf.work_limits`.
 VALUE_WORK = 6
 #: The greatest weight of an expression that is repeated inline: about the engine's rules for it.
 _LIGHT = 24
@@ -36,7 +38,7 @@ _ANY_STRING = String()
 class Scalars:
     """The expressions of one compilation, which are reported to `report`."""
 
-    def __init__(self, report: Report, digits: DigitLimits, json: Place) -> None:
+    def __init__(self, report: Report, digits: DigitLimits, json: ValueSyntax) -> None:
         self.report = report
         self.json = json
         self._digits = digits
@@ -44,16 +46,16 @@ class Scalars:
         self._strings: dict[tuple[Any, ...], StringExpr] = {}
 
     def scalar(
-        self, shape: Null | Boolean | Number | String, scope: Scope, pointer: str, place: Place
+        self, shape: Null | Boolean | Number | String, scope: Scope, pointer: str, syntax: ValueSyntax
     ) -> Expr:
-        """Return the values of a shape, as they are written at a place."""
+        """Return the values of a shape, as they are written in a syntax."""
         if isinstance(shape, String):
-            return self._string(shape, scope, pointer, place)
+            return self._string(shape, scope, pointer, syntax)
         if isinstance(shape, Number):
             return self._number(shape, scope, pointer)
         if isinstance(shape, Boolean):
-            return Ref("boolean") if place is self.json else alt(place.true, place.false)
-        return Ref("null") if place is self.json else place.null
+            return Ref("boolean") if syntax is self.json else alt(syntax.true, syntax.false)
+        return Ref("null") if syntax is self.json else syntax.null
 
     def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
         """Return the expression of a number; equal shapes share one."""
@@ -77,39 +79,40 @@ class Scalars:
                 f"it is enforced in exact decimals; validators that divide floats, such as jsonschema, "
                 f"refuse some of its multiples, such as {refused!r}: prefer an integer"
             )
-            for base in [facet.pointer for facet in shape.facets if "multipleOf" in facet.raw] or [pointer]:
+            bases = [conjunct.pointer for conjunct in shape.conjuncts if "multipleOf" in conjunct.raw]
+            for base in bases or [pointer]:
                 self.report.disputed(f"{base}/multipleOf", "multipleOf", reason)
         return expr
 
-    def _string(self, shape: String, scope: Scope, pointer: str, place: Place) -> Expr:
+    def _string(self, shape: String, scope: Scope, pointer: str, syntax: ValueSyntax) -> Expr:
         """Return the expression of a string; equal shapes share one."""
-        if place is self.json and shape == _ANY_STRING:
+        if syntax is self.json and shape == _ANY_STRING:
             return Ref("string")
-        known = self._strings.get((shape, place))
+        known = self._strings.get((shape, syntax))
         if known is None:
-            built = quoted_string(shape, place, scope)
-            known = self._strings[shape, place] = built._replace(expr=_named(built.expr, scope))
+            built = quoted_string(shape, syntax, scope)
+            known = self._strings[shape, syntax] = built._replace(expr=_named(built.expr, scope))
         for keyword, reason in known.loosened:
             report_keyword(self.report, shape, pointer, keyword, reason)
         return known.expr
 
     def raw(
         self, strings: ValueSet, form: ElementForm, kinds: frozenset[JsonType], scope: Scope, pointer: str,
-        place: FormsPlace,
+        syntax: FormsSyntax,
     ) -> Expr:  # fmt: skip
         """Return strings without quotes, with what comes after them."""
         spend(sum(VALUE_WORK + len(value) // 4 for value in strings.values))
-        readable = place.readable(form, kinds) if strings.values else None
+        readable = syntax.readable(form, kinds) if strings.values else None
         texts = [
             literal(value + form.after) for value in strings.values if readable and readable.accepts(value)
         ]
         for shape in strings.shapes:
             assert isinstance(shape, String)
             try:
-                built = self.raw_shape(shape, form, kinds, scope, place)
-            except EffortSpentError:
+                built = self.raw_shape(shape, form, kinds, scope, syntax)
+            except WorkLimitError:
                 self.report.unenforced(pointer, "type", LEFT_OPEN)
-                built = self.raw_shape(String(), form, kinds, scope, place)
+                built = self.raw_shape(String(), form, kinds, scope, syntax)
             for keyword, reason in built.loosened:
                 report_keyword(self.report, shape, pointer, keyword, reason)
             if built.lost is not None:
@@ -123,24 +126,24 @@ class Scalars:
         return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
 
     def raw_shape(
-        self, shape: String, form: ElementForm, kinds: frozenset[JsonType], scope: Scope, place: FormsPlace
+        self, shape: String, form: ElementForm, kinds: frozenset[JsonType], scope: Scope, syntax: FormsSyntax
     ) -> StringExpr:
         """Return the strings of a shape without quotes, with what comes after them."""
-        key = (shape, place.unmistakable(form, kinds), form.after)
+        key = (shape, syntax.unmistakable(form, kinds), form.after)
         known = self._strings.get(key)
         if known is None:
-            built = raw_string(shape, place, form, kinds, scope)
+            built = raw_string(shape, syntax, form, kinds, scope)
             known = self._strings[key] = built._replace(expr=_named(built.expr, scope))
         return known
 
     def report_lost(
-        self, values: Sequence[str], kinds: frozenset[JsonType], pointer: str, place: FormsPlace
+        self, values: Sequence[str], kinds: frozenset[JsonType], pointer: str, syntax: FormsSyntax
     ) -> None:
         """Report listed strings that cannot be written in any form."""
-        forms = place.forms("string")
-        if not values or any(form.place is not None for form in forms):
+        forms = syntax.forms("string")
+        if not values or any(form.syntax is not None for form in forms):
             return
-        readable = [place.readable(form, kinds) for form in forms]
+        readable = [syntax.readable(form, kinds) for form in forms]
         self.report.unwritten(
             [value for value in values if not any(one.accepts(value) for one in readable)], pointer
         )
@@ -194,8 +197,109 @@ def report_keyword(
     report: Report, shape: Number | String | Array | Object, pointer: str, keyword: str, reason: str
 ) -> None:
     """Report a keyword at every schema that the shape has it from."""
-    found = [(facet.pointer, keyword) for facet in shape.facets if keyword in facet.raw]
+    found = [(conjunct.pointer, keyword) for conjunct in shape.conjuncts if keyword in conjunct.raw]
     if keyword == "contains":  # or the complement of `items`
-        found += [(facet.pointer, "items") for facet in shape.facets if HAS_ITEM in facet.raw]
+        found += [(conjunct.pointer, "items") for conjunct in shape.conjuncts if HAS_ITEM in conjunct.raw]
     for base, name in found or [(pointer, keyword)]:
         report.unenforced(f"{base}/{name}", name, reason)
+
+
+#: The least characters of a delimiter that a long bounded text does without.
+_LEAST_PREFIX = 2
+
+
+class StringExpr(NamedTuple):
+    """The expression of a string, and each keyword that it doesn't enforce, with the reason.
+
+    `lost`: a shortest string of the shape that it does not contain, although it contains no delimiter; None
+    if there is none. `excludes`: whether there are others, such as those with the delimiter.
+    """
+
+    expr: Expr
+    loosened: tuple[tuple[str, str], ...] = ()
+    lost: str | None = None
+    excludes: bool = False
+
+
+def quoted_string(shape: String, syntax: ValueSyntax, scope: Scope) -> StringExpr:
+    """Return the strings of a shape between quotes."""
+    low, high = shape.min_length, shape.max_length
+    if shape.language is not None:
+        return _regular(shape, shape.language, syntax, scope)
+    texts, is_exact = [], True
+    for quote, char in syntax.quoted_chars(scope):
+        chars = bounded_repetition(char, low, high, scope)
+        is_exact = chars.exact
+        texts.append(seq(literal(quote), chars.expr, literal(quote)))
+    beyond = "minLength" if low > MAX_BOUND else "maxLength"
+    return StringExpr(alt(*texts), () if is_exact else ((beyond, BEYOND),))
+
+
+def _regular(shape: String, language: Dfa, syntax: ValueSyntax, scope: Scope) -> StringExpr:
+    loosened: tuple[tuple[str, str], ...] = ()
+    try:
+        language = string_language(shape)
+    except TooManyStatesError:
+        loosened = _without_bounds(shape, "with the pattern beside it, it makes too large an automaton")
+    return StringExpr(syntax.string_expr(language, scope), loosened)
+
+
+def raw_string(
+    shape: String, syntax: FormsSyntax, form: ElementForm, kinds: frozenset[JsonType], scope: Scope
+) -> StringExpr:
+    """Return the strings of a shape as they are, with what comes after them.
+
+    `kinds`: the JSON types that the schema allows beside. Where the automaton of a bounded text and the whole
+    delimiter is too large, texts with a shorter beginning of it are left out, too.
+    """
+    whole = Dfa.all_words() if shape.language is None else shape.language
+    language = whole & syntax.unmistakable(form, kinds)
+    excludes = _shortest(whole - (language & readable_texts(form.after)), shape) is not None
+    try:
+        bounded = _bounded(shape, language)
+    except WorkLimitError:
+        raise
+    except TooManyStatesError:
+        bounded = None
+    if bounded is not None:
+        for delimiter in _delimiters(form.after, len(bounded.table.rows)):
+            try:
+                expr = delimited_expr(bounded, delimiter, scope)
+            except WorkLimitError:
+                raise
+            except TooManyStatesError:
+                continue
+            after = seq(expr, literal(form.after[len(delimiter) :]))
+            unwritten = whole & syntax.mistaken(form, kinds)
+            if delimiter != form.after:
+                unwritten = unwritten | (language & (readable_texts(form.after) - readable_texts(delimiter)))
+            return StringExpr(after, (), _shortest(unwritten, shape), excludes)
+    reason = "with the delimiter of the text, it makes too large an automaton"
+    lost = _shortest(whole & syntax.mistaken(form, kinds), shape)
+    return StringExpr(
+        delimited_expr(language, form.after, scope), _without_bounds(shape, reason), lost, excludes
+    )
+
+
+def _bounded(shape: String, language: Dfa) -> Dfa:
+    if not shape.min_length and shape.max_length is None:
+        return language
+    return language & Dfa.of_length(shape.min_length, shape.max_length, limit=MAX_STATES)
+
+
+def _delimiters(after: str, states: int) -> list[str]:
+    """Return the delimiter, and shorter beginnings of it as far as the number of states demands them."""
+    longest = MAX_STATES // states
+    shorter = [after[:length] for length in range(min(longest, len(after) - 1), _LEAST_PREFIX - 1, -1)]
+    return [after, *shorter] if states < MAX_STATES // 8 or longest >= len(after) else shorter
+
+
+def _shortest(lost: Dfa, shape: String) -> str | None:
+    example = (lost & plain_texts()).shortest()
+    too_long = example is not None and shape.max_length is not None and len(example) > shape.max_length
+    return None if too_long else example
+
+
+def _without_bounds(shape: String, reason: str) -> tuple[tuple[str, str], ...]:
+    bounds = (("minLength", shape.min_length), ("maxLength", shape.max_length))
+    return tuple((keyword, reason) for keyword, bound in bounds if bound)

@@ -14,7 +14,7 @@ from gbnf.compiler.decimals import INFINITE
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes, join_expressions
 from gbnf.compiler.notations import JSON_TYPES, JsonType
-from gbnf.compiler.places import FormsPlace, Place
+from gbnf.compiler.value_syntax import FormsSyntax, ValueSyntax
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, alt, literal, seq
 from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, Shape, String, ValueSet
 
@@ -27,20 +27,20 @@ _ALL_TYPES = frozenset(JSON_TYPES)
 JoinPairs: TypeAlias = Callable[[Mapping[str, Expr], Layout], Expr]
 
 
-def value_expr(value: Any, place: Place | FormsPlace, pairs: JoinPairs | None = None) -> Expr:
-    """Return one JSON value in the notation of a place; EMPTY_LANGUAGE if it cannot be written there.
+def value_expr(value: Any, syntax: ValueSyntax | FormsSyntax, pairs: JoinPairs | None = None) -> Expr:
+    """Return one JSON value in the notation of a syntax; EMPTY_LANGUAGE if it cannot be written there.
 
     The pairs of an object keep their order, unless `pairs` is given.
     """
-    if isinstance(place, FormsPlace):
-        return _in_forms(value, place, pairs)
+    if isinstance(syntax, FormsSyntax):
+        return _in_forms(value, syntax, pairs)
     match value:
         case dict():
-            layout = place.objects
+            layout = syntax.objects
             if not value:
                 return layout.empty_object
             values = {
-                key: value_expr(item, place.child(key), pairs) if layout.can_write(key) else EMPTY_LANGUAGE
+                key: value_expr(item, syntax.child(key), pairs) if layout.can_write(key) else EMPTY_LANGUAGE
                 for key, item in value.items()
             }
             if EMPTY_LANGUAGE in values.values():
@@ -50,7 +50,7 @@ def value_expr(value: Any, place: Place | FormsPlace, pairs: JoinPairs | None = 
             written = [seq(literal(layout.key(key)), layout.colon, item) for key, item in values.items()]
             return seq(layout.begin_object, join_expressions(written, layout.comma), layout.end_object)
         case list():
-            layout, inner = place.arrays, place.item()
+            layout, inner = syntax.arrays, syntax.item()
             if not value:
                 return layout.empty_array
             items = [value_expr(item, inner, pairs) for item in value]
@@ -58,22 +58,22 @@ def value_expr(value: Any, place: Place | FormsPlace, pairs: JoinPairs | None = 
         case int() | float() if not isinstance(value, bool):
             return alt(*map(literal, _number_texts(value)))
         case str():
-            return place.text(value)
+            return syntax.text(value)
         case None:
-            return place.null
+            return syntax.null
         case _:
-            return place.true if value else place.false
+            return syntax.true if value else syntax.false
 
 
-def _in_forms(value: Any, place: FormsPlace, pairs: JoinPairs | None) -> Expr:
+def _in_forms(value: Any, syntax: FormsSyntax, pairs: JoinPairs | None) -> Expr:
     """Return a value inside a listed one, where nothing says which JSON types the schema allows."""
     texts: list[Expr] = []
-    for form in place.forms(json_type(value)):
-        inner = place.place(form, json_type(value), _ALL_TYPES)
+    for form in syntax.forms(json_type(value)):
+        inner = syntax.syntax(form, json_type(value), _ALL_TYPES)
         if inner is not None:
             inside = value_expr(value, inner, pairs)
         else:
-            is_readable = place.readable(form, _ALL_TYPES).accepts(value)
+            is_readable = syntax.readable(form, _ALL_TYPES).accepts(value)
             inside = literal(value) if is_readable else EMPTY_LANGUAGE
         texts.append(seq(literal(form.before), inside, literal(form.after)))
     return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])

@@ -16,7 +16,7 @@ from gbnf.contracts.line_text import strip_markup, unwrap_answer
 from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import Expr, Literal, Rules, seq
 from gbnf.grammar.passes import run_passes
-from gbnf.tools.languages import supported_language
+from gbnf.tools.tool import supported_language
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,12 @@ from jsonschema.exceptions import best_match
 from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.compiler.pool import no_callable_tool, pool_tools
 from gbnf.errors import SchemaError
-from gbnf.schema.applicators import map_subschemas, walk
 from gbnf.schema.drafts import DIALECT
 from gbnf.schema.format_checks import FORMAT_CHECKER
-from gbnf.schema.keywords import KEYWORDS
+from gbnf.schema.keywords import KEYWORDS, map_subschemas, walk
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 
 _KEPT = KEYWORDS | {"$defs", "definitions"}
 _OWN_BASE = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$schema")

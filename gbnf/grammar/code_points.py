@@ -1,4 +1,6 @@
-"""The code points that a class can match in a text.
+"""The characters in GBNF's quotes and brackets, and the code points that a class can match in a text.
+
+They are read as llama.cpp's `parse_char` and `parse_hex` do.
 
 llama.cpp matches classes against decoded UTF-8 that ends at a NUL: no class ever matches NUL or a surrogate.
 """
@@ -9,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from functools import lru_cache
 
+from gbnf.errors import GbnfError
 from gbnf.grammar.ir import CharClass, char_class
 
 Ranges = tuple[tuple[int, int], ...]
@@ -49,3 +52,97 @@ def first_bytes(of: CharClass) -> frozenset[int]:
 
 def _first_byte(code_point: int) -> int:
     return chr(code_point).encode()[0]
+
+
+_HEX_LENGTH = {"x": 2, "u": 4, "U": 8}
+_SIMPLE = {"t": 0x09, "r": 0x0D, "n": 0x0A} | {char: ord(char) for char in '\\"[]-'}
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+_KNOWN = r"GBNF has \xHH \uHHHH \UHHHHHHHH \t \r \n \\ \" \[ \] \- only."
+
+
+class EscapeError(GbnfError):
+    """A character that cannot be read. Fields: `offset` (into the token), `problem`, `hint`."""
+
+    def __init__(self, offset: int, problem: str, hint: str) -> None:
+        """Use the problem as message."""
+        self.offset, self.problem, self.hint = offset, problem, hint
+        super().__init__(problem)
+
+
+def parse_literal(token: str) -> str:
+    """Return the text of a literal, given with its quotes. Raises EscapeError."""
+    if "\\" not in token:
+        return token[1:-1]
+    chars: list[str] = []
+    position = 1
+    while position < len(token) - 1:
+        code_point, after = _read(token, position)
+        if code_point == 0:
+            raise EscapeError(position, "llama.cpp cannot match NUL", "Remove the escape.")
+        if SURROGATES[0] <= code_point <= SURROGATES[1]:
+            raise EscapeError(
+                position,
+                f"{token[position:after]} is a lone surrogate, which is not a character",
+                r"Write the whole character, as itself or as \UHHHHHHHH.",
+            )
+        chars.append(chr(code_point))
+        position = after
+    return "".join(chars)
+
+
+def parse_class(token: str) -> CharClass:
+    """Return a class, given with its brackets. Raises EscapeError."""
+    position = 2 if token.startswith("[^") else 1
+    pairs: list[tuple[int, int]] = []
+    while token[position] != "]":
+        start = position
+        low, position = _read(token, position)
+        high = low
+        if token[position] == "-" and token[position + 1] != "]":
+            high, position = _read(token, position + 1)
+            if high < low:
+                raise EscapeError(
+                    start,
+                    f"the range {token[start:position]} is reversed: llama.cpp matches nothing with it",
+                    r"Swap its ends; escape a literal hyphen as \-.",
+                )
+        pairs.append((low, high))
+    if not pairs:
+        raise EscapeError(
+            0,
+            f"llama.cpp reads the empty class {token} as the empty string",
+            'Write . for any character, or "" for the empty string.',
+        )
+    found = char_class(*pairs, negated=token.startswith("[^"))
+    if not matchable(found):
+        raise EscapeError(
+            0,
+            f"{token} matches no character: no text contains NUL or surrogates",
+            "Write the characters that are meant.",
+        )
+    return found
+
+
+def _read(token: str, position: int) -> tuple[int, int]:
+    """Return the code point at `position`, and the position of the next one."""
+    if token[position] != "\\":
+        return ord(token[position]), position + 1
+    kind = token[position + 1]
+    if kind in _SIMPLE:
+        return _SIMPLE[kind], position + 2
+    if kind not in _HEX_LENGTH:
+        raise EscapeError(position, f"unknown escape \\{kind}", f"{_KNOWN} Write others by code point.")
+    end = position + 2 + _HEX_LENGTH[kind]
+    digits = token[position + 2 : end]
+    if len(digits) < _HEX_LENGTH[kind] or not _HEX_DIGITS.issuperset(digits):
+        raise EscapeError(
+            position,
+            f"\\{kind} needs {_HEX_LENGTH[kind]} hexadecimal digits",
+            "Pad the number with zeros on the left.",
+        )
+    code_point = int(digits, 16)
+    if code_point > sys.maxunicode:
+        raise EscapeError(
+            position, f"{token[position:end]} is beyond the last code point", r"The last is \U0010FFFF."
+        )
+    return code_point, end

@@ -22,8 +22,8 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.analysis import find_left_recursion
+from gbnf.grammar.code_points import EscapeError, parse_class, parse_literal
 from gbnf.grammar.emit import emit
-from gbnf.grammar.escapes import EscapeError, parse_class, parse_literal
 from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, alt, literal, repeat, seq
 from gbnf.surrogates import has_surrogate
 

@@ -1,4 +1,4 @@
-"""Descriptions of tools for a model, in several styles.
+"""Descriptions of tools for a model, in several styles, and declarations of tools for chat templates.
 
 Which style is best depends on the model (`bench/styles.py` compares them):
 
@@ -10,20 +10,22 @@ Which style is best depends on the model (`bench/styles.py` compares them):
 
 Invariants: placeholders are `<name: type>` and never sample content, which small models copy; a skeleton is
 valid JSON; nothing that the runtime fills in appears. Texts for models must not change: the demonstration
-model is trained on them.
+model is trained on them. Types are in the style of TypeScript, `{path: string, content: string}[]`: they
+inform the model, and only grammar and validator enforce the schema. Every schema has a type.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import InvalidArgumentError
-from gbnf.prompts.signatures import argument_lines, argument_list, one_line, type_text
+from gbnf.schema.keywords import map_subschemas, resolve_pointer
 from gbnf.tools import Tool, localized
-from gbnf.tools.languages import supported_language
 from gbnf.tools.prerequisites import ANY_TOOL
+from gbnf.tools.tool import supported_language
 
 PromptStyle: TypeAlias = Literal["default", "full", "minimal", "skeleton", "placeholder", "verbose"]
 """A style of descriptions. "full" is an alias of "default"."""
@@ -195,3 +197,147 @@ _STYLE_WRITERS: Mapping[str, Callable[[Tool, str], Iterator[str]]] = {
 }
 PROMPT_STYLES: tuple[PromptStyle, ...] = ("minimal", "default", "skeleton", "placeholder", "verbose")
 """Every style without aliases, the shortest first."""
+
+
+_OWN_KEYWORDS = frozenset({"requires_one_of", "fills", "runtime_resolved"})
+
+
+def declare_tool(tool: Tool, *, language: str = "en") -> dict[str, Any]:
+    """Return `{"type": "function", "function": {"name", "description", "parameters"}}`."""
+    args = tool.model_args()
+    parameters = with_groups(plain_schema(args, language), args)
+    if "properties" not in parameters:  # many templates iterate over them
+        parameters = {"type": "object", "properties": {}, **parameters}
+    function = {"name": tool.name, "description": tool.description(language), "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def plain_schema(schema: Any, language: str) -> Any:
+    """Return a schema without the keywords of this project, with its descriptions in one language."""
+    if not isinstance(schema, Mapping):
+        return schema
+    plain = {key: value for key, value in schema.items() if key not in _OWN_KEYWORDS}
+    if isinstance(plain.get("description"), Mapping):
+        plain["description"] = localized(plain["description"], language)
+    return dict(map_subschemas(plain, lambda _path, member: plain_schema(member, language)))
+
+
+def with_groups(schema: dict[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with the groups of `args["requires_one_of"]` in standard keywords."""
+    groups = args.get("requires_one_of")
+    if not groups:
+        return schema
+    needed = [{"anyOf": [{"required": [name]} for name in group]} for group in groups]
+    return {**schema, "allOf": [*schema.get("allOf", ()), *needed]}
+
+
+#: Characters of one enumeration, and levels of objects and arrays, before the rest becomes "…".
+ENUM_LIMIT, DEPTH_LIMIT = 240, 4
+
+_PLAIN_NAME = re.compile(r"[\w.-]+")
+
+
+def argument_list(args: Mapping[str, Any], *, types: bool) -> str:
+    """Return the arguments in declared order, `?` after optional ones: `path: string, n?: integer`."""
+    required = args.get("required", ())
+    return ", ".join(
+        _name(name) + ("" if name in required else "?") + (f": {type_text(schema, args)}" if types else "")
+        for name, schema in args.get("properties", {}).items()
+    )
+
+
+def type_text(schema: Any, root: Mapping[str, Any]) -> str:
+    """Return the type of the values that `schema` allows. `root`: the schema that references resolve in."""
+    return _joined(_types(schema, root, 0))
+
+
+def argument_lines(args: Mapping[str, Any], language: str) -> Iterator[tuple[str, str]]:
+    """Yield each argument with its description on one line, nested ones by path: `dialog[].schema`."""
+    for name, schema in args.get("properties", {}).items():
+        yield from _described(_name(name), schema, language, 0)
+
+
+def one_line(text: str) -> str:
+    """Return a text with each run of whitespace replaced by a space."""
+    return " ".join(text.split())
+
+
+def _described(path: str, schema: Any, language: str, depth: int) -> Iterator[tuple[str, str]]:
+    if not isinstance(schema, Mapping) or depth > DEPTH_LIMIT:
+        return
+    description = one_line(localized(schema.get("description"), language))
+    if description:
+        yield path, description
+    for name, member in schema.get("properties", {}).items():
+        yield from _described(f"{path}.{_name(name)}", member, language, depth + 1)
+    yield from _described(f"{path}[]", schema.get("items"), language, depth + 1)
+
+
+_Types: TypeAlias = tuple[list[str], str]
+"""The members of a union or an intersection, and the operator between them."""
+
+
+def _types(schema: Any, root: Mapping[str, Any], depth: int) -> _Types:
+    if not isinstance(schema, Mapping):
+        return ["never" if schema is False else "any"], "|"
+    if depth > DEPTH_LIMIT:
+        return ["…"], "|"
+    if "const" in schema:
+        return [_json(schema["const"])], "|"
+    if isinstance(schema.get("enum"), list):
+        return _enumeration(schema["enum"]), "|"
+    if "$ref" in schema:
+        target = resolve_pointer(schema["$ref"], root)
+        return _types(True if target is None else target[1], root, depth + 1)
+    for keyword, sign in (("anyOf", "|"), ("oneOf", "|"), ("allOf", "&")):
+        members = schema.get(keyword)
+        if isinstance(members, list) and members and "properties" not in schema:
+            return [_joined(_types(member, root, depth + 1)) for member in members], sign
+    declared = schema.get("type", "object" if "properties" in schema else "any")
+    names = declared if isinstance(declared, list) else [declared]
+    return [_one_type(str(name), schema, root, depth + 1) for name in names], "|"
+
+
+def _one_type(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
+    match name:
+        case "array" if isinstance(schema.get("prefixItems"), list):
+            members = (_joined(_types(member, root, depth)) for member in schema["prefixItems"])
+            return f"[{', '.join(members)}]"
+        case "array":
+            item = _types(schema.get("items"), root, depth)
+            return f"({_joined(item)})[]" if len(set(item[0])) > 1 else f"{_joined(item)}[]"
+        case "object" if schema.get("properties") and depth > DEPTH_LIMIT:
+            return "{…}"
+        case "object" if schema.get("properties"):
+            required = schema.get("required", ())
+            members = (
+                f"{_name(key)}{'' if key in required else '?'}: {_joined(_types(member, root, depth))}"
+                for key, member in schema["properties"].items()
+            )
+            return "{" + ", ".join(members) + "}"
+        case "object" if isinstance(schema.get("additionalProperties"), Mapping):
+            return "{[key]: " + _joined(_types(schema["additionalProperties"], root, depth)) + "}"
+        case _:
+            return name
+
+
+def _enumeration(values: list[Any]) -> list[str]:
+    shown: list[str] = []
+    for value in values:
+        shown.append(_json(value))
+        if sum(map(len, shown)) + len(shown) > ENUM_LIMIT and len(shown) > 1:
+            return [*shown[:-1], "…"]
+    return shown or ["never"]
+
+
+def _joined(types: _Types) -> str:
+    members, sign = types
+    return sign.join(dict.fromkeys(members))
+
+
+def _name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else _json(name)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -16,7 +16,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from gbnf.prompts.control_tokens import escape_control_tokens
 from gbnf.prompts.descriptions import PROMPT_STYLES, PromptStyle, describe_tool
 from gbnf.tools import Tool
-from gbnf.tools.languages import localized_text, supported_language
+from gbnf.tools.tool import localized_text, supported_language
 
 #: Characters of a result, or of an error, in a message.
 RESULT_LIMIT = 2000
@@ -93,7 +93,7 @@ _NATIVE_INSTRUCTIONS = {
 }
 
 _CALL = '{"name":'
-_CALL_WITH_THOUGHT = '{"thought": "…", "name":'
+_CALL_WITH_REASONING = '{"thought": "…", "name":'
 
 
 def system_prompt(
@@ -101,7 +101,7 @@ def system_prompt(
     *,
     style: PromptStyle = "full",
     language: str = "en",
-    thought: bool = False,
+    reasoning: bool = False,
     lines: bool = False,
     endings: Sequence[str] = (),
 ) -> str:
@@ -109,8 +109,8 @@ def system_prompt(
 
     "minimal": `Tools:` and one line per tool, `find_files(base_path, pattern?, patterns?)`. All other styles:
     instructions, then a description of each tool (`gbnf.prompts.descriptions`). Texts are in `language` if a
-    manifest has it, otherwise in English. `thought` asks for a thought at the start of each call, `lines` for
-    the line protocol instead of JSON. `endings`: names of the tools that end the work instead of
+    manifest has it, otherwise in English. `reasoning` asks for reasoning at the start of each call, `lines`
+    for the line protocol instead of JSON. `endings`: names of the tools that end the work instead of
     `final_answer`. Raises InvalidArgumentError for an unknown style.
     """
     shown = [describe_tool(tool, style, language) for tool in tools]
@@ -121,8 +121,8 @@ def system_prompt(
     if lines:
         for json_call, lined in _LINE_PROTOCOL[supported_language(language, _LINE_PROTOCOL)]:
             instructions = instructions.replace(json_call, lined)
-    if thought:
-        instructions = instructions.replace(_CALL, _CALL_WITH_THOUGHT)
+    if reasoning:
+        instructions = instructions.replace(_CALL, _CALL_WITH_REASONING)
     return "\n\n".join([instructions, "Tools:", *shown])
 
 

@@ -1,9 +1,14 @@
-"""The protocols: a native format, JSON, one call by a JSON Schema, calls in text, and the line protocol."""
+"""The protocols: a native format, JSON, one call by a JSON Schema, calls in text, and the line protocol.
+
+In a reasoning field, the first property of a call, `{"thought": "…", "name": …}`, reasoning is part of the
+grammar, so that it works with every backend that takes one. It is removed before the call is validated.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from gbnf import Grammar, compile_pool
@@ -12,14 +17,11 @@ from gbnf.calls.repair import repair_call
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema
+from gbnf.grammar import ir
 from gbnf.prompts.messages import Message
-from gbnf.protocols.conversations import for_template
-from gbnf.protocols.final_answer import REASONING_KEY
 from gbnf.protocols.json_calls import JsonCallStream, json_grammar
-from gbnf.protocols.protocol import CallProtocol, Offered, ParsedCall, UnreadableCallError, clip
-from gbnf.protocols.readers import AnswerReader, TextCalls, WholeJsonCall
-from gbnf.protocols.reasoning_field import pop_reasoning, with_reasoning_grammar, with_reasoning_schema
-from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.protocols.protocol import CallProtocol, Offered, ParsedCall, UnreadableCallError, clip, for_template
+from gbnf.protocols.readers import REASONING_KEY, AnswerReader, TextCalls, WholeJsonCall
 from gbnf.tool_formats import ToolFormat
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 
@@ -30,7 +32,8 @@ class NativeCalls(CallProtocol):
 
     A call is an entry of `tool_calls`, and its outcome a message of the role "tool" with the call's id; a
     text that is no call is answered by the user, since templates refuse an outcome without a call.
-    `answers_by_call`: for a model that is trained on the planner's prompts.
+    `answers_by_call`: for a model that is trained on the planner's prompts. `reasoning`: the template is
+    asked for reasoning.
     """
 
     tool_format: ToolFormat
@@ -58,30 +61,30 @@ class NativeCalls(CallProtocol):
             tool_choice=("auto" if tools else "none") if by_text else "required",
             parallel=offered.parallel,
             final_answer=offered.answer and self.answers_by_call,
-            reasoning=offered.reasoning,
+            reasoning=self.reasons_first,
             steps=offered.steps,
             property_order=offered.property_order,
         )
 
     @property
     def reasons_first(self) -> bool:
-        """Whether the format has reasoning."""
-        return self.tool_format.reasoning is not None
+        """Whether the template is asked for reasoning, and its format has it."""
+        return self.reasoning and self.tool_format.reasoning is not None
 
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the calls and the text of an answer."""
-        return self.tool_format.stream(offered.tools, reasoning=offered.reasoning)
+        return self.tool_format.stream(offered.tools, reasoning=self.reasons_first)
 
-    def answer_reader(self, offered: Offered) -> AnswerReader:
+    def answer_reader(self) -> AnswerReader:
         """Return a reader of an answer in which one call is made."""
-        return super().answer_reader(offered) if self.answers_by_call else self.reader(offered)
+        return super().answer_reader() if self.answers_by_call else self.reader(Offered(()))
 
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
     ) -> ParsedCall:
         """Read a whole text, where a text without a call is the final answer."""
         del steps
-        found = self.tool_format.parse(text, tools, truncated=truncated, reasoning=self.reasoning)
+        found = self.tool_format.parse(text, tools, truncated=truncated, reasoning=self.reasons_first)
         if isinstance(found, FinalAnswer):
             return ParsedCall(_final_answer(found.content), found.reasoning)
         if not found.calls:
@@ -119,15 +122,15 @@ class JsonCalls(CallProtocol):
     """Calls as JSON (`gbnf.protocols.json_calls`).
 
     `is_constrained`: by a grammar, rather than by the prompt only. `answers_by_call`: each answer is one
-    call. `also_final_answer`: of a text, which may also be written as a call of `final_answer`. `reasoning`:
-    in the first property of a call. `union` is off in comparisons only: then the grammar allows any arguments
-    with any tool name.
+    call. `also_final_answer`: of a text, which may also be written as a call of `final_answer`.
+    `reasoning_field`: the first property of a call is reasoning. `union` is off in comparisons only: then the
+    grammar allows any arguments with any tool name.
     """
 
     is_constrained: bool = True
     answers_by_call: bool = True
     also_final_answer: bool = False
-    reasoning: bool = False
+    reasoning_field: bool = False
     whitespace: Whitespace = "default"
     union: bool = True
     name: ClassVar[str] = "json"
@@ -153,26 +156,19 @@ class JsonCalls(CallProtocol):
             grammar = compile_pool(offered.tools, whitespace=self.whitespace, **options)
         else:
             grammar = compile_name_and_arguments(offered.tools, **options)
-        return with_reasoning_grammar(grammar) if self.reasoning else grammar
+        return with_reasoning_grammar(grammar) if self.reasoning_field else grammar
 
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the calls and the text of an answer."""
         del offered
         return JsonCallStream(final_answer=self.also_final_answer)
 
-    def read(
-        self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
-    ) -> ParsedCall:
-        """Read a whole text, which must be one JSON call."""
-        del tools, steps, truncated
-        return _json_call(text)
-
 
 @dataclass(frozen=True)
 class SchemaCalls(CallProtocol):
-    """One call as JSON by a JSON Schema, for servers that take no grammar. `reasoning`: as in `JsonCalls`."""
+    """One call as JSON by a JSON Schema, for servers that take no grammar."""
 
-    reasoning: bool = False
+    reasoning_field: bool = False
     name: ClassVar[str] = "json"
 
     def constraint(self, offered: Offered) -> Mapping[str, Any]:
@@ -180,30 +176,23 @@ class SchemaCalls(CallProtocol):
         schema = call_schema(
             offered.tools, final_answer=offered.answer, ask_user=offered.ask_user, steps=offered.steps
         )
-        return with_reasoning_schema(schema) if self.reasoning else schema
+        return with_reasoning_schema(schema) if self.reasoning_field else schema
 
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the call."""
         del offered
         return WholeJsonCall()
 
-    def read(
-        self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
-    ) -> ParsedCall:
-        """Read a whole text, which must be one JSON call."""
-        del tools, steps, truncated
-        return _json_call(text)
-
 
 @dataclass(frozen=True)
 class CallsInText(CallProtocol):
     """Calls in any common syntax in a text, read with repairs; a text without one is the final answer.
 
-    `lines`: the prompt requests the line protocol, rather than JSON. `reasoning`: as in `JsonCalls`.
+    `lines`: the prompt requests the line protocol, rather than JSON. `reasoning_field`: as in `JsonCalls`.
     """
 
     lines: bool = False
-    reasoning: bool = False
+    reasoning_field: bool = False
     is_constrained: ClassVar[bool] = False
     reads_truncated: ClassVar[bool] = True
 
@@ -249,14 +238,14 @@ class CallsInText(CallProtocol):
             raise UnreadableCallError(
                 "the text was cut, and its call may be a thought of many; write the call alone"
             )
-        thought, others = pop_reasoning(call.extra) if self.reasoning else ("", call.extra)
-        expected = bool(thought) and not others  # the parser ignores reasoning, but here it is part of a call
+        reasoning, others = pop_reasoning(call.extra) if self.reasoning_field else ("", call.extra)
+        expected = bool(reasoning) and not others  # which the parser reports as ignored
         repairs = [str(repair) for repair in step.repairs if not (expected and repair.kind == "extra")]
         if len(step.calls) > 1:
             repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
         repaired = repair_call(call, tools, steps=steps)
         repairs += [str(coercion) for coercion in repaired.coercions]
-        kept = {REASONING_KEY: thought} if thought else {}
+        kept = {REASONING_KEY: reasoning} if reasoning else {}
         return ParsedCall(kept | dict(repaired.call), "", tuple(repairs))
 
     def call_message(self, call: Mapping[str, Any], number: int) -> Message:
@@ -267,17 +256,50 @@ class CallsInText(CallProtocol):
         return {"role": "assistant", "content": text}
 
 
-def _json_call(text: str) -> ParsedCall:
-    try:
-        return ParsedCall(parse_json(text))
-    except InvalidJsonError as error:
-        problem = f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
-        raise UnreadableCallError(problem) from None
-
-
 def _final_answer(message: str) -> dict[str, Any]:
     return {"name": FINAL_ANSWER.name, "arguments": {"message": message}}
 
 
 def _call_id(number: int) -> str:
     return f"call{number:05d}"  # nine letters and digits, as Mistral's templates require
+
+
+MAX_REASONING_LENGTH = 300
+"""Maximum characters of reasoning in a field."""
+
+_CHARACTER = ir.char_class('"\\', (0x00, 0x1F), (0x7F, 0x7F), negated=True)
+_SPACE = ir.optional(ir.literal(" "))
+_MEMBER = ir.seq(
+    ir.literal(f'"{REASONING_KEY}":'), _SPACE,
+    ir.literal('"'), ir.repeat(_CHARACTER, 1, MAX_REASONING_LENGTH), ir.literal('",'), _SPACE,
+)  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def with_reasoning_grammar(grammar: Grammar) -> Grammar:
+    """Return a pool's grammar in which each call begins with reasoning."""
+    root = grammar.rules.productions["root"]
+    assert isinstance(root, ir.Seq)
+    opening, *rest = root.items
+    assert isinstance(opening, ir.Literal), "a pool's grammar begins with its calls' first key"
+    root = ir.seq(ir.literal(opening.text[:1]), _MEMBER, ir.literal(opening.text[1:]), *rest)
+    return Grammar(ir.Rules({**grammar.rules.productions, "root": root}), grammar.report, grammar.is_parsed)
+
+
+def with_reasoning_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pool's JSON Schema in which each call begins with reasoning."""
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [with_reasoning_schema(branch) for branch in schema["anyOf"]]}
+    reasoning_message = {"type": "string", "minLength": 1, "maxLength": MAX_REASONING_LENGTH}
+    return {
+        **schema,
+        "properties": {REASONING_KEY: reasoning_message, **schema["properties"]},
+        "required": [REASONING_KEY, *schema["required"]],
+    }
+
+
+def pop_reasoning(call: Any) -> tuple[str, Any]:
+    """Split a call into its reasoning, "" if there is none, and the rest."""
+    if isinstance(call, dict) and isinstance(call.get(REASONING_KEY), str):
+        return call[REASONING_KEY], {key: value for key, value in call.items() if key != REASONING_KEY}
+    return "", call

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from gbnf import Grammar, compile_pool
-from gbnf.compiler.options import PropertyOrder
+from gbnf.compiler.layout import PropertyOrder
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Ref, Rules, alt, char_class, literal, repeat, seq
-from gbnf.protocols.final_answer import FinalAnswerText
+from gbnf.protocols.readers import FinalAnswerText
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
 from gbnf.tools import FINAL_ANSWER, Tool
 

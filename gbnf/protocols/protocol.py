@@ -2,25 +2,118 @@
 
 One frozen value for each way in which models call tools (`gbnf.protocols.call_protocols`); the code that runs
 a conversation knows none of them.
+
+With a model's native format, tools and calls go to its chat template as they are. Otherwise the system prompt
+describes the tools (`gbnf.prompts`), and calls and results are written in their JSON form.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, ClassVar, TypeAlias
 
 from gbnf.compiler.grammar import Grammar
-from gbnf.compiler.options import PropertyOrder
+from gbnf.compiler.layout import PropertyOrder
 from gbnf.errors import GbnfError
+from gbnf.prompts.descriptions import PromptStyle, describe_tool
 from gbnf.prompts.messages import Message, call_text
-from gbnf.protocols.conversations import with_json_calls
-from gbnf.protocols.final_answer import FinalAnswerText
-from gbnf.protocols.readers import AnswerReader
+from gbnf.protocols.readers import AnswerReader, FinalAnswerText
+from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
 
-Constraint: TypeAlias = Grammar | Mapping[str, Any]
+_INSTRUCTIONS = (
+    'To use a tool, answer with one JSON call on a line of its own: {"name": "tool", "arguments": {…}}, and '
+    "nothing before or after it. Its result comes back as the next message. When no tool is needed, answer "
+    "with plain text."
+)
+
+
+def tools_prompt(tools: Sequence[Tool], style: PromptStyle, *, required: bool = False) -> str:
+    """Return the part of the system prompt that describes the tools; `required`: and demands a call."""
+    shown = [describe_tool(tool, style, "en") for tool in tools]
+    if style == "minimal":
+        return "\n".join(["Tools:", *shown])
+    demand = ["Your next answer must be a call."] if required else []
+    return "\n\n".join([_INSTRUCTIONS, "Tools:", *shown, *demand])
+
+
+def with_json_calls(messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:
+    """Return the conversation for a model without a format of its own; `prompt` describes the tools."""
+    system = [message["content"] for message in messages if message["role"] == "system"]
+    written = tuple(_written(message for message in messages if message["role"] != "system"))
+    first = "\n\n".join(text for text in (prompt, *system) if text)
+    return ({"role": "system", "content": first}, *written) if first else written
+
+
+def _written(messages: Iterator[Message]) -> Iterator[Message]:
+    step = 0
+    steps: dict[str, int] = {}
+    for message in messages:
+        if message["role"] == "tool":
+            number = steps.get(message.get("tool_call_id", ""), step)
+            yield {**_bare(message), "content": call_text({"step": number, **_result(message["content"])})}
+            continue
+        calls = message.get("tool_calls", ())
+        lines = [message["content"]] if message["content"] else []
+        for call in calls:
+            step += 1
+            steps[str(call.get("id", ""))] = step
+            lines.append(call_text(call["function"]))
+        yield {**_bare(message), "content": "\n".join(lines)}
+
+
+def _bare(message: Message) -> Message:
+    bare: Message = {"role": message["role"], "content": message["content"]}
+    if "images" in message:
+        bare["images"] = message["images"]
+    return bare
+
+
+def _result(content: str) -> dict[str, Any]:
+    """Return the text of a result as a member of a JSON object; JSON in it is not quoted again."""
+    try:
+        return {"result": parse_json(content)}
+    except InvalidJsonError:
+        return {"result": content}
+
+
+def for_template(messages: Sequence[Message], pattern: str) -> tuple[Message, ...]:
+    """Return the conversation for a chat template with tools: one system message, and ids that it accepts.
+
+    `pattern`: that of ids. Many templates refuse a system message that is not the first.
+    """
+    accepts = re.compile(pattern)
+    system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
+    first: tuple[Message, ...] = ({"role": "system", "content": system},) if system else ()
+    others = (message for message in messages if message["role"] != "system")
+    return (*first, *(_with_fitting_id(message, accepts) for message in others))
+
+
+def fitting_id(identifier: str, accepts: re.Pattern[str]) -> str:
+    """Return an id that the template accepts, the same for the same id."""
+    if accepts.fullmatch(identifier):
+        return identifier
+    return sha256(identifier.encode("utf-8", "replace")).hexdigest()[:9]  # what every template accepts
+
+
+def _with_fitting_id(message: Message, accepts: re.Pattern[str]) -> Message:
+    if "tool_call_id" in message:
+        return {**message, "tool_call_id": fitting_id(message["tool_call_id"], accepts)}
+    if "tool_calls" in message:
+        calls = [_with_id(call, fitting_id(str(call["id"]), accepts)) for call in message["tool_calls"]]
+        return {**message, "tool_calls": calls}
+    return message
+
+
+def _with_id(call: Mapping[str, Any], identifier: str) -> dict[str, Any]:
+    return {**call, "id": identifier}
+
+
+AnswerFormat: TypeAlias = Grammar | Mapping[str, Any]
 """What constrains an answer: a grammar, or a JSON Schema for servers that take no grammar."""
 
 _SHOWN_CHARACTERS = 400
@@ -35,15 +128,14 @@ class Offered:
     """What an answer may be.
 
     `tools`: those that it may call; `parallel`: several calls. `answer`: it may be the final answer. `steps`:
-    the numbers of earlier steps that arguments may refer to. `reasoning`: the template is asked for
-    reasoning, which comes first. For `ask_user` and `property_order` see `gbnf.compile_pool`.
+    the numbers of earlier steps that arguments may refer to. For `ask_user` and `property_order` see
+    `gbnf.compile_pool`.
     """
 
     tools: tuple[Tool, ...]
     answer: bool = True
     parallel: bool = False
     steps: tuple[int, ...] = ()
-    reasoning: bool = False
     ask_user: bool = False
     property_order: PropertyOrder = "any"
 
@@ -84,7 +176,12 @@ class CallProtocol(ABC):
 
     @property
     def reasons_first(self) -> bool:
-        """Whether a template that is asked for reasoning gets it before the answer, in the same text."""
+        """Whether reasoning comes before the answer, in the same text."""
+        return False
+
+    @property
+    def lines(self) -> bool:
+        """Whether the prompt requests the line protocol."""
         return False
 
     @property
@@ -98,19 +195,17 @@ class CallProtocol(ABC):
         return ""
 
     @abstractmethod
-    def constraint(self, offered: Offered) -> Constraint | None:
+    def constraint(self, offered: Offered) -> AnswerFormat | None:
         """Return what constrains an answer. Raises PoolError, SchemaError or GrammarError."""
 
     @abstractmethod
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the calls and the text of an answer."""
 
-    def answer_reader(self, offered: Offered) -> AnswerReader:
+    def answer_reader(self) -> AnswerReader:
         """Return a reader of an answer in which one call is made: its text is that of the final answer."""
-        del offered
         return FinalAnswerText()
 
-    @abstractmethod
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
     ) -> ParsedCall:
@@ -118,6 +213,12 @@ class CallProtocol(ABC):
 
         Raises UnreadableCallError.
         """
+        del tools, steps, truncated
+        try:
+            return ParsedCall(parse_json(text))
+        except InvalidJsonError as error:
+            problem = f'the text is not one JSON call {{"name": …, "arguments": {{…}}}}: {error}'
+            raise UnreadableCallError(problem) from None
 
     def messages(self, messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:
         """Return a client's conversation as the model gets it. `prompt`: describes the tools."""

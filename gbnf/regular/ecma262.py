@@ -15,16 +15,22 @@ literal.
 
 from __future__ import annotations
 
-from gbnf.effort import effort_cache
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import PatternError, UnsupportedPatternError
 from gbnf.regular.glushkov import Condition, Preceding, position_automaton
 from gbnf.regular.pattern_parser import parse_pattern
-from gbnf.regular.pattern_syntax import Node, is_anchored_at_end, is_anchored_at_start, may_look_ahead
+from gbnf.regular.pattern_syntax import (
+    Node,
+    PatternError,
+    UnsupportedPatternError,
+    is_anchored_at_end,
+    is_anchored_at_start,
+    may_look_ahead,
+)
 from gbnf.regular.subset_construction import determinise
+from gbnf.work_limits import work_cache
 
 
-@effort_cache(maxsize=4096)
+@work_cache(maxsize=4096)
 def search(pattern: str) -> Dfa:
     """Return the texts in which the pattern is found. Raises PatternError and TooManyStatesError."""
     return _language(parse_pattern(pattern), pattern)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gbnf.effort import effort_cache
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
+from gbnf.work_limits import work_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Format:
     caveat: str = ""
 
 
-@effort_cache(maxsize=256)
+@work_cache(maxsize=256)
 def format_language(name: str) -> Dfa | None:
     """Return the strings of a format, or None for an unknown format."""
     known = FORMATS.get(name)

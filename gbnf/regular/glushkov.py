@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from gbnf.effort import TooManyStatesError, spend
 from gbnf.regular.charset import CharSet
 from gbnf.regular.pattern_syntax import (
     ANY_TEXT,
@@ -32,6 +31,7 @@ from gbnf.regular.pattern_syntax import (
     has_word_boundary,
 )
 from gbnf.regular.unicode_properties import WORD
+from gbnf.work_limits import TooManyStatesError, spend
 
 START, END = 1, 2  # the bits of the start, before the first position, and of the end, after the last
 

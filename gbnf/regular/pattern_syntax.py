@@ -1,11 +1,28 @@
-"""Syntax trees of regular expressions."""
+"""Syntax trees of regular expressions, and the errors of patterns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from gbnf.errors import GbnfError
 from gbnf.regular.charset import ANY_CHAR, CharSet
+
+
+class PatternError(GbnfError):
+    """A pattern without an automaton. `position` is the index of the cause in `pattern`."""
+
+    def __init__(self, pattern: str, position: int, problem: str) -> None:
+        self.pattern, self.position, self.problem = pattern, position, problem
+        super().__init__(f"pattern {pattern!r}, at index {position}: {problem}")
+
+
+class MalformedPatternError(PatternError):
+    """The pattern is invalid by ECMA-262, even at its most lenient."""
+
+
+class UnsupportedPatternError(PatternError):
+    """The pattern is valid by ECMA-262, but has no automaton here."""
 
 
 @dataclass(frozen=True, slots=True)

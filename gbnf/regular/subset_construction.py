@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from gbnf.effort import TooManyStatesError, spend
-from gbnf.regular.alphabet import common_refinement, minterms
 from gbnf.regular.automaton import Dfa
+from gbnf.regular.charset import common_refinement, minterms
 from gbnf.regular.glushkov import END, MAX_WORK, START, UNCONDITIONAL, Condition, PositionAutomaton, bits
 from gbnf.regular.transition_tables import DEAD, MAX_STATES, explore
+from gbnf.work_limits import TooManyStatesError, spend
 
 #: Pending lookaheads: the number of the condition, and the state of its body's automaton.
 _PendingLookaheads: TypeAlias = frozenset[tuple[int, int]]

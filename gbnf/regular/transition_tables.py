@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import NamedTuple, TypeVar
 
-from gbnf.effort import TooManyStatesError, spend
-from gbnf.regular.alphabet import ONE_CLASS, Alphabet
+from gbnf.regular.charset import ONE_CLASS, Alphabet
+from gbnf.work_limits import TooManyStatesError, spend
 
 #: The most states of an automaton while it is built, unless a caller says otherwise.
 MAX_STATES = 4000
@@ -69,7 +69,7 @@ def explore(
 
 
 def _row_work(alphabet: Alphabet) -> int:
-    """Return the work of one row, in the units of `gbnf.effort`."""
+    """Return the work of one row, in the units of `gbnf.work_limits`."""
     return 2 + alphabet.size // 2
 
 

@@ -3,6 +3,8 @@
 Ten `if`s beside each other make a thousand combinations, yet where they test one property for different
 values, nearly all are contradictory. So a branch that obviously contradicts the earlier decisions is dropped
 before anything is combined with it.
+
+Invariants: sets that are called disjoint share no value. The converse is not guaranteed.
 """
 
 from __future__ import annotations
@@ -10,17 +12,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from gbnf.effort import spend
 from gbnf.schema.document import Subschema
 from gbnf.schema.flatten import FlatSchema
 from gbnf.schema.keywords import TYPES
-from gbnf.schema.value_sets import Conjunction
+from gbnf.schema.value_sets import (
+    UNCONSTRAINED,
+    Array,
+    Boolean,
+    Bound,
+    Conjunction,
+    Null,
+    Number,
+    Object,
+    Shape,
+    String,
+    ValueSet,
+    same_value,
+)
+from gbnf.work_limits import TooManyStatesError, spend
 
 #: Maximum branches that are tried.
 MAX_DECISIONS = 1000
 
-#: The work of visiting one facet, in the units of `gbnf.effort`.
-_FACET_WORK = 8
+#: The work of visiting one conjunct, in the units of `gbnf.work_limits`.
+_CONJUNCT_WORK = 8
 _SETTLING = frozenset({"const", "enum"})
 #: Maximum values of an enumeration whose types are checked.
 _FEW = 20
@@ -31,29 +46,30 @@ _TYPE_OF = {
 
 
 class _Facts:
-    """What one facet says by itself: its types (None: all), and the names that it requires and declares."""
+    """What one conjunct says by itself: its types (None: all), the names that it requires and declares."""
 
-    __slots__ = ("_facet", "_properties", "properties", "required", "types")
+    __slots__ = ("_conjunct", "_properties", "properties", "required", "types")
 
-    def __init__(self, facet: Subschema) -> None:
-        self._facet = facet
-        self.types = _types(facet)
-        self.required = frozenset(_names(facet, "required"))
-        self.properties = frozenset(_names(facet, "properties"))
+    def __init__(self, conjunct: Subschema) -> None:
+        self._conjunct = conjunct
+        self.types = _types(conjunct)
+        self.required = frozenset(_names(conjunct, "required"))
+        self.properties = frozenset(_names(conjunct, "properties"))
         self._properties: dict[str, tuple[Subschema, bool]] = {}
 
     def property(self, name: str) -> tuple[Subschema, bool]:
         """Return a property's subschema, and whether it may settle that there are no values."""
         found = self._properties.get(name)
         if found is None:
-            subschema = self._facet.at("properties", name)
-            settles = subschema.raw is False or _settles(subschema)
+            subschema = self._conjunct.at("properties", name)
+            raw = subschema.raw
+            settles = raw is False or (isinstance(raw, Mapping) and not _SETTLING.isdisjoint(raw))
             found = self._properties[name] = (subschema, settles)
         return found
 
 
 class _Case(NamedTuple):
-    """A case, and what its facets say together."""
+    """A case, and what its conjuncts say together."""
 
     flat: FlatSchema
     facts: tuple[_Facts, ...] = ()
@@ -74,11 +90,11 @@ def cases(
     """
     known: dict[Subschema, _Facts] = {}
     found: list[FlatSchema] = []
-    pending = [_with_facts(_Case(flat), flat.facets, known)]
+    pending = [_with_facts(_Case(flat), flat.conjuncts, known)]
     decisions = 0
     while pending:
         case = pending.pop()
-        facets, branchings = case.flat.facets, case.flat.branchings
+        conjuncts, branchings = case.flat.conjuncts, case.flat.branchings
         choice = next((one for one in branchings if not one.exclusive), None)
         if choice is None:
             found.append(case.flat)
@@ -90,25 +106,25 @@ def cases(
             return None
         others = tuple(one for one in branchings if one is not choice)
         for branch in reversed(choice.branches):
-            decided = flatten((branch,), facets)
-            spend(_FACET_WORK * (1 + len(decided.facets)))
-            new = decided.facets[len(facets) :]
-            if any(facet.raw is False for facet in new):
+            decided = flatten((branch,), conjuncts)
+            spend(_CONJUNCT_WORK * (1 + len(decided.conjuncts)))
+            new = decided.conjuncts[len(conjuncts) :]
+            if any(conjunct.raw is False for conjunct in new):
                 continue
-            both = FlatSchema(decided.facets, (*others, *decided.branchings))
+            both = FlatSchema(decided.conjuncts, (*others, *decided.branchings))
             narrowed = _with_facts(case._replace(flat=both), new, known)
-            if not _contradictory(narrowed, narrowed.facts[len(facets) :], impossible):
+            if not _contradictory(narrowed, narrowed.facts[len(conjuncts) :], impossible):
                 pending.append(narrowed)
     return found if found != [flat] else None
 
 
 def _with_facts(case: _Case, new: tuple[Subschema, ...], known: dict[Subschema, _Facts]) -> _Case:
-    """Return the case with the facts of its new facets. `known` has those of the facets met before."""
+    """Return the case with the facts of its new conjuncts. `known` has those of the conjuncts met before."""
     facts, types, needed = list(case.facts), case.types, case.needed
-    for facet in new:
-        one = known.get(facet)
+    for conjunct in new:
+        one = known.get(conjunct)
         if one is None:
-            one = known[facet] = _Facts(facet)
+            one = known[conjunct] = _Facts(conjunct)
         facts.append(one)
         needed |= one.required
         if one.types is not None:
@@ -117,7 +133,7 @@ def _with_facts(case: _Case, new: tuple[Subschema, ...], known: dict[Subschema, 
 
 
 def _contradictory(case: _Case, new: tuple[_Facts, ...], impossible: Callable[[Conjunction], bool]) -> bool:
-    """Return whether the facets obviously contradict each other; those before the `new` ones do not."""
+    """Return whether the conjuncts obviously contradict each other; those before the `new` ones do not."""
     if not case.types:
         return True
     if case.types != {"object"}:
@@ -130,24 +146,126 @@ def _contradictory(case: _Case, new: tuple[_Facts, ...], impossible: Callable[[C
     return False
 
 
-def _types(facet: Subschema) -> frozenset[str] | None:
-    """Return the types that a facet allows, None for all; a malformed `type` raises later."""
+def _types(conjunct: Subschema) -> frozenset[str] | None:
+    """Return the types that a conjunct allows, None for all; a malformed `type` raises later."""
     allowed: frozenset[str] | None = None
-    declared = facet.raw.get("type")
+    declared = conjunct.raw.get("type")
     names = [declared] if isinstance(declared, str) else declared
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         allowed = frozenset(["number" if name == "integer" else name for name in names])
-    listed = [facet.raw["const"]] if "const" in facet.raw else facet.raw.get("enum")
+    listed = [conjunct.raw["const"]] if "const" in conjunct.raw else conjunct.raw.get("enum")
     if isinstance(listed, list) and len(listed) <= _FEW:
         of_values = frozenset([_TYPE_OF[type(value)] for value in listed])
         allowed = of_values if allowed is None else allowed & of_values
     return allowed
 
 
-def _names(facet: Subschema, keyword: str) -> Iterable[str]:
-    names = facet.raw.get(keyword, ())
+def _names(conjunct: Subschema, keyword: str) -> Iterable[str]:
+    names = conjunct.raw.get(keyword, ())
     return names if isinstance(names, list | Mapping) else ()
 
 
-def _settles(subschema: Subschema) -> bool:
-    return isinstance(subschema.raw, Mapping) and not _SETTLING.isdisjoint(subschema.raw)
+Expand = Callable[[Conjunction], ValueSet]
+
+#: The work of comparing two shapes, or two properties, in the units of `gbnf.work_limits`.
+_PAIR_WORK = 3
+
+
+def disjoint(left: ValueSet, right: ValueSet, expand: Expand) -> bool:
+    """Return whether the sets are known to share no value."""
+    if any(same_value(one, other) for one in left.values for other in right.values):
+        return False
+    for values, shapes in ((left.values, right.shapes), (right.values, left.shapes)):
+        if any(_may_contain(shape, value) for value in values for shape in shapes):
+            return False
+    return all(disjoint_shapes(one, other, expand) for one in left.shapes for other in right.shapes)
+
+
+def disjoint_shapes(left: Shape, right: Shape, expand: Expand) -> bool:
+    """Return whether the shapes are known to share no value."""
+    spend(_PAIR_WORK)
+    match left, right:
+        case Number(), Number():
+            return (
+                (left.integer, right.integer) in ((True, False), (False, True))
+                or _below(left.maximum, right.minimum)
+                or _below(right.maximum, left.minimum)
+            )
+        case String(), String():
+            return _lengths_differ(
+                left.min_length, left.max_length, right.min_length, right.max_length
+            ) or _share_no_string(left, right)
+        case Array(), Array():
+            return _lengths_differ(left.min_items, left.max_items, right.min_items, right.max_items) or (
+                min(left.min_items, right.min_items) > 0
+                and _plainly_disjoint(_first_item(left), _first_item(right), expand)
+            )
+        case Object(), Object():
+            return _disjoint_objects(left, right, expand)
+        case _:
+            return type(left) is not type(right)
+
+
+def _disjoint_objects(left: Object, right: Object, expand: Expand) -> bool:
+    for one, other in ((left, right), (right, left)):
+        for name in one.required:
+            spend(_PAIR_WORK)
+            # A discriminator: what one requires, the other forbids or gives different values.
+            if not other.others and name not in other.properties:
+                return True
+            if _plainly_disjoint(one.properties[name], other.child(name), expand) and (
+                name in other.required or expand(other.child(name)).is_empty
+            ):
+                return True
+    return False
+
+
+def _plainly_disjoint(left: Conjunction, right: Conjunction, expand: Expand) -> bool:
+    """Return whether two children are known to be disjoint; only scalars are compared."""
+    if UNCONSTRAINED in (left, right):
+        return False
+    one, other = expand(left), expand(right)
+    if any(isinstance(shape, Object | Array) for shape in one.shapes) and any(
+        isinstance(shape, Object | Array) for shape in other.shapes
+    ):
+        return False
+    return disjoint(one, other, expand)
+
+
+def _first_item(array: Array) -> Conjunction:
+    return array.prefix[0] if array.prefix else array.items
+
+
+def _share_no_string(left: String, right: String) -> bool:
+    if left.language is None or right.language is None:
+        return False
+    try:
+        return (left.language & right.language).is_empty
+    except TooManyStatesError:
+        return False
+
+
+def _below(high: Bound | None, low: Bound | None) -> bool:
+    if high is None or low is None:
+        return False
+    return high.value < low.value or (high.value == low.value and (high.exclusive or low.exclusive))
+
+
+def _lengths_differ(low: int, high: int | None, other_low: int, other_high: int | None) -> bool:
+    return (high is not None and high < other_low) or (other_high is not None and other_high < low)
+
+
+def _may_contain(shape: Shape, value: object) -> bool:
+    match shape, value:
+        case Null(), None:
+            return True
+        case Boolean(), bool():
+            return True
+        case Number(), int() | float():
+            return not isinstance(value, bool)
+        case String(language=language), str():
+            return language is None or language.accepts(value)
+        case (Array(), list()) | (Object(), dict()):
+            return True
+        case _:
+            return False

@@ -18,17 +18,18 @@ from typing import Any
 from referencing import Registry, Specification, exceptions
 from referencing.jsonschema import DRAFT202012
 
-from gbnf.effort import spend
-from gbnf.schema.applicators import (
+from gbnf.schema.keywords import (
     CHILD_APPLICATORS,
     CONDITIONS,
     DEFINITIONS,
     IN_PLACE_APPLICATORS,
+    KEYWORDS,
+    REFERENCES,
     SchemaPath,
     map_subschemas,
     subschemas,
 )
-from gbnf.schema.keywords import KEYWORDS, REFERENCES
+from gbnf.work_limits import spend
 
 _LIMITS = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
 _ELSEWHERE = frozenset({*REFERENCES, "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
@@ -36,7 +37,7 @@ _BRANCHING = ("anyOf", "oneOf")
 _CHILDREN = frozenset(CHILD_APPLICATORS) - CONDITIONS
 _IN_PLACE = frozenset(IN_PLACE_APPLICATORS) - CONDITIONS
 
-#: The work of visiting one schema, in the units of `gbnf.effort`.
+#: The work of visiting one schema, in the units of `gbnf.work_limits`.
 _SCHEMA_WORK = 5
 
 

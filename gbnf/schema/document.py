@@ -19,15 +19,15 @@ import jsonschema
 from referencing import Resource, Specification, exceptions
 from referencing.jsonschema import DRAFT202012, specification_with
 
-from gbnf.effort import EffortSpentError, is_spent
 from gbnf.errors import GbnfError, SchemaError, is_rust_panic
 from gbnf.schema.closing import close_objects
 from gbnf.schema.drafts import DIALECT, DRAFTS
 from gbnf.schema.dynamic_scopes import DynamicScopes, base_uri
 from gbnf.schema.format_checks import FORMAT_CHECKER
-from gbnf.schema.keywords import CONDITION, OPTIONAL, UNEVALUATED, unknown_keywords
-from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker, child_pointer
+from gbnf.schema.keywords import CONDITION, OPTIONAL, UNEVALUATED, child_pointer, unknown_keywords
+from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker
 from gbnf.surrogates import has_surrogate
+from gbnf.work_limits import WorkLimitError, is_spent
 
 _VALIDATORS: dict[str, Any] = {
     "draft-03": jsonschema.Draft3Validator,
@@ -256,7 +256,7 @@ class Document:
             return next(iter(errors), None) is None
         except exceptions.Unresolvable as error:
             raise SchemaError(subschema.pointer, f"a reference in it leads nowhere: {error}") from None
-        except EffortSpentError:
+        except WorkLimitError:
             if is_spent():
                 raise
             raise UndecidedError("it takes too many references") from None

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gbnf.schema.applicators import APPLICATORS, SchemaPath, map_subschemas
-from gbnf.schema.keywords import KEYWORDS, unknown_keywords
+from gbnf.schema.keywords import APPLICATORS, KEYWORDS, SchemaPath, map_subschemas, unknown_keywords
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DRAFTS = {

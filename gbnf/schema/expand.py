@@ -14,12 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gbnf.effort import EffortSpentError, limit_effort_share, spend
 from gbnf.regular.automaton import Dfa
-from gbnf.schema.case_splitting import cases
-from gbnf.schema.disjointness import disjoint_shapes
+from gbnf.schema.case_splitting import cases, disjoint_shapes
+from gbnf.schema.conjunct_validators import ConjunctValidator, is_deep
 from gbnf.schema.document import Document, Subschema, UndecidedError
-from gbnf.schema.facet_validators import FacetValidator, is_deep
 from gbnf.schema.flatten import Branching, FlatSchema, Flattener, ReportCallback, own_keywords
 from gbnf.schema.intersections import array_shape, number_shape, object_shape
 from gbnf.schema.keywords import CHOICES, KEYWORDS, OPTIONAL, TYPES, UNEVALUATED
@@ -40,6 +38,7 @@ from gbnf.schema.value_sets import (
     distinct,
     whole_numbers,
 )
+from gbnf.work_limits import WorkLimitError, limit_work_share, spend
 
 #: How many combinations of branches one conjunction may have before some of its choices are not enforced.
 MAX_COMBINATIONS = 200
@@ -49,8 +48,8 @@ MAX_EXCLUSIONS = 16
 _SHARE = 4
 #: How deeply expansions may nest when sets are compared: the functions are recursive.
 _MAX_OPEN = 10
-#: The work of visiting one facet in one combination of branches, in the units of `gbnf.effort`.
-_FACET_WORK = 15
+#: The work of visiting one conjunct in one combination of branches, in the units of `gbnf.work_limits`.
+_CONJUNCT_WORK = 15
 #: The work of visiting one value.
 _VALUE_WORK = 3
 
@@ -70,7 +69,7 @@ class Expander:
         self._flattener = Flattener(document, report)
         self._known: dict[Conjunction, ValueSet] = {}
         self._open: set[Conjunction] = set()
-        self._validators: dict[tuple[Subschema, bool], FacetValidator] = {}
+        self._validators: dict[tuple[Subschema, bool], ConjunctValidator] = {}
 
     def expand(self, subschemas: Conjunction) -> ValueSet:
         """Return the values that satisfy all of `subschemas`, or more where that takes too much work.
@@ -89,16 +88,16 @@ class Expander:
         if self._open:  # expansions that compare sets count for the conjunction that needs them
             return self._expand(subschemas)
         try:
-            with limit_effort_share(_SHARE):
+            with limit_work_share(_SHARE):
                 return self._expand(subschemas)
-        except EffortSpentError:
+        except WorkLimitError:
             return self._known.setdefault(subschemas, self._loosened(subschemas))
 
     def _expand(self, subschemas: Conjunction) -> ValueSet:
         self._open.add(subschemas)
         try:
             flat = self._flattener.flatten(subschemas)
-            known = self._known[subschemas] = self._solve(flat.facets, flat.branchings)
+            known = self._known[subschemas] = self._solve(flat.conjuncts, flat.branchings)
         finally:
             self._open.discard(subschemas)
         return known
@@ -106,13 +105,14 @@ class Expander:
     def _loosened(self, subschemas: Conjunction) -> ValueSet:
         """Return the values without the choices; where even that takes too much work, those of the types."""
         try:
-            with limit_effort_share(_SHARE):
+            with limit_work_share(_SHARE):
                 flat = self._flattener.flatten(subschemas, choices=False)
-                found = self._solve(flat.facets, ())
-            for facet in flat.facets:
-                for keyword in sorted(CHOICES & facet.raw.keys()) if isinstance(facet.raw, Mapping) else ():
-                    self._report(f"{facet.pointer}/{keyword}", keyword, _TOO_MUCH)
-        except EffortSpentError:
+                found = self._solve(flat.conjuncts, ())
+            for conjunct in flat.conjuncts:
+                keywords = CHOICES & conjunct.raw.keys() if isinstance(conjunct.raw, Mapping) else ()
+                for keyword in sorted(keywords):
+                    self._report(f"{conjunct.pointer}/{keyword}", keyword, _TOO_MUCH)
+        except WorkLimitError:
             reason = f"{_TOO_MUCH}, so nearly any JSON value is allowed"
             self._report(self.pointer(subschemas[0]), "type", reason)
             return _rough(subschemas, self._document)
@@ -130,57 +130,57 @@ class Expander:
 
     def _solve(
         self,
-        facets: tuple[Subschema, ...],
+        conjuncts: tuple[Subschema, ...],
         branchings: tuple[Branching, ...],
         budget: int = MAX_COMBINATIONS,
     ) -> ValueSet:
-        """Return the values of all facets and of one branch each of the branchings.
+        """Return the values of all conjuncts and of one branch each of the branchings.
 
         At most `budget` combinations of branches are formed.
         """
-        spend(_FACET_WORK * (1 + len(facets)))
-        if not facets:
+        spend(_CONJUNCT_WORK * (1 + len(conjuncts)))
+        if not conjuncts:
             return ALL_VALUES
-        for facet in facets:
-            if facet.raw is False:
-                return ValueSet(reason=f"the schema at '{facet.pointer or '/'}' is false")
+        for conjunct in conjuncts:
+            if conjunct.raw is False:
+                return ValueSet(reason=f"the schema at '{conjunct.pointer or '/'}' is false")
         too_many = math.prod(len(branching.branches) for branching in branchings) > budget
-        source = next((facet for facet in facets if "enum" in facet.raw or "const" in facet.raw), None)
+        source = next((one for one in conjuncts if "enum" in one.raw or "const" in one.raw), None)
         if source is not None and (too_many or not branchings):
-            return self._finite(source, facets, whole=too_many)
+            return self._finite(source, conjuncts, whole=too_many)
         if too_many or any(branching.keyword == OPTIONAL for branching in branchings):
             found = cases(
-                FlatSchema(facets, branchings), self._flattener.flatten, self._is_impossible, budget
+                FlatSchema(conjuncts, branchings),
+                self._flattener.flatten,
+                lambda one: self._compared(one).is_empty,
+                budget,
             )
             if found is not None:
                 if not found:
                     return ValueSet(
-                        reason=f"every choice at '{facets[0].pointer or '/'}' contradicts another"
+                        reason=f"every choice at '{conjuncts[0].pointer or '/'}' contradicts another"
                     )
                 most = budget // len(found)
-                return union([self._solve(one.facets, one.branchings, most) for one in found])
+                return union([self._solve(one.conjuncts, one.branchings, most) for one in found])
             branchings = self._fewer(branchings, budget)
         if not branchings:
-            return self._intersect(facets)
+            return self._intersect(conjuncts)
         first, *others = branchings
         most = budget // len(first.branches)
-        sets = [self._branch(facets, branch, tuple(others), most) for branch in first.branches]
+        sets = [self._branch(conjuncts, branch, tuple(others), most) for branch in first.branches]
         if first.exclusive:
-            sets = self._exclusive(facets, first, tuple(others), sets, most)
+            sets = self._exclusive(conjuncts, first, tuple(others), sets, most)
         return union(sets)
 
     def _branch(
         self,
-        facets: tuple[Subschema, ...],
+        conjuncts: tuple[Subschema, ...],
         branch: Subschema,
         others: tuple[Branching, ...],
         budget: int,
     ) -> ValueSet:
-        flat = self._flattener.flatten((branch,), facets)
-        return self._solve(flat.facets, (*others, *flat.branchings), budget)
-
-    def _is_impossible(self, subschemas: Conjunction) -> bool:
-        return self._compared(subschemas).is_empty
+        flat = self._flattener.flatten((branch,), conjuncts)
+        return self._solve(flat.conjuncts, (*others, *flat.branchings), budget)
 
     def _fewer(self, branchings: tuple[Branching, ...], budget: int) -> tuple[Branching, ...]:
         """Return as many choices as stay within `budget`, the smallest first; the others are reported.
@@ -204,7 +204,7 @@ class Expander:
 
     def _exclusive(
         self,
-        facets: tuple[Subschema, ...],
+        conjuncts: tuple[Subschema, ...],
         choice: Branching,
         others: tuple[Branching, ...],
         sets: list[ValueSet],
@@ -213,7 +213,7 @@ class Expander:
         """Return the sets of `oneOf`'s branches without the values that two of them share, where possible."""
         whole = sets
         if choice.subschema.observes:  # a value counts as another branch's, whatever that leaves unevaluated
-            loose = tuple(map(_without_unevaluated, facets))
+            loose = tuple(map(_without_unevaluated, conjuncts))
             whole = [self._branch(loose, branch, others, budget) for branch in choice.branches]
         rivals = [self._rivals(number, choice.branches, sets[number], whole) for number in range(len(sets))]
         apart = [
@@ -248,7 +248,7 @@ class Expander:
                 self._report_overlap(
                     choice, number, mine[0], f"inside, the complement of {hidden!r} has no schema"
                 )
-            apart[number] = self._branch(facets, choice.branches[number], (*others, *without), budget)
+            apart[number] = self._branch(conjuncts, choice.branches[number], (*others, *without), budget)
         return apart
 
     def _report_overlap(self, choice: Branching, number: int, other: int, reason: str) -> None:
@@ -287,10 +287,10 @@ class Expander:
         except UndecidedError:
             return False
 
-    def _finite(self, source: Subschema, facets: tuple[Subschema, ...], *, whole: bool) -> ValueSet:
-        """Return the values of `source` that every facet allows.
+    def _finite(self, source: Subschema, conjuncts: tuple[Subschema, ...], *, whole: bool) -> ValueSet:
+        """Return the values of `source` that every conjunct allows.
 
-        Each facet's own keywords judge them: the branches of a combinator are facets themselves, and
+        Each conjunct's own keywords judge them: the branches of a combinator are conjuncts themselves, and
         `_exclusive` removes what two branches of a `oneOf` share. With `whole`, the combinators judge too.
         """
         raw = source.raw
@@ -307,35 +307,35 @@ class Expander:
         kept = distinct(shallow)
         if self._document.dialect.endswith(_FLOATS_ARE_NO_INTEGERS):
             kept = [spelling for value in kept for spelling in (value, whole_numbers(value))]
-        for facet in facets:
-            validator = self._validator(facet, whole=whole)
+        for conjunct in conjuncts:
+            validator = self._validator(conjunct, whole=whole)
             if validator.allows_all:
                 continue
             try:
                 kept = [value for value in kept if validator.allows(value)]
             except UndecidedError as error:
                 reason = f"the values beside it are not judged by this schema: {error}"
-                self._report(facet.pointer, keyword, reason)
-            pattern = facet.raw.get("pattern")
+                self._report(conjunct.pointer, keyword, reason)
+            pattern = conjunct.raw.get("pattern")
             if isinstance(pattern, str) and not is_supported_pattern(pattern):
                 reason = "the pattern can't be read, so the values beside it are not judged by it"
-                self._report(f"{facet.pointer}/pattern", "pattern", reason)
+                self._report(f"{conjunct.pointer}/pattern", "pattern", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
         return ValueSet(tuple(distinct(kept)), tuple(shapes), reason="" if kept or shapes else reason)
 
-    def _validator(self, facet: Subschema, *, whole: bool) -> FacetValidator:
-        """Return what judges values by a facet's own keywords; with `whole`, by its combinators too."""
-        found = self._validators.get((facet, whole))
+    def _validator(self, conjunct: Subschema, *, whole: bool) -> ConjunctValidator:
+        """Return what judges values by a conjunct's own keywords; with `whole`, by its combinators too."""
+        found = self._validators.get((conjunct, whole))
         if found is None:
-            found = FacetValidator(facet if whole else own_keywords(facet), self._document)
-            self._validators[facet, whole] = found
+            found = ConjunctValidator(conjunct if whole else own_keywords(conjunct), self._document)
+            self._validators[conjunct, whole] = found
         return found
 
-    def _intersect(self, facets: tuple[Subschema, ...]) -> ValueSet:
-        allowed, integer = _types(facets)
+    def _intersect(self, conjuncts: tuple[Subschema, ...]) -> ValueSet:
+        allowed, integer = _types(conjuncts)
 
         def evaluating(subschema: Subschema) -> tuple[tuple[Subschema, ...], bool]:
-            return self._flattener.evaluating(subschema, facets)
+            return self._flattener.evaluating(subschema, conjuncts)
 
         shapes: list[Shape | None] = []
         if "null" in allowed:
@@ -343,17 +343,17 @@ class Expander:
         if "boolean" in allowed:
             shapes.append(Boolean())
         if "number" in allowed:
-            shapes.append(number_shape(facets, self._report, integer=integer))
+            shapes.append(number_shape(conjuncts, self._report, integer=integer))
         if "string" in allowed:
-            shapes.append(string_shape(facets, self._report))
+            shapes.append(string_shape(conjuncts, self._report))
         if "array" in allowed:
-            shapes.append(array_shape(facets, self._report, evaluating))
+            shapes.append(array_shape(conjuncts, self._report, evaluating))
         if "object" in allowed:
-            shapes.append(object_shape(facets, self._report, self._key_language, evaluating))
+            shapes.append(object_shape(conjuncts, self._report, self._key_language, evaluating))
         shapes_left = tuple(shape for shape in shapes if shape is not None)
         if shapes_left:
             return ValueSet(shapes=shapes_left)
-        subschemas = ", ".join(f"'{facet.pointer or '/'}'" for facet in facets)
+        subschemas = ", ".join(f"'{conjunct.pointer or '/'}'" for conjunct in conjuncts)
         return ValueSet(reason=f"no value satisfies all keywords at {subschemas}")
 
     def _key_language(self, subschema: Subschema) -> Dfa | None:
@@ -388,11 +388,11 @@ def union(sets: list[ValueSet]) -> ValueSet:
     return ValueSet(reason="; ".join(dict.fromkeys(one.reason for one in sets if one.reason)))
 
 
-def _types(facets: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
-    """Return the JSON types that every facet allows, and whether numbers must be integers."""
+def _types(conjuncts: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
+    """Return the JSON types that every conjunct allows, and whether numbers must be integers."""
     allowed, integer = _ALL_TYPES, False
-    for facet in facets:
-        declared = facet.raw.get("type")
+    for conjunct in conjuncts:
+        declared = conjunct.raw.get("type")
         if declared is None:
             continue
         names = [declared] if isinstance(declared, str) else declared
@@ -444,8 +444,9 @@ def _plain(raw: Any) -> ValueSet | None:
     return None
 
 
-def _without_unevaluated(facet: Subschema) -> Subschema:
-    """Return a facet that allows whatever it leaves unevaluated."""
-    if UNEVALUATED.isdisjoint(facet.raw):
-        return facet
-    return replace(facet, raw={key: value for key, value in facet.raw.items() if key not in UNEVALUATED})
+def _without_unevaluated(conjunct: Subschema) -> Subschema:
+    """Return a conjunct that allows whatever it leaves unevaluated."""
+    if UNEVALUATED.isdisjoint(conjunct.raw):
+        return conjunct
+    others = {key: value for key, value in conjunct.raw.items() if key not in UNEVALUATED}
+    return replace(conjunct, raw=others)

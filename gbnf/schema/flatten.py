@@ -1,7 +1,7 @@
-"""From subschemas to facets and branchings: conjunction and choice, separated.
+"""From subschemas to conjuncts and branchings: conjunction and choice, separated.
 
 References and `allOf` add subschemas to the conjunction. `anyOf`, `oneOf`, `not`, `if` and the dependent
-keywords become branchings, of which one branch each must be satisfied. The rest are the facets: schema
+keywords become branchings, of which one branch each must be satisfied. The rest are the conjuncts: schema
 objects whose remaining keywords each constrain one JSON type.
 """
 
@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.effort import EffortSpentError, spend
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.keywords import (
     CHOICES,
@@ -26,12 +25,13 @@ from gbnf.schema.keywords import (
 )
 from gbnf.schema.negation import NoComplementError, complement
 from gbnf.schema.value_sets import value_key
+from gbnf.work_limits import WorkLimitError, spend
 
 ReportCallback = Callable[[str, str, str], None]
 #: From a schema and its keyword to the choices, each a list of raw schemas.
 _Rewrite = Callable[[Subschema, str], list[list[Any]]]
 
-#: The work of visiting one subschema, in the units of `gbnf.effort`.
+#: The work of visiting one subschema, in the units of `gbnf.work_limits`.
 _SUBSCHEMA_WORK = 15
 #: How deeply complements are searched for keywords without one: the search is recursive.
 _MAX_OBSTACLES = 20
@@ -54,7 +54,7 @@ class Branching:
 class FlatSchema:
     """Schema objects that must all be satisfied, and the open choices beside them."""
 
-    facets: tuple[Subschema, ...] = ()
+    conjuncts: tuple[Subschema, ...] = ()
     branchings: tuple[Branching, ...] = ()
 
 
@@ -67,7 +67,7 @@ class Flattener:
         # for a schema without one, the keyword that has none (an error would keep its traceback alive)
         self._complements: dict[Subschema, tuple[Subschema, ...] | str] = {}
         self._rewritten: dict[tuple[Subschema, str], tuple[tuple[Subschema, ...], ...]] = {}
-        # the branches of a choice come one after the other, beside the same facets
+        # the branches of a choice come one after the other, beside the same conjuncts
         self._last_known: tuple[tuple[Subschema, ...], dict[Subschema, None]] = ((), {})
         self._nesting = 0  # of complements within one another
         self._has_generated = False  # so that a subschema may be reached inside a generated one
@@ -75,13 +75,13 @@ class Flattener:
     def flatten(
         self, subschemas: Iterable[Subschema], known: tuple[Subschema, ...] = (), *, choices: bool = True
     ) -> FlatSchema:
-        """Return the facets of `subschemas` after those in `known`; with `choices`, the branchings too.
+        """Return the conjuncts of `subschemas` after those in `known`; with `choices`, the branchings too.
 
         Raises SchemaError.
         """
         if known is not self._last_known[0]:
             self._last_known = (known, dict.fromkeys(known))
-        facets = self._last_known[1].copy()
+        conjuncts = self._last_known[1].copy()
         branchings: list[Branching] = []
         pending = list(reversed(list(subschemas)))
         spend(_SUBSCHEMA_WORK + len(known))
@@ -89,16 +89,16 @@ class Flattener:
             spend(_SUBSCHEMA_WORK)
             subschema = self._document.enter(self.with_own_pointer(pending.pop()))
             raw = subschema.raw
-            if raw is True or subschema in facets:
+            if raw is True or subschema in conjuncts:
                 continue
             if raw is False:
-                facets[subschema] = None
+                conjuncts[subschema] = None
                 continue
             more = [self._document.follow(subschema, keyword) for keyword in REFERENCES if keyword in raw]
             if more and self._document.refs_hide_siblings:
                 pending.extend(more)
                 continue
-            facets[subschema] = None
+            conjuncts[subschema] = None
             if raw.get("required") is True:
                 self._report(f"{subschema.pointer}/required", "required", _DRAFT_3)
             if choices and not (CHOICES.isdisjoint(raw) and OPTIONAL not in raw):
@@ -112,17 +112,17 @@ class Flattener:
             if CONDITION in raw and subschema.is_generated:
                 more.append(subschema.at(CONDITION))
             pending.extend(reversed(more))
-        return FlatSchema(tuple(facets), tuple(branchings))
+        return FlatSchema(tuple(conjuncts), tuple(branchings))
 
     def evaluating(
-        self, subschema: Subschema, facets: Iterable[Subschema]
+        self, subschema: Subschema, conjuncts: Iterable[Subschema]
     ) -> tuple[tuple[Subschema, ...], bool]:
         """Return the schemas whose keywords evaluate parts of a value for `subschema`, itself included.
 
-        The value satisfies all `facets`, among which are the branches chosen. Also returns whether every
+        The value satisfies all `conjuncts`, among which are the branches chosen. Also returns whether every
         choice was made and is enforced; of one that was not made, all branches count. Raises SchemaError.
         """
-        satisfied = frozenset(facets)
+        satisfied = frozenset(conjuncts)
         found: dict[Subschema, None] = {}
         pending = [subschema]
         is_decided = True
@@ -158,7 +158,7 @@ class Flattener:
                 known = self._complement(subschema)
             except NoComplementError as error:
                 known = error.keyword
-            except EffortSpentError:
+            except WorkLimitError:
                 del self._complements[subschema]
                 raise
             finally:
@@ -256,10 +256,10 @@ class Flattener:
         return [found]
 
     def _visible(self, subschema: Subschema, branch: Subschema) -> Subschema:
-        """Return a branch that is a facet where it is chosen, if `subschema` depends on that."""
+        """Return a branch that is a conjunct where it is chosen, if `subschema` depends on that."""
         raw = branch.raw
-        is_facet = isinstance(raw, Mapping) and not (self._document.refs_hide_siblings and "$ref" in raw)
-        if is_facet or not subschema.observes:
+        is_conjunct = isinstance(raw, Mapping) and not (self._document.refs_hide_siblings and "$ref" in raw)
+        if is_conjunct or not subschema.observes:
             return branch
         step = branch.pointer.removeprefix(f"{subschema.pointer}/")
         return self._rewrite(subschema, step, lambda _, __: [[{"allOf": [raw]}]])[0][0]

@@ -39,12 +39,8 @@ def _conforms(name: str, text: str) -> bool:
             name, text = "hostname", "" if _HYPHEN_AT_END.search(text) else text.encode("idna").decode()
         except UnicodeError:
             return False
-    language = format_language(name)
-    return language is None or (language.accepts(text) and not _REFUSED.get(name, _nothing)(text))
-
-
-def _nothing(_: str) -> bool:
-    return False
+    language, refused = format_language(name), _REFUSED.get(name)
+    return language is None or (language.accepts(text) and not (refused and refused(text)))
 
 
 _REFUSED: Mapping[str, Callable[[str], object]] = {

@@ -1,7 +1,7 @@
 """The intersection of schema objects for numbers, arrays and objects (`gbnf.schema.strings` has strings).
 
-Each function takes the facets (schema objects that must all be satisfied; references, combinators and finite
-sets have been handled) and returns the shape of its type, or None if no value of the type is left.
+Each function takes the conjuncts (schema objects that must all be satisfied; references, combinators and
+finite sets have been handled) and returns the shape of its type, or None if no value of the type is left.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from gbnf.effort import TooManyStatesError, spend
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import PatternError
+from gbnf.regular.pattern_syntax import PatternError
 from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import ABOVE, BELOW, FIRST_ITEMS, HAS_ITEM, NOT_INTEGER
-from gbnf.schema.numeric_keywords import integer_keyword, number_keyword, smallest
+from gbnf.schema.strings import integer_keyword, number_keyword, smallest
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     UNSATISFIABLE,
@@ -28,6 +27,7 @@ from gbnf.schema.value_sets import (
     Object,
     conjunction,
 )
+from gbnf.work_limits import TooManyStatesError, spend
 
 #: The most states, in total, of the classes into which patterns divide the keys.
 MAX_KEY_STATES = 3000
@@ -41,19 +41,19 @@ KeyLanguage = Callable[[Subschema], Dfa | None]
 Evaluating = Callable[[Subschema], tuple[tuple[Subschema, ...], bool]]
 
 
-def number_shape(facets: Sequence[Subschema], report: ReportCallback, *, integer: bool) -> Number | None:
-    """Return the numbers; `integer`: the facets' types allow integers only."""
+def number_shape(conjuncts: Sequence[Subschema], report: ReportCallback, *, integer: bool) -> Number | None:
+    """Return the numbers; `integer`: the conjuncts' types allow integers only."""
     low: Bound | None = None
     high: Bound | None = None
     divisors: list[Fraction] = []
-    for facet in facets:
-        low = _tighter(low, _enforceable_bound(_bound(facet, "minimum"), facet, "minimum", report), 1)
-        high = _tighter(high, _enforceable_bound(_bound(facet, "maximum"), facet, "maximum", report), -1)
-        divisor = number_keyword(facet, "multipleOf")
+    for conjunct in conjuncts:
+        low = _tighter(low, _enforceable_bound(conjunct, "minimum", report), 1)
+        high = _tighter(high, _enforceable_bound(conjunct, "maximum", report), -1)
+        divisor = number_keyword(conjunct, "multipleOf")
         if divisor is not None:
             divisors.append(divisor)
     kind: bool | None = True if integer else None
-    if any(NOT_INTEGER in facet.raw for facet in facets):
+    if any(NOT_INTEGER in conjunct.raw for conjunct in conjuncts):
         if integer:
             return None
         kind = False
@@ -67,21 +67,23 @@ def number_shape(facets: Sequence[Subschema], report: ReportCallback, *, integer
         and (low.value > high.value or (low.value == high.value and (low.exclusive or high.exclusive)))
     ):
         return None
-    return Number(kind, low, high, tuple(dict.fromkeys(divisors)), tuple(facets))
+    return Number(kind, low, high, tuple(dict.fromkeys(divisors)), tuple(conjuncts))
 
 
-def array_shape(facets: Sequence[Subschema], report: ReportCallback, evaluating: Evaluating) -> Array | None:
+def array_shape(
+    conjuncts: Sequence[Subschema], report: ReportCallback, evaluating: Evaluating
+) -> Array | None:
     """Return the arrays; `evaluating`: which schemas evaluate items for one with `unevaluatedItems`."""
-    shape = _array(facets[0])
-    for facet in facets[1:]:
-        shape = _intersect_arrays(shape, _array(facet))
-    for facet in facets:
-        if facet.raw.get("unevaluatedItems", True) is not True:
-            shape = _close_unevaluated_items(shape, facet, report, evaluating)
-    for facet in facets:
+    shape = _array(conjuncts[0])
+    for conjunct in conjuncts[1:]:
+        shape = _intersect_arrays(shape, _array(conjunct))
+    for conjunct in conjuncts:
+        if conjunct.raw.get("unevaluatedItems", True) is not True:
+            shape = _close_unevaluated_items(shape, conjunct, report, evaluating)
+    for conjunct in conjuncts:
         for keyword in ("minContains", "maxContains"):
-            if _constrains_contains(facet, keyword):
-                report(f"{facet.pointer}/{keyword}", keyword, "the grammar does not enforce this keyword")
+            if _constrains_contains(conjunct, keyword):
+                report(f"{conjunct.pointer}/{keyword}", keyword, "the grammar does not enforce this keyword")
     low, high = shape.min_items, shape.max_items
     for index, subschemas in enumerate(shape.prefix):
         if subschemas == UNSATISFIABLE:
@@ -93,30 +95,30 @@ def array_shape(facets: Sequence[Subschema], report: ReportCallback, evaluating:
     if high is not None and low > high:
         return None
     prefix = shape.prefix if high is None else shape.prefix[:high]
-    return Array(prefix, shape.items, low, high, shape.contains, shape.unique, tuple(facets))
+    return Array(prefix, shape.items, low, high, shape.contains, shape.unique, tuple(conjuncts))
 
 
 def object_shape(
-    facets: Sequence[Subschema], report: ReportCallback, keys: KeyLanguage, evaluating: Evaluating
+    conjuncts: Sequence[Subschema], report: ReportCallback, keys: KeyLanguage, evaluating: Evaluating
 ) -> Object | None:
     """Return the objects.
 
     `keys` returns the language of `propertyNames`, `evaluating` which schemas evaluate properties for one
     with `unevaluatedProperties`.
     """
-    shape = _object(facets[0], report)
-    for facet in facets[1:]:
-        shape = _intersect_objects(shape, _object(facet, report), facet, report)
-    for facet in facets:
-        if facet.raw.get("unevaluatedProperties", True) is not True:
-            shape = _close_unevaluated(shape, facet, report, evaluating)
+    shape = _object(conjuncts[0], report)
+    for conjunct in conjuncts[1:]:
+        shape = _intersect_objects(shape, _object(conjunct, report), conjunct, report)
+    for conjunct in conjuncts:
+        if conjunct.raw.get("unevaluatedProperties", True) is not True:
+            shape = _close_unevaluated(shape, conjunct, report, evaluating)
     others, properties = shape.others, dict(shape.properties)
     open_shape = Object({}, (), others)
     for name in shape.required:
         properties.setdefault(name, open_shape.child(name))
-    for facet in facets:
-        if "propertyNames" in facet.raw:
-            properties, others = _apply_property_names(facet, properties, others, report, keys)
+    for conjunct in conjuncts:
+        if "propertyNames" in conjunct.raw:
+            properties, others = _apply_property_names(conjunct, properties, others, report, keys)
     if any(properties[name] == UNSATISFIABLE for name in shape.required):
         return None
     low, high = max(shape.min_properties, len(shape.required)), shape.max_properties
@@ -129,8 +131,8 @@ def object_shape(
         shape.one_of_groups,
         shape.min_properties,
         high,
-        _chains(facets, properties, shape.required),
-        tuple(facets),
+        _chains(conjuncts, properties, shape.required),
+        tuple(conjuncts),
     )
 
 
@@ -143,15 +145,15 @@ def _close_unevaluated_items(
     """
     found, is_decided = evaluating(asking)
     pointer = f"{asking.pointer}/unevaluatedItems"
-    if any("contains" in facet.raw for facet in found):
+    if any("contains" in conjunct.raw for conjunct in found):
         report(pointer, "unevaluatedItems", "`contains` evaluates items at any position")
         return shape
     if not is_decided:
         report(pointer, "unevaluatedItems", _UNDECIDED)
-    if any(_evaluates_all_items(facet, asking) for facet in found):
+    if any(_evaluates_all_items(conjunct, asking) for conjunct in found):
         return shape
     value = _child(asking, "unevaluatedItems")
-    evaluated = max(len(_array(facet).prefix) for facet in found)
+    evaluated = max(len(_array(conjunct).prefix) for conjunct in found)
     prefix = [*shape.prefix, *[shape.items] * (evaluated - len(shape.prefix))]
     return replace(
         shape,
@@ -162,16 +164,16 @@ def _close_unevaluated_items(
     )
 
 
-def _evaluates_all_items(facet: Subschema, asking: Subschema) -> bool:
+def _evaluates_all_items(conjunct: Subschema, asking: Subschema) -> bool:
     """Return whether a schema that evaluates items for `asking` evaluates them all."""
-    raw = facet.raw
+    raw = conjunct.raw
     if isinstance(raw.get("items"), list):
         return "additionalItems" in raw
     return "items" in raw or ("unevaluatedItems" in raw and raw is not asking.raw)
 
 
 def _chains(
-    facets: Sequence[Subschema], properties: Mapping[str, Conjunction], required: Sequence[str]
+    conjuncts: Sequence[Subschema], properties: Mapping[str, Conjunction], required: Sequence[str]
 ) -> tuple[tuple[str, ...], ...]:
     """Return the properties, each with the schema that declares it first, in the order of the declaration.
 
@@ -180,9 +182,9 @@ def _chains(
     left = dict.fromkeys(properties)
     chains = []
     alone = dict.fromkeys(required)
-    for facet in facets:
-        names = facet.raw.get("properties", ())
-        if facet.is_generated:
+    for conjunct in conjuncts:
+        names = conjunct.raw.get("properties", ())
+        if conjunct.is_generated:
             alone |= dict.fromkeys(names)
             continue
         chain = tuple(name for name in names if name in left)
@@ -195,39 +197,39 @@ def _chains(
     return tuple(chain for chain in chains if chain)
 
 
-def _constrains_contains(facet: Subschema, keyword: str) -> bool:
+def _constrains_contains(conjunct: Subschema, keyword: str) -> bool:
     """Return whether a keyword that shapes can't express constrains the array."""
-    raw = facet.raw
+    raw = conjunct.raw
     if keyword not in raw:
         return False
     return "contains" in raw and not (keyword == "minContains" and raw[keyword] in (0, 1))
 
 
-def _array(facet: Subschema) -> Array:
-    raw = facet.raw
+def _array(conjunct: Subschema) -> Array:
+    raw = conjunct.raw
     prefix: tuple[Conjunction, ...] = ()
     rest: Conjunction = UNCONSTRAINED
     for keyword in ("prefixItems", FIRST_ITEMS):
         if keyword in raw:
-            prefix = tuple(_child(facet, keyword, index) for index in range(len(raw[keyword])))
+            prefix = tuple(_child(conjunct, keyword, index) for index in range(len(raw[keyword])))
     if isinstance(raw.get("items"), list):  # a tuple, up to draft 2019-09
-        prefix = tuple(_child(facet, "items", index) for index in range(len(raw["items"])))
+        prefix = tuple(_child(conjunct, "items", index) for index in range(len(raw["items"])))
         if "additionalItems" in raw:
-            rest = _child(facet, "additionalItems")
+            rest = _child(conjunct, "additionalItems")
     elif "items" in raw:
-        rest = _child(facet, "items")
+        rest = _child(conjunct, "items")
     contains: tuple[Conjunction, ...] = ()
     if "contains" in raw and raw.get("minContains") != 0:
-        contains = (_child(facet, "contains"),)
+        contains = (_child(conjunct, "contains"),)
     if HAS_ITEM in raw:  # it is what `items` above denies
-        contained = replace(facet.at(HAS_ITEM), pointer=f"{facet.pointer}/items")
+        contained = replace(conjunct.at(HAS_ITEM), pointer=f"{conjunct.pointer}/items")
         contains = (*contains, (contained,))
     unique = raw.get("uniqueItems") is True
     return Array(
         prefix,
         rest,
-        integer_keyword(facet, "minItems") or 0,
-        integer_keyword(facet, "maxItems"),
+        integer_keyword(conjunct, "minItems") or 0,
+        integer_keyword(conjunct, "maxItems"),
         contains,
         unique,
     )
@@ -250,40 +252,40 @@ def _intersect_arrays(left: Array, right: Array) -> Array:
     )
 
 
-def _object(facet: Subschema, report: ReportCallback) -> Object:
-    raw = facet.raw
+def _object(conjunct: Subschema, report: ReportCallback) -> Object:
+    raw = conjunct.raw
     names = raw.get("properties", {})
     required = raw.get("required", [])
     if isinstance(required, bool):
         required = []
     rest: Conjunction = UNCONSTRAINED
     if "additionalProperties" in raw:
-        rest = _child(facet, "additionalProperties")
-    properties = {name: _child(facet, "properties", name) for name in names}
+        rest = _child(conjunct, "additionalProperties")
+    properties = {name: _child(conjunct, "properties", name) for name in names}
     others: tuple[KeyClass, ...] = (KeyClass(None, rest),)
     if raw.get("patternProperties"):
-        properties, others = _apply_pattern_properties(facet, properties, rest, report)
-    groups = raw.get("requires_one_of", []) if facet.pointer == "" else []
+        properties, others = _apply_pattern_properties(conjunct, properties, rest, report)
+    groups = raw.get("requires_one_of", []) if conjunct.pointer == "" else []
     return Object(
         properties,
         tuple(dict.fromkeys(required)),
         tuple(other for other in others if other.value != UNSATISFIABLE),
         tuple(frozenset(group) for group in groups),
-        integer_keyword(facet, "minProperties") or 0,
-        integer_keyword(facet, "maxProperties"),
+        integer_keyword(conjunct, "minProperties") or 0,
+        integer_keyword(conjunct, "maxProperties"),
     )
 
 
 def _apply_pattern_properties(
-    facet: Subschema, properties: dict[str, Conjunction], rest: Conjunction, report: ReportCallback
+    conjunct: Subschema, properties: dict[str, Conjunction], rest: Conjunction, report: ReportCallback
 ) -> tuple[dict[str, Conjunction], tuple[KeyClass, ...]]:
     """Split the keys into classes by the patterns that they match; what matches none is under `rest`."""
     from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
 
     unmatched: Dfa = Dfa.all_words()
     matched: list[KeyClass] = []
-    for pattern in facet.raw["patternProperties"]:
-        value = _child(facet, "patternProperties", pattern)
+    for pattern in conjunct.raw["patternProperties"]:
+        value = _child(conjunct, "patternProperties", pattern)
         try:
             keys = search(pattern)
             unmatched, more = unmatched - keys, [KeyClass(unmatched & keys, value)]
@@ -297,12 +299,12 @@ def _apply_pattern_properties(
                     more.append(KeyClass(both, conjunction(one.value, value)))
             _check_size(more)
         except (PatternError, TooManyStatesError) as error:
-            for other in facet.raw["patternProperties"]:
+            for other in conjunct.raw["patternProperties"]:
                 reason = str(error) if other == pattern else "a pattern beside it is not enforced"
-                report(f"{facet.pointer}/patternProperties/{other}", "patternProperties", reason)
-            if "additionalProperties" in facet.raw:
+                report(f"{conjunct.pointer}/patternProperties/{other}", "patternProperties", reason)
+            if "additionalProperties" in conjunct.raw:
                 reason = "a pattern beside it is not enforced, so other properties are left open"
-                report(f"{facet.pointer}/additionalProperties", "additionalProperties", reason)
+                report(f"{conjunct.pointer}/additionalProperties", "additionalProperties", reason)
             return properties, (KeyClass(None, UNCONSTRAINED),)
         matched = [one for one in more if one.keys is not None and not one.keys.is_empty]
         properties = {
@@ -319,14 +321,14 @@ def _check_size(classes: Sequence[KeyClass]) -> None:
 
 
 def _apply_property_names(
-    facet: Subschema,
+    conjunct: Subschema,
     properties: dict[str, Conjunction],
     others: tuple[KeyClass, ...],
     report: ReportCallback,
     keys: KeyLanguage,
 ) -> tuple[dict[str, Conjunction], tuple[KeyClass, ...]]:
     """Keep the keys that `propertyNames` allows."""
-    allowed = keys(facet.at("propertyNames"))
+    allowed = keys(conjunct.at("propertyNames"))
     if allowed is None:
         return properties, others
     try:
@@ -334,7 +336,7 @@ def _apply_property_names(
             KeyClass(allowed if other.keys is None else other.keys & allowed, other.value) for other in others
         )
     except TooManyStatesError as error:
-        report(f"{facet.pointer}/propertyNames", "propertyNames", str(error))
+        report(f"{conjunct.pointer}/propertyNames", "propertyNames", str(error))
         return properties, others
     kept = {
         name: subschemas if allowed.accepts(name) else UNSATISFIABLE
@@ -351,12 +353,12 @@ def _close_unevaluated(
     pointer = f"{asking.pointer}/unevaluatedProperties"
     if not is_decided:
         report(pointer, "unevaluatedProperties", _UNDECIDED)
-    for facet in found:
-        limits = {"additionalProperties"} if facet.raw is asking.raw else _EVALUATING_ALL
-        if not limits.isdisjoint(facet.raw):
+    for conjunct in found:
+        limits = {"additionalProperties"} if conjunct.raw is asking.raw else _EVALUATING_ALL
+        if not limits.isdisjoint(conjunct.raw):
             return shape
-    names = dict.fromkeys(name for facet in found for name in facet.raw.get("properties", ()))
-    patterns = [pattern for facet in found for pattern in facet.raw.get("patternProperties", ())]
+    names = dict.fromkeys(name for conjunct in found for name in conjunct.raw.get("properties", ()))
+    patterns = [pattern for conjunct in found for pattern in conjunct.raw.get("patternProperties", ())]
     value = _child(asking, "unevaluatedProperties")
     try:
         evaluated = _found_in(patterns)
@@ -400,7 +402,7 @@ def _meets(one: KeyClass, evaluated: Dfa | None) -> bool:
     return not (one.keys & evaluated).is_empty
 
 
-def _intersect_objects(left: Object, right: Object, facet: Subschema, report: ReportCallback) -> Object:
+def _intersect_objects(left: Object, right: Object, conjunct: Subschema, report: ReportCallback) -> Object:
     spend(3 * (len(left.properties) + len(right.properties)) + 2 * len(left.others) * len(right.others))
     properties = {
         name: conjunction(left.child(name), right.child(name))
@@ -409,7 +411,7 @@ def _intersect_objects(left: Object, right: Object, facet: Subschema, report: Re
     try:
         others = tuple(_intersect_key_classes(left.others, right.others))
     except TooManyStatesError as error:
-        report(f"{facet.pointer}/patternProperties", "patternProperties", str(error))
+        report(f"{conjunct.pointer}/patternProperties", "patternProperties", str(error))
         others = (KeyClass(None, UNCONSTRAINED),)
     return Object(
         properties,
@@ -434,38 +436,37 @@ def _intersect_key_classes(left: tuple[KeyClass, ...], right: tuple[KeyClass, ..
     return met
 
 
-def _child(facet: Subschema, *steps: str | int) -> Conjunction:
-    child = facet.at(*steps)
+def _child(conjunct: Subschema, *steps: str | int) -> Conjunction:
+    child = conjunct.at(*steps)
     if child.raw is False:
         return UNSATISFIABLE
     return UNCONSTRAINED if child.raw is True else (child,)
 
 
-def _bound(facet: Subschema, keyword: str) -> Bound | None:
-    """Return the bound that a facet sets by `minimum` or `maximum` and what belongs to it.
+def _bound(conjunct: Subschema, keyword: str) -> Bound | None:
+    """Return the bound that a conjunct sets by `minimum` or `maximum` and what belongs to it.
 
     The exclusive keyword is a number, or up to draft 4 a flag.
     """
     is_low = keyword == "minimum"
     exclusive = "exclusiveMinimum" if is_low else "exclusiveMaximum"
-    inclusive = number_keyword(facet, keyword)
-    found = None if inclusive is None else Bound(inclusive, facet.raw.get(exclusive) is True)
+    inclusive = number_keyword(conjunct, keyword)
+    found = None if inclusive is None else Bound(inclusive, conjunct.raw.get(exclusive) is True)
     for other in (exclusive, ABOVE if is_low else BELOW):
-        strict = number_keyword(facet, other)
+        strict = number_keyword(conjunct, other)
         if strict is not None:
             found = _tighter(found, Bound(strict, exclusive=True), 1 if is_low else -1)
     return found
 
 
-def _enforceable_bound(
-    bound: Bound | None, facet: Subschema, keyword: str, report: ReportCallback
-) -> Bound | None:
-    """Return the bound, or None if it has too many digits to be enforced."""
+def _enforceable_bound(conjunct: Subschema, keyword: str, report: ReportCallback) -> Bound | None:
+    """Return the bound of a conjunct, or None if it has too many digits to be enforced."""
+    bound = _bound(conjunct, keyword)
     if bound is None or abs(bound.value) < MAX_BOUND_SIZE:
         return bound
-    names = [name for name in (keyword, f"exclusive{keyword.capitalize()}") if name in facet.raw]
+    names = [name for name in (keyword, f"exclusive{keyword.capitalize()}") if name in conjunct.raw]
     for name in names or [keyword]:  # of a complement, the other keyword
-        report(f"{facet.pointer}/{name}", name, "the bound has too many digits")
+        report(f"{conjunct.pointer}/{name}", name, "the bound has too many digits")
     return None
 
 

@@ -1,12 +1,17 @@
-"""The keywords of JSON Schema that the compiler knows.
+"""The keywords of JSON Schema that the compiler knows, and which of them contain subschemas.
 
 A keyword that isn't in `KEYWORDS` does not affect which values are valid: it is an annotation, standard or
-custom (2020-12 core, 4.3.1).
+custom (2020-12 core, 4.3.1). Every walk through a raw schema uses the tables of applicators, so that a
+property named `items`, or a schema-like value inside `enum` or `default`, is never taken for a schema.
+Source: https://json-schema.org/draft/2020-12/json-schema-core, sections 8.2.4, 10 and 11.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote
 
 #: The keywords that make values valid or invalid.
 KEYWORDS = frozenset(
@@ -69,3 +74,110 @@ UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 
 #: The keywords that offer branches.
 CHOICES = frozenset({"anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"})
+
+
+ApplicatorKind: TypeAlias = Literal["one", "list", "map"]
+
+IN_PLACE_APPLICATORS: Mapping[str, ApplicatorKind] = {
+    "allOf": "list",
+    "anyOf": "list",
+    "oneOf": "list",
+    "not": "one",
+    "if": "one",
+    "then": "one",
+    "else": "one",
+    "dependentSchemas": "map",
+}
+"""Keywords whose schemas judge the same value as the schema around them."""
+
+CHILD_APPLICATORS: Mapping[str, ApplicatorKind] = {
+    "properties": "map",
+    "patternProperties": "map",
+    "additionalProperties": "one",
+    "unevaluatedProperties": "one",
+    "propertyNames": "one",
+    "prefixItems": "list",
+    "items": "one",
+    "contains": "one",
+    "unevaluatedItems": "one",
+}
+"""Keywords whose schemas judge parts of the value."""
+
+CONDITIONS = frozenset({"not", "if", "contains", "propertyNames"})
+"""Keywords whose schemas are conditions: a stricter condition may accept more values."""
+
+DEFINITIONS: Mapping[str, ApplicatorKind] = {"$defs": "map", "definitions": "map"}
+"""Keywords whose schemas apply only where a reference leads to them."""
+
+APPLICATORS: Mapping[str, ApplicatorKind] = {**IN_PLACE_APPLICATORS, **CHILD_APPLICATORS, **DEFINITIONS}
+
+SchemaPath: TypeAlias = tuple[str | int, ...]
+"""The keys and indices that lead from a schema to one below it; the first is the keyword."""
+
+
+def subschemas(schema: Any) -> Iterator[tuple[SchemaPath, Any]]:
+    """Yield the schemas directly inside `schema`, each with its path, in document order.
+
+    Malformed keywords are skipped; boolean schemas are yielded like any other.
+    """
+    if not isinstance(schema, Mapping):
+        return
+    for keyword, value in schema.items():
+        match APPLICATORS.get(keyword), value:
+            case "one", Mapping() | bool():
+                yield (keyword,), value
+            case "list", list():
+                yield from (((keyword, index), member) for index, member in enumerate(value))
+            case "map", Mapping():
+                yield from (((keyword, name), member) for name, member in value.items())
+
+
+def map_subschemas(schema: Mapping[str, Any], change: Callable[[SchemaPath, Any], Any]) -> dict[str, Any]:
+    """Return a copy of `schema` with each schema directly inside it replaced by `change(path, schema)`."""
+    copy = dict(schema)
+    for path, member in subschemas(schema):
+        if len(path) == 1:
+            copy[path[0]] = change(path, member)  # type: ignore[index]  # a keyword is a string
+        else:
+            keyword, key = path
+            if copy[keyword] is schema[keyword]:  # type: ignore[index]  # likewise
+                copy[keyword] = value = copy[keyword].copy()  # type: ignore[index]  # likewise
+            value[key] = change(path, member)
+    return copy
+
+
+def walk(schema: Any, path: SchemaPath = ()) -> Iterator[tuple[SchemaPath, Any]]:
+    """Yield `schema` and all schemas below it, each with its path, outermost first; follows no references."""
+    yield path, schema
+    for below, member in subschemas(schema):
+        yield from walk(member, (*path, *below))
+
+
+def resolve_pointer(reference: Any, root: Any) -> tuple[SchemaPath, Any] | None:
+    """Return the path and target of a reference by JSON Pointer (`#/$defs/name`); None for all others."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    path: list[str | int] = []
+    found = root
+    pointer = unquote(reference[1:])
+    if pointer and not pointer.startswith("/"):
+        return None
+    for step in pointer.split("/")[1:]:
+        key: str | int = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+            key = int(step)
+        elif not isinstance(found, Mapping) or key not in found:
+            return None
+        found = found[key]
+        path.append(key)
+    return tuple(path), found
+
+
+def child_pointer(pointer: str, key: object) -> str:
+    """Return the JSON Pointer of the member under a key or an index."""
+    return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def path_pointer(path: Iterable[object]) -> str:
+    """Return the JSON Pointer of a path of keys and indices."""
+    return "".join([child_pointer("", step) for step in path])

@@ -17,9 +17,15 @@ from reprlib import Repr
 from typing import Any, TypeAlias
 
 from gbnf.errors import SchemaError
-from gbnf.regular.errors import MalformedPatternError, UnsupportedPatternError
-from gbnf.schema.applicators import APPLICATORS, CHILD_APPLICATORS, DEFINITIONS, IN_PLACE_APPLICATORS
-from gbnf.schema.keywords import TYPES
+from gbnf.regular.pattern_syntax import MalformedPatternError, UnsupportedPatternError
+from gbnf.schema.keywords import (
+    APPLICATORS,
+    CHILD_APPLICATORS,
+    DEFINITIONS,
+    IN_PLACE_APPLICATORS,
+    TYPES,
+    child_pointer,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +48,6 @@ def _is_number(value: Any) -> bool:
 def _is_json_number(value: float) -> bool:
     """Return whether JSON can express the number: a schema given as Python values may contain others."""
     return value.bit_length() <= _MAX_INTEGER_BITS if isinstance(value, int) else math.isfinite(value)
-
-
-def _is_count(value: Any) -> bool:
-    return _is_number(value) and value >= 0 and value == int(value)
 
 
 def _is_schema(value: Any) -> bool:
@@ -89,7 +91,11 @@ _PATTERN = _KeywordForm(
 )
 _NUMBER_HINT = "Write a finite number of at most 4,200 digits, without quotes."
 _NUMBER = _KeywordForm(_is_number, "a number", _NUMBER_HINT)
-_COUNT = _KeywordForm(_is_count, "a whole number of at least 0", "Write it without quotes, sign or fraction.")
+_COUNT = _KeywordForm(
+    lambda value: _is_number(value) and value >= 0 and value == int(value),
+    "a whole number of at least 0",
+    "Write it without quotes, sign or fraction.",
+)
 _FLAG = _KeywordForm(lambda value: isinstance(value, bool), "true or false", "Write it without quotes.")
 _SCHEMA = _KeywordForm(_is_schema, "a schema", "Write an object of keywords, true or false.")
 _SCHEMAS = _KeywordForm(
@@ -276,11 +282,6 @@ def _check_values(value: Any, pointer: str) -> None:
             pending += [
                 (item, child_pointer(pointer, key)) for key, item in items if not isinstance(item, str)
             ]
-
-
-def child_pointer(pointer: str, key: object) -> str:
-    """Return the JSON Pointer of the member under a key or an index."""
-    return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
 
 
 _repr = Repr()

@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gbnf.effort import EffortSpentError, TooManyStatesError, may_backtrack, spend
-from gbnf.regular.errors import PatternError
+from gbnf.regular.pattern_syntax import PatternError
+from gbnf.work_limits import TooManyStatesError, WorkLimitError, may_backtrack, spend
 
 if TYPE_CHECKING:
     import regex
@@ -45,7 +45,7 @@ def _automaton_matches(pattern: str, text: str) -> bool | None:
     spend(1 + len(text) // 4)
     try:
         return search(pattern).accepts(text)
-    except EffortSpentError:
+    except WorkLimitError:
         raise
     except (PatternError, TooManyStatesError):
         return None

@@ -9,16 +9,34 @@ Invariants: leaving a keyword out only enlarges the language.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 
-from gbnf.effort import TooManyStatesError, effort_cache
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.errors import PatternError
+from gbnf.regular.pattern_syntax import PatternError
 from gbnf.schema.document import Subschema
 from gbnf.schema.format_checks import IDN_HOSTNAME
 from gbnf.schema.keywords import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
-from gbnf.schema.numeric_keywords import integer_keyword, smallest
 from gbnf.schema.value_sets import String
+from gbnf.work_limits import TooManyStatesError, work_cache
+
+
+def integer_keyword(conjunct: Subschema, keyword: str) -> int | None:
+    """Return a length or a number of items; None if the keyword is absent."""
+    value = conjunct.raw.get(keyword)
+    return None if value is None else int(value)
+
+
+def number_keyword(conjunct: Subschema, keyword: str) -> Fraction | None:
+    """Return a number, exactly as written; None if the keyword is absent, or a flag as up to draft 4."""
+    value = conjunct.raw.get(keyword)
+    return None if value is None or isinstance(value, bool) else Fraction(str(value))
+
+
+def smallest(bounds: Iterable[int | None]) -> int | None:
+    """Return the smallest of the bounds that are not None."""
+    return min((bound for bound in bounds if bound is not None), default=None)
+
 
 #: The most states of a language with its bounds on the length.
 MAX_STRING_STATES = 1200
@@ -28,12 +46,12 @@ _LANGUAGE_KEYWORDS = frozenset({"pattern", "format", NOT_PATTERN, NOT_FORMAT, NO
 ReportCallback = Callable[[str, str, str], None]
 
 
-def string_shape(facets: Sequence[Subschema], report: ReportCallback) -> String | None:
-    """Return the strings that satisfy all facets; None if there are none."""
-    low = max((integer_keyword(facet, "minLength") or 0 for facet in facets), default=0)
-    high = smallest(integer_keyword(facet, "maxLength") for facet in facets)
+def string_shape(conjuncts: Sequence[Subschema], report: ReportCallback) -> String | None:
+    """Return the strings that satisfy all conjuncts; None if there are none."""
+    low = max((integer_keyword(conjunct, "minLength") or 0 for conjunct in conjuncts), default=0)
+    high = smallest(integer_keyword(conjunct, "maxLength") for conjunct in conjuncts)
     language: Dfa | None = None
-    for pointer, keyword, part in _languages(facets, report):
+    for pointer, keyword, part in _languages(conjuncts, report):
         try:
             language = part if language is None else language & part
         except TooManyStatesError as error:
@@ -47,10 +65,10 @@ def string_shape(facets: Sequence[Subschema], report: ReportCallback) -> String 
         low = 0 if low <= shortest else low
         high = None if longest is not None and high is not None and longest <= high else high
         language = None if language == Dfa.all_words() else language
-    return None if high is not None and low > high else String(language, low, high, tuple(facets))
+    return None if high is not None and low > high else String(language, low, high, tuple(conjuncts))
 
 
-@effort_cache(maxsize=512)
+@work_cache(maxsize=512)
 def string_language(shape: String) -> Dfa:
     """Return the strings of a shape as one automaton. Raises TooManyStatesError."""
     language = Dfa.all_words() if shape.language is None else shape.language
@@ -74,18 +92,18 @@ def merge_strings(shapes: Sequence[String]) -> list[String]:
                 )
             except TooManyStatesError:
                 continue
-            facets = (*other.facets, *shape.facets)
-            found[index] = String(both, shape.min_length, shape.max_length, facets)
+            conjuncts = (*other.conjuncts, *shape.conjuncts)
+            found[index] = String(both, shape.min_length, shape.max_length, conjuncts)
             break
         else:
             found.append(shape)
     return found
 
 
-def _languages(facets: Sequence[Subschema], report: ReportCallback) -> Iterator[tuple[str, str, Dfa]]:
-    """Yield the languages of the facets' keywords, each with its JSON Pointer and keyword."""
-    for facet in facets:
-        raw = facet.raw
+def _languages(conjuncts: Sequence[Subschema], report: ReportCallback) -> Iterator[tuple[str, str, Dfa]]:
+    """Yield the languages of the conjuncts' keywords, each with its JSON Pointer and keyword."""
+    for conjunct in conjuncts:
+        raw = conjunct.raw
         if _LANGUAGE_KEYWORDS.isdisjoint(raw):
             continue
         for keyword, name in (
@@ -97,7 +115,7 @@ def _languages(facets: Sequence[Subschema], report: ReportCallback) -> Iterator[
         ):
             if keyword not in raw:
                 continue
-            pointer = f"{facet.pointer}/{name}"
+            pointer = f"{conjunct.pointer}/{name}"
             try:
                 language = _language(keyword, raw[keyword], pointer, report)
             except (PatternError, TooManyStatesError) as error:

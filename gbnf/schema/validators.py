@@ -13,10 +13,9 @@ from typing import Any, TypeAlias
 from jsonschema import ValidationError, validators
 from referencing.jsonschema import lookup_recursive_ref
 
-from gbnf.effort import limit_nesting, spend
-from gbnf.schema.applicators import APPLICATORS
 from gbnf.schema.keywords import (
     ABOVE,
+    APPLICATORS,
     BELOW,
     FIRST_ITEMS,
     HAS_ITEM,
@@ -27,12 +26,13 @@ from gbnf.schema.keywords import (
     REFERENCES,
 )
 from gbnf.schema.pattern_matching import pattern_matches
+from gbnf.work_limits import limit_nesting, spend
 
 _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 """From validator, the keyword's value, instance and schema to the errors, as jsonschema calls it."""
 
 
-#: The work of one rule, in the units of `gbnf.effort`.
+#: The work of one rule, in the units of `gbnf.work_limits`.
 _RULE_WORK = 8
 #: The work of a rule that descends into subschemas: it resolves a reference, or evolves a validator.
 _DESCENT_WORK = 24

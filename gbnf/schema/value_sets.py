@@ -5,7 +5,7 @@ are `Conjunction`s: sets of subschemas that must all be satisfied. So the model 
 by construction (concatenate two conjunctions), recursion needs no special case (a conjunction is expanded on
 demand), and equal conjunctions are equal values.
 
-`facets` are the schema objects that a shape comes from, for reports; they don't count in comparisons.
+`conjuncts` are the schema objects that a shape comes from, for reports; they don't count in comparisons.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Number:
     minimum: Bound | None = None
     maximum: Bound | None = None
     divisors: tuple[Fraction, ...] = ()
-    facets: Conjunction = field(default=(), compare=False, repr=False)
+    conjuncts: Conjunction = field(default=(), compare=False, repr=False)
 
     def few_integers(self, most: int) -> range | None:
         """Return all the numbers, where they are integers and not more than `most`."""
@@ -79,7 +79,7 @@ class String:
     language: Dfa | None = None
     min_length: int = 0
     max_length: int | None = None
-    facets: Conjunction = field(default=(), compare=False, repr=False)
+    conjuncts: Conjunction = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Array:
     max_items: int | None = None
     contains: tuple[Conjunction, ...] = ()
     unique: bool = False
-    facets: Conjunction = field(default=(), compare=False, repr=False)
+    conjuncts: Conjunction = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Object:
     min_properties: int = 0
     max_properties: int | None = None
     chains: tuple[tuple[str, ...], ...] = ()
-    facets: Conjunction = field(default=(), compare=False, repr=False)
+    conjuncts: Conjunction = field(default=(), compare=False, repr=False)
 
     def child(self, name: str) -> Conjunction:
         """Return the conjunction of the values under a key, declared or not."""

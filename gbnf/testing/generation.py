@@ -1,4 +1,4 @@
-"""Generation of values that often satisfy a schema, deliberately naive.
+"""Generation of values that often satisfy a schema, deliberately naive, and their canonical JSON text.
 
 The schemas that apply together are collected, branches are drawn, and a value of an allowed type is generated
 near the bounds. Values may be invalid: the caller validates them. Keys are in declared order: a schema's own
@@ -7,16 +7,94 @@ before those of its `$ref`, its `allOf` and its branches.
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from gbnf.testing.canonical import SAMPLES, canonical
+from gbnf.compiler.layout import Whitespace
+
+_TOO_LARGE = 10**39
+_TIMES = st.times().map(lambda time: f"{time.isoformat()}Z")
+
+SAMPLES: Mapping[str, st.SearchStrategy[str]] = {
+    "date": st.dates().map(dt.date.isoformat),
+    "time": _TIMES,
+    "date-time": st.builds(lambda day, time: f"{day.isoformat()}T{time}", st.dates(), _TIMES),
+    "duration": st.sampled_from(["P1D", "PT5M", "P1Y2M3DT4H5M6S", "P2W"]),
+    "email": st.sampled_from(["a@b.co", "first.last+tag@mail.example.org"]),
+    "hostname": st.sampled_from(["a", "example.org", "a-b.c1"]),
+    "ipv4": st.ip_addresses(v=4).map(str),
+    "ipv6": st.ip_addresses(v=6).map(str),
+    "uri": st.sampled_from(["a:b", "https://example.org/a?b=c#d", "mailto:a@b.co"]),
+    "uri-reference": st.sampled_from(["", "a/b", "/a", "https://example.org"]),
+    "uuid": st.uuids().map(str),
+    "json-pointer": st.sampled_from(["", "/a", "/a/0/b~1c"]),
+    "regex": st.sampled_from(["a", "^a+$", "[0-9]"]),
+}
+"""Strings of a format, simple ones first."""
+
+
+def canonical(value: Any) -> Any:
+    """Return the value with whole numbers as integers: a grammar writes `1.0` as `1`.
+
+    Numbers with more digits than a grammar allows are unchanged.
+    """
+    match value:
+        case float() if value.is_integer() and abs(value) < _TOO_LARGE:
+            return int(value)
+        case list():
+            return [canonical(item) for item in value]
+        case dict():
+            return {key: canonical(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def fits(text: str) -> bool:
+    """Return whether a number without exponent has few enough digits for every grammar."""
+    whole, _, fraction = text.removeprefix("-").partition(".")
+    return len(whole) <= 39 and len(fraction) <= 20
+
+
+def canonical_json(value: Any, *, comma: str = ", ", colon: str = ": ") -> str:
+    """Return the canonical JSON text: keys in order, only necessary escapes and exponents."""
+    match value:
+        case float():
+            number = canonical(value)
+            text = str(number) if isinstance(number, int) else format(Decimal(repr(value)), "f")
+            return text if fits(text) else repr(value)
+        case list():
+            return "[" + comma.join(canonical_json(item, comma=comma, colon=colon) for item in value) + "]"
+        case dict():
+            pairs = (
+                json.dumps(key, ensure_ascii=False) + colon + canonical_json(item, comma=comma, colon=colon)
+                for key, item in value.items()
+            )
+            return "{" + comma.join(pairs) + "}"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def _compact(value: Any) -> str:
+    return canonical_json(value, comma=",", colon=":")
+
+
+SPELLINGS: Mapping[Whitespace, tuple[Callable[[Any], str], ...]] = {
+    "default": (canonical_json, _compact),
+    "compact": (_compact,),
+    "spaced": (canonical_json,),
+    "free": (canonical_json, _compact),
+}
+"""The texts of a value that a grammar of each layout accepts."""
+
 
 _MANY = 3  # items beyond the required ones
 _DEPTH = 5  # levels below which optional parts are left out
@@ -45,7 +123,7 @@ class ValueGenerator:
     def __init__(self, root: Any, *, closed: bool) -> None:
         self._root, self._closed = root, closed
 
-    def facets(self, schemas: Sequence[Any], draw: st.DrawFn | None = None) -> list[Mapping[str, Any]]:
+    def conjuncts(self, schemas: Sequence[Any], draw: st.DrawFn | None = None) -> list[Mapping[str, Any]]:
         """Return the schemas that apply together: references, `allOf` and, with `draw`, a drawn branch."""
         found: list[Mapping[str, Any]] = []
         pending, later = list(schemas), list[list[Any]]()
@@ -84,15 +162,15 @@ class ValueGenerator:
 
     def value(self, draw: st.DrawFn, schemas: Sequence[Any], depth: int = 0) -> Any:
         """Draw a value that often satisfies all of the schemas."""
-        facets = self.facets(schemas, draw)
-        for facet in facets:
-            if "const" in facet:
-                return canonical(facet["const"])
-            if "enum" in facet:
-                return canonical(draw(st.sampled_from(facet["enum"])))
-        kinds = _types(facets)
+        conjuncts = self.conjuncts(schemas, draw)
+        for conjunct in conjuncts:
+            if "const" in conjunct:
+                return canonical(conjunct["const"])
+            if "enum" in conjunct:
+                return canonical(draw(st.sampled_from(conjunct["enum"])))
+        kinds = _types(conjuncts)
         if kinds is None:
-            kinds = _implied(facets)
+            kinds = _implied(conjuncts)
         if kinds is None:
             return draw(_ANYTHING)
         assume(kinds)
@@ -103,98 +181,106 @@ class ValueGenerator:
             case "boolean":
                 return draw(st.booleans())
             case "integer" | "number":
-                return canonical(draw(_numbers(facets, whole=kind == "integer")))
+                return canonical(draw(_numbers(conjuncts, whole=kind == "integer")))
             case "string":
-                return draw(_strings(facets))
+                return draw(_strings(conjuncts))
             case "array":
-                return self._array(draw, facets, depth)
+                return self._array(draw, conjuncts, depth)
             case _:
-                return self._object(draw, facets, depth)
+                return self._object(draw, conjuncts, depth)
 
-    def items(self, facets: Sequence[Mapping[str, Any]], index: int) -> list[Any]:
+    def items(self, conjuncts: Sequence[Mapping[str, Any]], index: int) -> list[Any]:
         """Return the schemas of the item at `index`."""
         found = []
-        for facet in facets:
-            rest = facet.get("items", True)
-            prefix = facet.get("prefixItems", ())
+        for conjunct in conjuncts:
+            rest = conjunct.get("items", True)
+            prefix = conjunct.get("prefixItems", ())
             if isinstance(rest, list):
-                prefix, rest = rest, facet.get("additionalItems", True)
+                prefix, rest = rest, conjunct.get("additionalItems", True)
             found.append(prefix[index] if index < len(prefix) else rest)
         return found
 
-    def _array(self, draw: st.DrawFn, facets: Sequence[Mapping[str, Any]], depth: int) -> list[Any]:
-        low = max((facet.get("minItems", 0) for facet in facets), default=0)
-        low = max(low, *(1 for facet in facets if "contains" in facet), 0)
-        high = min((facet["maxItems"] for facet in facets if "maxItems" in facet), default=low + _MANY)
-        tuples = [facet.get("prefixItems", ()) for facet in facets]
-        if any(self.items(facets, len(max(tuples, key=len)))[i] is False for i in range(len(facets))):
+    def _array(self, draw: st.DrawFn, conjuncts: Sequence[Mapping[str, Any]], depth: int) -> list[Any]:
+        low = max((conjunct.get("minItems", 0) for conjunct in conjuncts), default=0)
+        low = max(low, *(1 for conjunct in conjuncts if "contains" in conjunct), 0)
+        high = min((one["maxItems"] for one in conjuncts if "maxItems" in one), default=low + _MANY)
+        tuples = [conjunct.get("prefixItems", ()) for conjunct in conjuncts]
+        if any(self.items(conjuncts, len(max(tuples, key=len)))[i] is False for i in range(len(conjuncts))):
             high = min(high, max(map(len, tuples)))
         assume(low <= high)
         found: list[Any] = []
         while len(found) < low or (
             len(found) < min(high, low + _MANY) and depth < _DEPTH and draw(st.booleans())
         ):
-            asked = [facet["contains"] for facet in facets if "contains" in facet] if not found else []
-            found.append(self.value(draw, [*self.items(facets, len(found)), *asked], depth + 1))
+            asked = (
+                [conjunct["contains"] for conjunct in conjuncts if "contains" in conjunct]
+                if not found
+                else []
+            )
+            found.append(self.value(draw, [*self.items(conjuncts, len(found)), *asked], depth + 1))
         return found
 
-    def property(self, facets: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    def property(self, conjuncts: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
         """Return the schemas of the property `name`."""
         found = []
-        for facet in facets:
-            own = [facet["properties"][name]] if name in facet.get("properties", {}) else []
+        for conjunct in conjuncts:
+            own = [conjunct["properties"][name]] if name in conjunct.get("properties", {}) else []
             own += [
                 schema
-                for pattern, schema in facet.get("patternProperties", {}).items()
+                for pattern, schema in conjunct.get("patternProperties", {}).items()
                 if _matches(pattern, name)
             ]
-            found += own or [facet.get("additionalProperties", True)]
+            found += own or [conjunct.get("additionalProperties", True)]
         return found
 
-    def is_closed(self, facets: Sequence[Mapping[str, Any]]) -> bool:
+    def is_closed(self, conjuncts: Sequence[Mapping[str, Any]]) -> bool:
         """Return whether undeclared properties are invalid."""
         if any(
-            False in (one.get("additionalProperties"), one.get("unevaluatedProperties")) for one in facets
+            False in (one.get("additionalProperties"), one.get("unevaluatedProperties")) for one in conjuncts
         ):
             return True
-        declares = any(facet.get("properties") for facet in facets)
-        return self._closed and declares and not any(_ADDITIONAL & facet.keys() for facet in facets)
+        declares = any(conjunct.get("properties") for conjunct in conjuncts)
+        return self._closed and declares and not any(_ADDITIONAL & one.keys() for one in conjuncts)
 
-    def _object(self, draw: st.DrawFn, facets: Sequence[Mapping[str, Any]], depth: int) -> dict[str, Any]:
-        declared = list(dict.fromkeys(name for facet in facets for name in facet.get("properties", ())))
-        required = list(dict.fromkeys(name for facet in facets for name in facet.get("required", ())))
+    def _object(self, draw: st.DrawFn, conjuncts: Sequence[Mapping[str, Any]], depth: int) -> dict[str, Any]:
+        declared = list(
+            dict.fromkeys(name for conjunct in conjuncts for name in conjunct.get("properties", ()))
+        )
+        required = list(
+            dict.fromkeys(name for conjunct in conjuncts for name in conjunct.get("required", ()))
+        )
         given = {
             name: name in required or (depth < _DEPTH and draw(st.booleans()))
             for name in declared
-            if not any(schema is False for schema in self.property(facets, name))
+            if not any(schema is False for schema in self.property(conjuncts, name))
         }
-        for group in (group for facet in facets for group in facet.get("requires_one_of", ())):
+        for group in (group for one in conjuncts for group in one.get("requires_one_of", ())):
             if not any(given.get(name) for name in group):
                 given[draw(st.sampled_from(group))] = True
-        for facet in facets:
-            for name, needed in facet.get("dependentRequired", {}).items():
+        for conjunct in conjuncts:
+            for name, needed in conjunct.get("dependentRequired", {}).items():
                 if given.get(name):
                     given |= dict.fromkeys(needed, True)
         names = [name for name in declared if given.get(name)]
         names += [name for name in (*required, *given) if name not in declared and name not in names]
-        least = max((facet.get("minProperties", 0) for facet in facets), default=0)
-        if not self.is_closed(facets) and depth < _DEPTH:
+        least = max((conjunct.get("minProperties", 0) for conjunct in conjuncts), default=0)
+        if not self.is_closed(conjuncts) and depth < _DEPTH:
             more = draw(st.lists(_KEYS, max_size=2, min_size=min(2, max(0, least - len(names))), unique=True))
             for key in more:
                 if key not in declared and key not in names:
                     names.insert(len(names) - draw(st.integers(0, len(names))), key)
         return {
-            name: self.value(draw, self.property(facets, name), depth + 1) for name in dict.fromkeys(names)
+            name: self.value(draw, self.property(conjuncts, name), depth + 1) for name in dict.fromkeys(names)
         }
 
 
-def _types(facets: Sequence[Mapping[str, Any]]) -> list[str] | None:
-    """Return the types that all facets allow, None if no facet declares a type."""
+def _types(conjuncts: Sequence[Mapping[str, Any]]) -> list[str] | None:
+    """Return the types that all conjuncts allow, None if no conjunct declares a type."""
     allowed: list[str] | None = None
-    for facet in facets:
-        if "type" not in facet:
+    for conjunct in conjuncts:
+        if "type" not in conjunct:
             continue
-        names = [facet["type"]] if isinstance(facet["type"], str) else list(facet["type"])
+        names = [conjunct["type"]] if isinstance(conjunct["type"], str) else list(conjunct["type"])
         if allowed is None:
             allowed = names
             continue
@@ -213,23 +299,23 @@ _IMPLIED_TYPES = {
 }  # fmt: skip
 
 
-def _implied(facets: Sequence[Mapping[str, Any]]) -> list[str] | None:
+def _implied(conjuncts: Sequence[Mapping[str, Any]]) -> list[str] | None:
     return (
-        list(dict.fromkeys(_IMPLIED_TYPES[key] for facet in facets for key in facet if key in _IMPLIED_TYPES))
+        list(dict.fromkeys(_IMPLIED_TYPES[key] for one in conjuncts for key in one if key in _IMPLIED_TYPES))
         or None
     )
 
 
-def _numbers(facets: Sequence[Mapping[str, Any]], *, whole: bool) -> st.SearchStrategy[Any]:
+def _numbers(conjuncts: Sequence[Mapping[str, Any]], *, whole: bool) -> st.SearchStrategy[Any]:
     lows: list[Any] = []
     highs: list[Any] = []
-    divisors = [Fraction(str(facet["multipleOf"])) for facet in facets if "multipleOf" in facet]
-    for facet in facets:
+    divisors = [Fraction(str(one["multipleOf"])) for one in conjuncts if "multipleOf" in one]
+    for conjunct in conjuncts:
         for ends, keywords in (
             (lows, ("minimum", "exclusiveMinimum")),
             (highs, ("maximum", "exclusiveMaximum")),
         ):
-            ends += [facet[key] for key in keywords if not isinstance(facet.get(key, True), bool)]
+            ends += [conjunct[key] for key in keywords if not isinstance(conjunct.get(key, True), bool)]
     low, high = max(lows, default=None), min(highs, default=None)
     near = [end + step for end in (*lows, *highs) for step in (0, 1, -1)]
     if divisors:
@@ -250,11 +336,11 @@ def _numbers(facets: Sequence[Mapping[str, Any]], *, whole: bool) -> st.SearchSt
     return st.one_of(integers, floats, *([st.sampled_from(near)] if near else []))
 
 
-def _strings(facets: Sequence[Mapping[str, Any]]) -> st.SearchStrategy[str]:
-    low = max((facet.get("minLength", 0) for facet in facets), default=0)
-    high = min((facet["maxLength"] for facet in facets if "maxLength" in facet), default=low + 8)
-    patterns = [facet["pattern"] for facet in facets if "pattern" in facet]
-    formats = [facet["format"] for facet in facets if facet.get("format") in SAMPLES]
+def _strings(conjuncts: Sequence[Mapping[str, Any]]) -> st.SearchStrategy[str]:
+    low = max((conjunct.get("minLength", 0) for conjunct in conjuncts), default=0)
+    high = min((one["maxLength"] for one in conjuncts if "maxLength" in one), default=low + 8)
+    patterns = [conjunct["pattern"] for conjunct in conjuncts if "pattern" in conjunct]
+    formats = [conjunct["format"] for conjunct in conjuncts if conjunct.get("format") in SAMPLES]
     if patterns:
         try:
             # For ASCII without line ends, ECMA-262 and Python agree on classes and anchors.

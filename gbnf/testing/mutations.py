@@ -13,6 +13,7 @@ from typing import Any, Literal
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from gbnf.schema.keywords import path_pointer
 from gbnf.testing.generation import ValueGenerator
 from gbnf.testing.subjects import PoolSubject, SchemaSubject, Subject, ToolsOrSchema, subject
 
@@ -81,7 +82,9 @@ def _near_misses(draw: st.DrawFn, of: Subject) -> NearMiss:
         miss = NearMiss({"name": value["name"], "arguments": other["arguments"]}, kind, "/arguments")
     else:
         mutation = draw(st.sampled_from(by_kind[kind]))
-        miss = NearMiss(_changed(value, mutation.path, mutation.replacement), kind, _pointer(mutation.path))
+        miss = NearMiss(
+            _changed(value, mutation.path, mutation.replacement), kind, path_pointer(mutation.path)
+        )
     assume(of.errors(miss.value))
     return miss
 
@@ -118,27 +121,27 @@ def _mutations(
     generator: ValueGenerator, schemas: Sequence[Any], value: Any, path: _Path
 ) -> Iterator[_Mutation]:
     """Yield mutations that break the schemas outside of branches."""
-    facets = generator.facets(schemas)
-    for facet in facets:
-        yield from _own_mutations(facet, value, path)
+    conjuncts = generator.conjuncts(schemas)
+    for conjunct in conjuncts:
+        yield from _own_mutations(conjunct, value, path)
     if isinstance(value, dict):
-        required = [name for facet in facets for name in facet.get("required", ())]
+        required = [name for conjunct in conjuncts for name in conjunct.get("required", ())]
         yield from (_Mutation("missing", (*path, name), _REMOVED) for name in required if name in value)
-        if generator.is_closed(facets):
+        if generator.is_closed(conjuncts):
             yield _Mutation("extra", (*path, "unexpected"), "x")
         for name, item in value.items():
-            yield from _mutations(generator, generator.property(facets, name), item, (*path, name))
+            yield from _mutations(generator, generator.property(conjuncts, name), item, (*path, name))
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _mutations(generator, generator.items(facets, index), item, (*path, index))
+            yield from _mutations(generator, generator.items(conjuncts, index), item, (*path, index))
 
 
-def _own_mutations(facet: Mapping[str, Any], value: Any, path: _Path) -> Iterator[_Mutation]:
-    if "type" in facet:
+def _own_mutations(conjunct: Mapping[str, Any], value: Any, path: _Path) -> Iterator[_Mutation]:
+    if "type" in conjunct:
         for other in _OTHERS:
-            if type(other) is not type(value) and not (facet["type"] == "number" and other == 0):
+            if type(other) is not type(value) and not (conjunct["type"] == "number" and other == 0):
                 yield _Mutation("type", path, other)
-    if "enum" in facet or "const" in facet:
+    if "enum" in conjunct or "const" in conjunct:
         outside = (
             [value + "x", value[:-1], value.upper(), "x"] if isinstance(value, str) else [None, "x", 99, 99.5]
         )
@@ -148,51 +151,53 @@ def _own_mutations(facet: Mapping[str, Any], value: Any, path: _Path) -> Iterato
         case bool() | None:
             pass
         case int() | float():
-            yield from _number_mutations(facet, value, path)
+            yield from _number_mutations(conjunct, value, path)
         case str():
-            yield from _string_mutations(facet, value, path)
+            yield from _string_mutations(conjunct, value, path)
         case list():
-            yield from _array_mutations(facet, value, path)
+            yield from _array_mutations(conjunct, value, path)
         case dict():
-            if facet.get("minProperties", 0) > 0:
-                yield _Mutation("properties", path, dict(list(value.items())[: facet["minProperties"] - 1]))
-            if "maxProperties" in facet:
-                more = {f"more {number}": number for number in range(facet["maxProperties"] + 1)}
+            if conjunct.get("minProperties", 0) > 0:
+                yield _Mutation(
+                    "properties", path, dict(list(value.items())[: conjunct["minProperties"] - 1])
+                )
+            if "maxProperties" in conjunct:
+                more = {f"more {number}": number for number in range(conjunct["maxProperties"] + 1)}
                 yield _Mutation("properties", path, {**value, **more})
 
 
-def _number_mutations(facet: Mapping[str, Any], value: float, path: _Path) -> Iterator[_Mutation]:
+def _number_mutations(conjunct: Mapping[str, Any], value: float, path: _Path) -> Iterator[_Mutation]:
     for keyword, step in (("minimum", -1), ("exclusiveMinimum", 0), ("maximum", 1), ("exclusiveMaximum", 0)):
-        if keyword in facet and not isinstance(facet[keyword], bool):
-            yield _Mutation("bound", path, facet[keyword] + step)
-            yield _Mutation("bound", path, facet[keyword] + 10 * (1 if "max" in keyword.lower() else -1))
-    if "multipleOf" in facet:
+        if keyword in conjunct and not isinstance(conjunct[keyword], bool):
+            yield _Mutation("bound", path, conjunct[keyword] + step)
+            yield _Mutation("bound", path, conjunct[keyword] + 10 * (1 if "max" in keyword.lower() else -1))
+    if "multipleOf" in conjunct:
         yield _Mutation("multiple", path, value + 1)
-        yield _Mutation("multiple", path, value + facet["multipleOf"] / 2)
-    if facet.get("type") == "integer":
+        yield _Mutation("multiple", path, value + conjunct["multipleOf"] / 2)
+    if conjunct.get("type") == "integer":
         yield _Mutation("type", path, value + 0.5)
 
 
-def _string_mutations(facet: Mapping[str, Any], value: str, path: _Path) -> Iterator[_Mutation]:
-    low, high = facet.get("minLength", 0), facet.get("maxLength")
+def _string_mutations(conjunct: Mapping[str, Any], value: str, path: _Path) -> Iterator[_Mutation]:
+    low, high = conjunct.get("minLength", 0), conjunct.get("maxLength")
     if low > 0:
         yield _Mutation("length", path, value[: low - 1])
     if high is not None and high < _LONGEST:
         yield _Mutation("length", path, value + "a" * (high + 1 - len(value)))
     for keyword in ("pattern", "format"):
-        if keyword in facet:
+        if keyword in conjunct:
             broken: BrokenConstraint = "pattern" if keyword == "pattern" else "format"
             others = ("", " ", value + " ", " " + value, value[:-1], value + value, "~", "2024-02-30", "0")
             yield from (_Mutation(broken, path, other) for other in others)
 
 
-def _array_mutations(facet: Mapping[str, Any], value: list[Any], path: _Path) -> Iterator[_Mutation]:
-    low, high = facet.get("minItems", 0), facet.get("maxItems")
+def _array_mutations(conjunct: Mapping[str, Any], value: list[Any], path: _Path) -> Iterator[_Mutation]:
+    low, high = conjunct.get("minItems", 0), conjunct.get("maxItems")
     if low > 0:
         yield _Mutation("items", path, value[: low - 1])
     if high is not None and high < _LONGEST and value:
         yield _Mutation("items", path, value + [value[-1]] * (high + 1 - len(value)))
-    if facet.get("uniqueItems") is True and value:
+    if conjunct.get("uniqueItems") is True and value:
         yield _Mutation("unique", path, [*value, value[-1]])
 
 
@@ -207,7 +212,3 @@ def _changed(value: Any, path: _Path, replacement: Any) -> Any:
     else:
         copy[key] = _changed(copy[key], tuple(rest), replacement) if rest else replacement
     return copy
-
-
-def _pointer(path: _Path) -> str:
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
 from gbnf.compiler.grammar import Grammar
-from gbnf.compiler.layout import Whitespace
+from gbnf.compiler.layout import PropertyOrder, Whitespace
 from gbnf.errors import GbnfError
 from gbnf.findings import Finding
-from gbnf.testing.canonical import SPELLINGS, canonical_json
 from gbnf.testing.derivations import derivations
+from gbnf.testing.generation import SPELLINGS, canonical_json
 from gbnf.testing.mutations import NearMiss, near_misses_of
 from gbnf.testing.subjects import Subject, ToolsOrSchema, subject
 
@@ -30,7 +30,6 @@ Accepts: TypeAlias = Callable[[str], bool]
 Law = Literal["sound", "complete"]
 Progress: TypeAlias = Callable[[], None]
 """Called for every example."""
-PropertyOrder = Literal["declared", "any"]
 
 _T = TypeVar("_T")
 

@@ -20,7 +20,7 @@ from gbnf.findings import Finding
 from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.testing.generation import ValueGenerator
 from gbnf.tools import Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 
 Schema: TypeAlias = Mapping[str, Any] | bool
 ToolsOrSchema: TypeAlias = Sequence[Tool] | Schema

@@ -76,7 +76,7 @@ class Stripped:
 
     def __init__(self, take: Take) -> None:
         self._take = take
-        self._held: list[str] = []
+        self._pending: list[str] = []
         self._said = False
 
     def __call__(self, piece: str) -> None:
@@ -84,10 +84,10 @@ class Stripped:
         piece = piece if self._said else piece.lstrip()
         said = piece.rstrip()
         if said:
-            self._take("".join([*self._held, said]))
-            self._held.clear()
+            self._take("".join([*self._pending, said]))
+            self._pending.clear()
             self._said = True
-        self._held.append(piece[len(said) :])
+        self._pending.append(piece[len(said) :])
 
 
 class AnswerCursor:

@@ -19,7 +19,6 @@ from functools import lru_cache
 from typing import Any
 
 from gbnf.errors import ToolFormatError
-from gbnf.tool_formats.argument_spans import element_spans, json_spans, json_spans_of, whitespace_of
 from gbnf.tool_formats.element_detection import Elements, detect_elements
 from gbnf.tool_formats.format import (
     ElementArguments,
@@ -49,7 +48,11 @@ from gbnf.tool_formats.probing import (
     Call,
     Prober,
     call_id,
+    element_spans,
     find_shape,
+    json_spans,
+    json_spans_of,
+    whitespace_of,
     without_reasoning,
 )
 from gbnf.tool_formats.reasoning_detection import detect_reasoning, past_text

@@ -173,7 +173,7 @@ class _ElementDetection:
         found = _find_value(core, value)
         if found is not None:
             encoding, before, after = found
-            return (ValueForm(encoding, join_pieces(_pieces(before)), join_pieces(_pieces(after))),)
+            return (ValueForm(encoding, _parts(before), _parts(after)),)
         if kind in ("array", "object"):
             return (ValueForm("nested"),)  # completed by `_nested`
         self._notes.append(f"The template does not write values of type {kind}.")
@@ -191,7 +191,7 @@ class _ElementDetection:
             written = write(_ODD_TEXT)
             if written in core and _ODD_TEXT not in core and write(_WORDS[0]) in plain:
                 before, _, after = plain.partition(write(_WORDS[0]))
-                return (ValueForm(encoding, join_pieces(_pieces(before)), join_pieces(_pieces(after))),)
+                return (ValueForm(encoding, _parts(before), _parts(after)),)
         before, found, after = core.partition(_ODD_TEXT)
         trimmed = f" {_WORDS[0]} " not in (self._core(f" {_WORDS[0]} ") or "")
         if trimmed:
@@ -200,11 +200,11 @@ class _ElementDetection:
         if not found:
             self._notes.append("The template changes special characters of strings.")
             return (first,)
-        other = ValueForm("raw", join_pieces(_pieces(before)), join_pieces(_pieces(after)), trimmed)
+        other = ValueForm("raw", _parts(before), _parts(after), trimmed)
         forms = (first,) if other == first else (first, other)
         if _plain(first.before).endswith("'") and _plain(first.after) == "'":
             # Python's quotes, which the template does not escape: models write others around an apostrophe
-            forms = (*forms, ValueForm("json", join_pieces(_pieces(_plain(first.before)[:-1]))))
+            forms = (*forms, ValueForm("json", _parts(_plain(first.before)[:-1])))
         return forms
 
     # Arrays and objects as elements
@@ -278,11 +278,7 @@ class _ElementDetection:
             found = _find_value(text[len(begin) : len(text) - len(end)], _VALUES[kind])
             if found is None:
                 self._notes.append(f"The template does not write values of type {kind} in arrays.")
-            forms[kind] = (
-                ()
-                if found is None
-                else (ValueForm(found[0], join_pieces(_pieces(found[1])), join_pieces(_pieces(found[2]))),)
-            )
+            forms[kind] = () if found is None else (ValueForm(found[0], _parts(found[1]), _parts(found[2])),)
         around = forms["number"][0] if forms["number"] else ValueForm("nested", item_before, item_after)
         nested = (ValueForm("nested", around.before, around.after),)
         return ValueForms(**forms, array=nested, object=nested)
@@ -317,6 +313,10 @@ def _ascii_json(value: Any) -> str:
 
 def _pieces(text: str) -> Pieces:
     return split_pieces(text, [("\1", _KEY), (_NEXT, _KEY)])
+
+
+def _parts(text: str) -> tuple[Part, ...]:
+    return join_pieces(_pieces(text))
 
 
 def _plain(parts: Sequence[Part]) -> str:

@@ -24,9 +24,13 @@ from gbnf.tool_formats.format import (
     ValueForm,
     ValueForms,
 )
-from gbnf.tool_formats.raw_values import json_of_raw
-from gbnf.tool_formats.schema_types import TypedSchema
-from gbnf.tool_formats.value_reading import EndOfTextError, UnreadableError, read_literal
+from gbnf.tool_formats.value_reading import (
+    EndOfTextError,
+    TypedSchema,
+    UnreadableError,
+    json_of_raw,
+    read_literal,
+)
 
 _TYPES: Final[tuple[JsonType, ...]] = ("string", "number", "boolean", "null", "array", "object")
 _EMPTY: Final[tuple[tuple[JsonType, str], ...]] = (("array", "[]"), ("object", "{}"))

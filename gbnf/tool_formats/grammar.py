@@ -10,57 +10,53 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
-from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.layout import CompileOptions, PropertyOrder, Whitespace
+from gbnf.compiler.literals import factor_prefixes, json_char, json_string
 from gbnf.compiler.notations import JSON, Notation
-from gbnf.compiler.options import CompileOptions, PropertyOrder
-from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding, pool_tools
+from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding
 from gbnf.compiler.primitives import RESERVED
-from gbnf.compiler.quoting import quoted
 from gbnf.compiler.rules import prefixed
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
-from gbnf.grammar.ir import Expr, Ref, Rules, literal, optional, repeat, seq
-from gbnf.tool_formats.answers import CALLS, Content, answer_rules, calls_rule, openings
-from gbnf.tool_formats.calls import NUMBERED_CALLS, call_expr, call_shapes, id_rules
+from gbnf.grammar.code_points import matchable
+from gbnf.grammar.ir import (
+    Alt,
+    CharClass,
+    Expr,
+    Literal,
+    Ref,
+    Repeat,
+    Rules,
+    Seq,
+    alt,
+    literal,
+    optional,
+    repeat,
+    seq,
+)
+from gbnf.regular.charset import CharSet
+from gbnf.tool_formats.answers import (
+    CALLS,
+    NUMBERED_CALLS,
+    Content,
+    answer_rules,
+    call_expr,
+    call_shapes,
+    calls_rule,
+    id_rules,
+    openings,
+)
 from gbnf.tool_formats.format import FormatFields, JsonArguments
 from gbnf.tools import Tool
 
 
-def answer_grammar(
-    form: FormatFields,
-    tools: Sequence[Tool],
-    *,
-    tool_choice: str = "auto",
-    parallel: bool = False,
-    final_answer: bool = False,
-    reasoning: bool = False,
-    steps: Sequence[int] = (),
-    property_order: PropertyOrder = "any",
-    strict: bool = False,
-) -> Grammar:
-    """Compile the grammar of an answer; see `ToolFormat.grammar`."""
-    if tool_choice in _CHOICES and any(tool.name == tool_choice for tool in tools):
-        raise PoolError(f"tool_choice={tool_choice!r} could mean the tool of this name: rename the tool")
-    if tool_choice == "none":
-        return _text_grammar(form, reasoning)
-    tools = pool_tools(tools, final_answer, ask_user=False)
-    content: Content = "auto" if tool_choice == "auto" else "required"
-    if tool_choice not in _CHOICES:
-        names = ", ".join(tool.name for tool in tools)
-        tools = tuple(tool for tool in tools if tool.name == tool_choice)
-        if not tools:
-            raise PoolError(f"tool_choice={tool_choice!r} is none of the tools: {names}")
-        parallel = False
-    return _link(form, tools, content, parallel, reasoning, tuple(steps), property_order, strict)
-
-
 @lru_cache(maxsize=256)
-def _text_grammar(form: FormatFields, reasoning: bool) -> Grammar:
+def no_calls_grammar(form: FormatFields, reasoning: bool) -> Grammar:
+    """Compile the grammar of an answer without calls."""
     return link([answer_rules(form, "none", reasoning)], (), "default")
 
 
-def text_grammar(form: FormatFields, text: Grammar) -> Grammar:
+def reasoned_text_grammar(form: FormatFields, text: Grammar) -> Grammar:
     """Compile the grammar of an answer with a text of another grammar; see `ToolFormat.text_grammar`."""
     answer = answer_rules(form, "given", reasoning=True).productions
     given = prefixed("given", text.rules, {*answer, CALLS})
@@ -69,7 +65,7 @@ def text_grammar(form: FormatFields, text: Grammar) -> Grammar:
 
 
 @lru_cache(maxsize=512)
-def _link(
+def calls_grammar(
     form: FormatFields,
     tools: tuple[Tool, ...],
     content: Content,
@@ -79,6 +75,7 @@ def _link(
     property_order: PropertyOrder,
     strict: bool,
 ) -> Grammar:
+    """Compile the grammar of an answer with calls; see `ToolFormat.grammar`."""
     options, notation = part_options(form, property_order)
     answer, ids = answer_rules(form, content, reasoning), id_rules(form).part
     writable, left_out = _writable(form, tools, strict)
@@ -99,7 +96,7 @@ def _link(
 def part_options(
     form: FormatFields | None, property_order: PropertyOrder = "any"
 ) -> tuple[CompileOptions, Notation]:
-    """Return how `answer_grammar` compiles each tool; for None, how `compile_pool` does."""
+    """Return how `calls_grammar` compiles each tool; for None, how `compile_pool` does."""
     whitespace, notation = ("default", JSON) if form is None else _notation(form)
     options = CompileOptions(whitespace, MAX_DEPTH, closed=True, property_order=property_order)
     return options, notation
@@ -133,7 +130,6 @@ def _writable(
     return tuple(tool for tool in tools if tool not in unwritable), tuple(findings)
 
 
-_CHOICES = ("auto", "required", "none")  # the words of `tool_choice`; all others are names
 _CALL = "call"
 _CALL_NAMES = frozenset(f"{name}{number}" for name in (_CALL, CALLS) for number in ("", *range(2, 100)))
 
@@ -168,3 +164,23 @@ def _calls(form: FormatFields, tools: Sequence[CompiledTool], parallel: bool) ->
         first = factor_prefixes([seq(literal(rest), call(index, 0)) for index, rest in opening.heads])
         rules[calls_rule(number)] = seq(first, more, literal(form.end))
     return rules
+
+
+@lru_cache(maxsize=8192)
+def quoted(expr: Expr) -> Expr:
+    """Return the expression of the same texts, each as the content of a JSON string without its quotes.
+
+    Rules that it refers to must be quoted, too. Refers to no primitive.
+    """
+    match expr:
+        case Literal(text):
+            return Literal(json_string(text)[1:-1])
+        case CharClass():
+            return json_char(CharSet(matchable(expr)))
+        case Seq(items):
+            return seq(*map(quoted, items))
+        case Alt(items):
+            return alt(*map(quoted, items))
+        case Repeat(item, minimum, maximum):
+            return repeat(quoted(item), minimum, maximum)
+    return expr

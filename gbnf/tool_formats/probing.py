@@ -2,23 +2,31 @@
 
 What the template is given depends on what it accepts: arguments as an object or as JSON text, an empty
 content or none. `find_shape` tries them in this order.
+
+Some templates show the declared tools, but not the calls of past answers. Such calls are written into the
+content of the answer. The instructions of some show their format; those of `_KNOWN` say too little:
+
+- LFM2 and LFM2.5 (Liquid AI): their prompts list the tools without instructions. The models are trained on
+  Python's calls between control tokens, as their model cards show.
+- Granite 3 (IBM): the instructions ask for `<|tool_call|>` and a JSON list "of tools used", without its keys.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+from gbnf.compiler.layout import Whitespace
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.format import Reasoning
 from gbnf.tool_formats.pieces import common_prefix, split_pieces
 from gbnf.tool_formats.sandbox import TemplateLimitError
 from gbnf.tool_formats.template import TemplateRenderer
-from gbnf.tool_formats.unwritten_calls import UnwrittenCalls, unwritten_calls
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -119,7 +127,7 @@ class Prober:
         return {"functions": json.dumps([tool["function"] for tool in tools]), "datetime": NOW.isoformat()}
 
     def assistant(
-        self, calls: Sequence[Call] = (), text: str | None = None, *, thought: str | None = None
+        self, calls: Sequence[Call] = (), text: str | None = None, *, reasoning: str | None = None
     ) -> dict[str, Any]:
         """Return the message of an answer."""
         message: dict[str, Any] = {
@@ -129,8 +137,8 @@ class Prober:
         if calls:
             message["tool_calls"] = [openai_call(self.shape, call, index) for index, call in enumerate(calls)]
             message = message_of_calls(self.shape, message)
-        if thought is not None:
-            message |= dict.fromkeys(_REASONING_FIELDS, thought)
+        if reasoning is not None:
+            message |= dict.fromkeys(_REASONING_FIELDS, reasoning)
         return message
 
     def prompt(self, *, reasoning: bool = False) -> str:
@@ -248,3 +256,131 @@ def _tool(name: str) -> dict[str, Any]:
 
 USER: Message = {"role": "user", "content": QUERY}
 TOOLS = [_tool(name) for name in NAMES]
+
+
+Write: TypeAlias = Callable[[str, Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class UnwrittenCalls:
+    """What a model writes around its calls, between them, and for each: its name and arguments."""
+
+    begin: str
+    separator: str
+    end: str
+    write: Write
+
+    def text(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+        """Return the text of calls: pairs of name and arguments."""
+        return self.begin + self.separator.join(self.write(*call) for call in calls) + self.end
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonCall:
+    """Writes a call as a JSON object with two members."""
+
+    name: str = "name"
+    arguments: str = "arguments"
+    begin: str = ""
+    end: str = ""
+
+    def __call__(self, name: str, arguments: Mapping[str, Any]) -> str:
+        call = {self.name: name, self.arguments: arguments}
+        return self.begin + json.dumps(call, ensure_ascii=False) + self.end
+
+
+def _python_call(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"{name}({', '.join(f'{key}={_python(value)}' for key, value in arguments.items())})"
+
+
+def _python(value: Any) -> str:
+    """Return a literal: with double quotes, as these models write them, so that nested values are JSON."""
+    return str(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
+
+
+_KNOWN = (
+    (
+        re.compile(r"List of tools: (?:<\|tool_list_start\|>)?\["),
+        UnwrittenCalls("<|tool_call_start|>[", ", ", "]<|tool_call_end|>", _python_call),
+    ),
+    (
+        re.compile(r"respond only with <\|tool_call\|> followed by a JSON list"),
+        UnwrittenCalls("<|tool_call|>[", ", ", "]", _JsonCall()),
+    ),
+)
+#: `<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>`
+_SHOWN = re.compile(
+    r'(<(?P<tag>[\w:|-]{1,40})>\s{0,4})\{"(\w{1,20})": ?<[^<>{}]{1,40}>, ?"(\w{1,20})": ?<[^<>{}]{1,40}>\}'
+    r"(\s{0,4}</(?P=tag)>)"
+)
+
+
+def unwritten_calls(prompt: str) -> UnwrittenCalls | None:
+    """Return how a model writes calls after a prompt that declares tools, None if nothing says so."""
+    if shown := _SHOWN.search(prompt):
+        return UnwrittenCalls("", "\n", "", _JsonCall(shown[3], shown[4], shown[1], shown[5]))
+    return next((calls for sign, calls in _KNOWN if sign.search(prompt)), None)
+
+
+def json_spans(text: str, given: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[int, int]], bool] | None:
+    """Return where the given arguments stand, and whether they are quoted JSON; None: not all do."""
+    for quoted in (False, True):
+        found = [
+            span
+            for span, value in _json_values(text, '"' if quoted else "{")
+            if _is_given(value, given[0], quoted)
+        ]
+        if len(found) >= len(given):
+            return found[: len(given)], quoted
+    return None
+
+
+def json_spans_of(text: str, given: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
+    """Return where the given arguments stand; see `json_spans`."""
+    found = json_spans(text, given)
+    return None if found is None else found[0]
+
+
+def _is_given(value: Any, given: Mapping[str, Any], quoted: bool) -> bool:
+    if quoted and isinstance(value, str):
+        try:
+            return bool(json.loads(value) == given)
+        except ValueError:
+            return False
+    return bool(value == given)
+
+
+def _json_values(text: str, start: str) -> Iterator[tuple[tuple[int, int], Any]]:
+    """Yield the JSON values in a text that begin with a character, and where they stand."""
+    decoder = json.JSONDecoder()
+    at = text.find(start)
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            yield (at, end), value
+        at = text.find(start, at + 1)
+
+
+def whitespace_of(text: str, value: Any) -> Whitespace:
+    """Return the whitespace with which a value was written as JSON."""
+    if text == json.dumps(value, ensure_ascii=False):
+        return "default"
+    return "compact" if text == json.dumps(value, ensure_ascii=False, separators=(",", ":")) else "free"
+
+
+def element_spans(text: str, count: int) -> list[tuple[int, int]] | None:
+    """Return where each call's only key and value stand."""
+    spans = []
+    at = 0
+    for name in NAMES[:count]:
+        at = text.find(name, at)
+        start = text.find(KEYS[0], at)
+        stop = text.find(TEXT, start)
+        if min(at, start, stop) < 0:
+            return None
+        at = stop + len(TEXT)
+        spans.append((start, at))
+    return spans

@@ -67,7 +67,7 @@ def _written_reasoning(prober: Prober, opening: str, header: str) -> tuple[tuple
     call = Call(NAMES[0], {KEYS[0]: TEXT})
     for reasoning in (True, False):
         try:
-            message = prober.assistant([call], thought=REASON)
+            message = prober.assistant([call], reasoning=REASON)
             full = prober.render([USER, message], reasoning=reasoning)
         except TemplateLimitError:
             raise
@@ -93,7 +93,7 @@ def _exact_closing(prober: Prober, after: str) -> str:
     """
     for reasoning in (True, False):
         try:
-            message = prober.assistant(text=TEXT, thought=REASON)
+            message = prober.assistant(text=TEXT, reasoning=REASON)
             full = prober.render([USER, message], reasoning=reasoning)
         except TemplateLimitError:
             raise

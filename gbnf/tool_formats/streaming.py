@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from gbnf.tool_formats.call_reading import CallReader, WrittenCall
-from gbnf.tool_formats.cursor import AnswerCursor, Steps, Stripped
-from gbnf.tool_formats.delimiters import format_delimiters
-from gbnf.tool_formats.deltas import (
+from gbnf.tool_formats.call_reading import (
     ArgumentsDelta,
+    CallReader,
     Delta,
     ReasoningDelta,
     TextDelta,
+    WrittenCall,
 )
+from gbnf.tool_formats.cursor import AnswerCursor, Steps, Stripped
+from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tools import Tool
 
@@ -42,7 +43,7 @@ class CallDeltas:
         self._cursor = AnswerCursor()
         self._deltas: list[Delta] = []
         self._calls = CallReader(self._cursor, format, tools, self._deltas.append)
-        self._held: list[str] = []  # text that counts only if other text follows
+        self._pending: list[str] = []  # text that counts only if other text follows
         self._dropped = ""  # the controls in it, which count only then, and what follows them
         self._said = False  # whether there is text, after the reasoning and the last call
         self._had_calls = self._had_reasoning = False
@@ -117,7 +118,7 @@ class CallDeltas:
     def _read_calls(self) -> Steps[bool]:
         if not (yield from self._calls.read()):
             return False
-        self._held.clear()
+        self._pending.clear()
         self._dropped, self._said, self._had_calls = "", False, True
         return True
 
@@ -128,7 +129,7 @@ class CallDeltas:
             if self._dropped:
                 self._dropped += piece
             elif self._said or not (self._had_calls or self._had_reasoning):
-                self._held.append(piece)
+                self._pending.append(piece)
             return
         if not self._said and (self._had_calls or self._had_reasoning) and not self._dropped:
             piece = piece.lstrip()
@@ -139,12 +140,12 @@ class CallDeltas:
             piece = said + piece[len(piece.rstrip()) :]
         self._deltas.append(TextDelta(piece.rstrip()))
         if space := piece[len(piece.rstrip()) :]:
-            self._held.append(space)
+            self._pending.append(space)
 
     def _flush(self) -> None:
-        if self._held:
-            self._deltas.append(TextDelta("".join(self._held)))
-            self._held.clear()
+        if self._pending:
+            self._deltas.append(TextDelta("".join(self._pending)))
+            self._pending.clear()
 
     def _reasoning(self, *, opened: bool = False) -> Steps[None]:
         """Read reasoning up to its end. A call in it counts only if it has no end."""

@@ -11,7 +11,7 @@ functions and models), `sources` (all of them).
 """
 
 from gbnf.tools.loading import load_manifests
-from gbnf.tools.policies import OfferPolicy, RunPolicy
+from gbnf.tools.manifest_checks import OfferPolicy, RunPolicy
 from gbnf.tools.sources import load_tools
 from gbnf.tools.tool import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, FIND_TOOLS, Tool, localized
 

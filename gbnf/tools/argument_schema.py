@@ -17,9 +17,9 @@ from referencing import Registry, Resource, exceptions
 from referencing.jsonschema import DRAFT202012
 
 from gbnf.errors import GbnfError
-from gbnf.schema.applicators import IN_PLACE_APPLICATORS, SchemaPath, map_subschemas, subschemas, walk
 from gbnf.schema.drafts import as_2020_12
 from gbnf.schema.format_checks import FORMAT_CHECKER
+from gbnf.schema.keywords import IN_PLACE_APPLICATORS, SchemaPath, map_subschemas, subschemas, walk
 from gbnf.schema.pattern_matching import is_supported_pattern
 
 _ROOT_URI = "urn:args"

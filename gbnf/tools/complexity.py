@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.schema.applicators import SchemaPath, resolve_pointer, subschemas
+from gbnf.schema.keywords import SchemaPath, resolve_pointer, subschemas
 
 COMPLEXITY_THRESHOLD = 6
 """The score from which arguments count as complex: two levels of objects, or three alternatives more."""
@@ -86,11 +86,11 @@ class _ComplexityCounter:
             self._count(schema)
         if "$ref" in schema and (target := resolve_pointer(schema["$ref"], self._root)) is not None:
             self.visit(*target, depth)
-        for place, member in subschemas(schema):
-            if place[0] in _PART_KEYWORDS:
-                self._visit_part((*at, *place), member, depth)
-            elif place[0] in _SAME_VALUE_KEYWORDS:
-                self.visit((*at, *place), member, depth)
+        for path, member in subschemas(schema):
+            if path[0] in _PART_KEYWORDS:
+                self._visit_part((*at, *path), member, depth)
+            elif path[0] in _SAME_VALUE_KEYWORDS:
+                self.visit((*at, *path), member, depth)
 
     def _visit_part(self, at: SchemaPath, schema: Any, depth: int) -> None:
         if schema is False:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, overload
 from gbnf.errors import InvalidArgumentError
 from gbnf.findings import Finding
 from gbnf.schema.models import ArgumentsModel, arguments_model, json_schema_of
-from gbnf.tools.building import build_tool
+from gbnf.tools.loosening import build_tool
 from gbnf.tools.tool import Tool
 
 _ATTRIBUTE = "__gbnf_tool__"

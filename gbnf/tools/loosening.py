@@ -1,15 +1,20 @@
-"""Argument schemas from elsewhere: malformed parts are removed and required names declared, and reported."""
+"""Tools from what is not a manifest.
+
+The malformed parts of their argument schemas are removed and required names declared, and reported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gbnf.findings import Finding, Kind
-from gbnf.schema.applicators import APPLICATORS, SchemaPath
 from gbnf.schema.drafts import as_2020_12
-from gbnf.schema.metaschema import child_pointer
+from gbnf.schema.keywords import APPLICATORS, SchemaPath, path_pointer
 from gbnf.tools.argument_schema import ArgumentSchemaError, checked_argument_schema
+from gbnf.tools.manifest_checks import json_like, nests_deeper
+from gbnf.tools.tool import Tool
 
 _MOST_REMOVED = 100
 
@@ -37,18 +42,11 @@ def loosened_argument_schema(tool: str, given: Any) -> tuple[dict[str, Any], tup
                 break
             what = "so any value of it is accepted" if declares else "so it is ignored"
             kind: Kind = "undeclared" if declares else "loosened"
-            found = Finding(tool, _pointer(path[:-1]), str(path[-1]), kind, f"{error.problem}, {what}")
+            found = Finding(tool, path_pointer(path[:-1]), str(path[-1]), kind, f"{error.problem}, {what}")
             findings.append(found)
     problem = "the schema of the arguments cannot be used, so any arguments are accepted"
     findings.append(Finding(tool, "", "args", "loosened", problem))
     return {"type": "object", "additionalProperties": True}, tuple(findings)
-
-
-def _pointer(path: Iterable[str | int]) -> str:
-    pointer = ""
-    for step in path:
-        pointer = child_pointer(pointer, step)
-    return pointer
 
 
 def _removable(path: SchemaPath) -> tuple[SchemaPath, bool]:
@@ -75,3 +73,19 @@ def _changed(schema: Any, path: SchemaPath, *, declares: str | None, is_schema: 
     else:
         del copy[step]
     return copy
+
+
+_MAX_DEPTH = 60
+"""How deeply a schema may be nested: it is rewritten and checked recursively."""
+
+
+def build_tool(
+    name: Any, description: str, schema: Any, *, run: Mapping[str, Any], extra: Mapping[str, Any]
+) -> Tool:
+    """Return a tool. What was removed from its schema is among its findings. Raises ManifestError."""
+    # too deep: None is no schema, so any arguments are accepted
+    readable = None if nests_deeper(schema, _MAX_DEPTH) else json_like(schema)
+    args, findings = loosened_argument_schema(str(name), readable)
+    content = {"name": name, "description": description, "args": args, "run": run}
+    tool = Tool.from_mapping({**{key: extra[key] for key in extra if key not in content}, **content})
+    return replace(tool, findings=(*findings, *tool.findings))

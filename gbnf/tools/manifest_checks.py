@@ -2,7 +2,8 @@
 
 Each error has file, key, value and hint. Unknown keys are kept unchecked; unknown keys inside `[args]` are
 annotations. Only the first error of a manifest is raised, in the order of the documentation. What is probably
-misspelt, and names of other runtimes, are findings.
+misspelt, and names of other runtimes, are findings. The tables `[offer]` and `[run]` say when a tool is
+offered, and how its executor runs.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from gbnf.errors import ManifestError
 from gbnf.findings import Finding
@@ -23,7 +24,55 @@ from gbnf.tools.argument_schema import (
     undeclared_members,
     without_undeclared_members,
 )
-from gbnf.tools.policies import OfferPolicy, RunPolicy
+
+ESCAPE_HATCH = "escape_hatch"
+"""The role of tools that do not do the requested work: ask for a new tool, undo …"""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferPolicy:
+    """When the pool filter offers a tool; without conditions: always.
+
+    `role`: "escape_hatch" or None, or a word for another runtime.
+    `markers`: offered only if the request contains one of them; none: no such condition. "…" in a marker
+    stands for up to three words.
+    `not_in`: phrases that contain a marker and mean something else, so that the marker does not count.
+    `unless_canonical_at_least`: not offered if the pool has this many canonical tools.
+    `always`: offered whatever the other conditions and the provider rules say.
+    `after`: names of tools; offered only once each of them has succeeded in the run. A tool that is offered
+    brings these tools into the pool, whatever their conditions say.
+    `terminal`: a successful call ends the run, and its result is the answer.
+    """
+
+    role: str | None = None
+    markers: tuple[str, ...] = ()
+    not_in: tuple[str, ...] = ()
+    unless_canonical_at_least: int | None = None
+    always: bool = False
+    after: tuple[str, ...] = ()
+    terminal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunPolicy:
+    """How a tool's executor runs.
+
+    `effect`: whether it changes anything. `confirm`: whether the user approves each call.
+    `repeatable`: whether the same call may be made again in a run though it failed or succeeded before.
+    `timeout_s`: seconds, 0 for no limit.
+    `env`: environment variables that it gets, in addition to those that every executor gets.
+    `memory_mb`: MB (1024 kB) of memory for it and its child processes, 0 for no limit.
+    `max_result_kb`: kB (1024 bytes) of its result, as JSON.
+    """
+
+    effect: Literal["read", "write"] = "write"
+    confirm: bool = False
+    timeout_s: float = 30.0
+    env: tuple[str, ...] = ()
+    memory_mb: int = 4096
+    max_result_kb: int = 1024
+    repeatable: bool = False
+
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,127}$"
 RESERVED_NAMES = frozenset({"final_answer", "ask_user", "find_tools"})

@@ -10,9 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from gbnf.findings import Finding
-from gbnf.schema.applicators import APPLICATORS, walk
-from gbnf.schema.keywords import KEYWORDS
-from gbnf.schema.metaschema import child_pointer
+from gbnf.schema.keywords import APPLICATORS, KEYWORDS, path_pointer, walk
 
 _ANNOTATIONS = frozenset(
     {
@@ -54,10 +52,7 @@ def misspelt_keywords(tool: str, schema: Any) -> Iterator[Finding]:
             if keyword in _KNOWN or keyword.startswith(_OTHERS):
                 continue
             if (meant := similar_key(keyword, _MEANT)) is not None:
-                pointer = ""
-                for step in path:
-                    pointer = child_pointer(pointer, step)
-                yield misspelt(tool, pointer, keyword, meant)
+                yield misspelt(tool, path_pointer(path), keyword, meant)
 
 
 def misspelt(tool: str, pointer: str, key: str, meant: str) -> Finding:

@@ -16,8 +16,8 @@ from functools import lru_cache
 
 from gbnf.errors import InvalidArgumentError
 from gbnf.tools import Tool
+from gbnf.tools.manifest_checks import ESCAPE_HATCH
 from gbnf.tools.phrases import PhraseMatcher
-from gbnf.tools.policies import ESCAPE_HATCH
 from gbnf.tools.prerequisites import with_prerequisites
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Provider
 from gbnf.tools.ranking import BM25, Ranker
@@ -129,7 +129,7 @@ class _FilterRules:
     ) -> None:
         self._providers = providers
         self._tools = {tool.name: tool for tool in pool}
-        self._canonical = sum(self._is_canonical(tool) for tool in pool)
+        self._canonical = sum(tool.offer.role != ESCAPE_HATCH and self._suffix(tool) is None for tool in pool)
         self._named, self._placed = _provider_phrases(
             tuple(providers.items()), tuple(unrelated_phrases)
         ).read(query)
@@ -175,9 +175,6 @@ class _FilterRules:
             if variant is not None and not self._unrequested(variant):
                 return f"{variant.name} replaces it, since the request names that provider as the place"
         return ""
-
-    def _is_canonical(self, tool: Tool) -> bool:
-        return tool.offer.role != ESCAPE_HATCH and self._suffix(tool) is None
 
     def _suffix(self, tool: Tool) -> str | None:
         """Return the provider's suffix in a variant's name, the longest if several match."""

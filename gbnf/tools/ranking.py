@@ -28,7 +28,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, Protocol
 
-from gbnf.schema.applicators import walk
+from gbnf.schema.keywords import walk
 from gbnf.tools.phrases import UNSPACED, plain_text
 from gbnf.tools.tool import Tool
 

@@ -16,8 +16,8 @@ from gbnf.errors import BrokenManifestsError, GbnfError, ManifestError
 from gbnf.schema.keywords import TYPES
 from gbnf.schema.models import is_model
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf.tools.building import build_tool
 from gbnf.tools.loading import load_manifests
+from gbnf.tools.loosening import build_tool
 from gbnf.tools.tool import Tool
 
 _NO_FILE = Path("<source>")

@@ -3,6 +3,9 @@
 Invariants: tools with the same content, file and function are equal and have the same hash in every process;
 `model_args()` has no `runtime_resolved` property. The mappings inside are plain dicts that are shared, not
 copied: treat them as immutable.
+
+A step reference is a tool's top-level integer property with `fills = "other"`: the number of an earlier step,
+whose entries the runtime inserts. It is offered only if an earlier step has entries.
 """
 
 from __future__ import annotations
@@ -10,15 +13,29 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gbnf.findings import Finding
-from gbnf.schema.applicators import SchemaPath, map_subschemas
-from gbnf.tools.manifest_checks import manifest_fields
-from gbnf.tools.policies import OfferPolicy, RunPolicy
+from gbnf.schema.keywords import SchemaPath, map_subschemas
+from gbnf.tools.manifest_checks import OfferPolicy, RunPolicy, manifest_fields
+
+
+def primary_language(tag: str) -> str:
+    """Return the language of a tag, without its region."""
+    return tag.replace("_", "-").split("-", maxsplit=1)[0]
+
+
+def supported_language(tag: str, languages: Container[str]) -> str:
+    """Return the tag's language if it is one of `languages`, otherwise "en"."""
+    return short if (short := primary_language(tag)) in languages else "en"
+
+
+def localized_text(texts: Mapping[str, str], tag: str) -> str:
+    """Return the text in the tag's language if there is one, otherwise in English."""
+    return texts[supported_language(tag, texts)]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -119,8 +136,6 @@ def localized(text: object, language: str = "en") -> str:
         return text
     if not isinstance(text, Mapping):
         return ""
-    from gbnf.tools.languages import primary_language  # noqa: PLC0415 - most descriptions are strings
-
     for wanted in (language, primary_language(language), "en", *text):
         found = text.get(wanted)
         if isinstance(found, str):
@@ -215,3 +230,39 @@ FIND_TOOLS = _built_in(
 """Offers more of the tools that were dropped for their rank; the planner itself carries it out."""
 
 BUILT_IN_TOOLS: tuple[Tool, ...] = (FINAL_ANSWER, ASK_USER, FIND_TOOLS)
+
+
+def excluding(tool: Tool, arguments: Sequence[Mapping[str, Any]]) -> Tool:
+    """Return the tool without the calls that have exactly one of these arguments, in whatever order.
+
+    `validate_call` refuses them. So does a grammar, unless it reports that it does not enforce `not`: for
+    arguments with many members, and where only a step reference differs.
+    """
+    if not arguments:
+        return tool
+    excluded: dict[str, Any] = {"enum": [*arguments]}
+    if "not" in tool.args:
+        excluded = {"anyOf": [tool.args["not"], excluded]}
+    return replace(tool, args={**tool.args, "not": excluded})
+
+
+def offered_args(tool: Tool, steps: Sequence[int]) -> dict[str, Any] | None:
+    """Return the argument schema offered to a model when `steps` have entries.
+
+    Without steps, step references are removed from the properties and from each group of `requires_one_of`.
+    None: the tool cannot be called, since it needs a step reference.
+    """
+    args = tool.model_args()
+    removed = frozenset() if steps else frozenset(tool.step_references)
+    if not removed:
+        return args
+    if removed & set(args.get("required", ())):
+        return None
+    groups = [[name for name in group if name not in removed] for group in args.get("requires_one_of", ())]
+    if not all(groups):
+        return None
+    properties = {name: schema for name, schema in args.get("properties", {}).items() if name not in removed}
+    offered = {**args, "properties": properties}
+    if "requires_one_of" in args:
+        offered["requires_one_of"] = groups
+    return offered

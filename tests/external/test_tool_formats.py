@@ -239,7 +239,7 @@ def rendered_answer(form: ToolFormat, text: str, thought: str) -> str:
     """What the template writes for an answer with text, a call and reasoning; "" where it leaves one out."""
     prober = find_shape(TemplateRenderer(form.template, bos_token=BOS, eos_token=EOS))
     calls = [Call(CALL.name, CALL.arguments, CALL.id)]
-    message = prober.assistant(calls, text or None, thought=thought or None)
+    message = prober.assistant(calls, text or None, reasoning=thought or None)
     try:
         answer = prober.answer(
             message, [part for part in (thought, text, CALL.name) if part], reasoning=bool(thought)

@@ -23,6 +23,22 @@ NAME, ID, INDEX = Placeholder("name"), Placeholder("id"), Placeholder("index")
 Calls = Sequence[tuple[str, Any]]
 _DECODER = json.JSONDecoder()
 
+#: Signs of the formats, inside strings.
+SIGNS = (
+    "<tool_call>",
+    "</tool_call>",
+    "[TOOL_CALLS]",
+    '"}}',
+    "```",
+    "\\",
+    "\n",
+    '"',
+    "<|end|>",
+    "]",
+    "é",
+    "🙂",
+)
+
 
 @dataclass(frozen=True)
 class Family:

@@ -25,7 +25,7 @@ from gbnf.tools import Tool
 #: Characters of a text that is searched for calls; a longer one is an answer.
 TEXT_LIMIT = 100_000
 
-_PRIORITY = {syntax.name: place for place, syntax in enumerate(CALL_SYNTAXES)}
+_PRIORITY = {syntax.name: index for index, syntax in enumerate(CALL_SYNTAXES)}
 
 
 def parse_tool_calls(text: str, tools: Iterable[Tool]) -> ParseResult:
@@ -49,13 +49,17 @@ def parse_tool_calls(text: str, tools: Iterable[Tool]) -> ParseResult:
 
 def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> ParseResult:
     """Return the result of parsing a text, given its segments."""
-    ends = [place for place, each in enumerate(segments) if _ends_reasoning(text, each)]
+    ends = [
+        index
+        for index, each in enumerate(segments)
+        if each.kind == "reasoning" and text.startswith("</", each.start)
+    ]
     begin = ends[-1] + 1 if ends else 0  # text before it is reasoning that the chat template has opened
     spoken = segments[begin:]
     reasoning = "".join(
         text[each.start : each.end]
-        for place, each in enumerate(segments)
-        if place < begin or each.kind == "reasoning"
+        for index, each in enumerate(segments)
+        if index < begin or each.kind == "reasoning"
     )
     notes = [Repair("reasoning", f"ignored {len(reasoning)} characters of reasoning")] if reasoning else []
     prose = "".join(text[each.start : each.end] for each in spoken if each.kind == "text")
@@ -88,10 +92,6 @@ def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> 
 @lru_cache(maxsize=64)
 def _names(tools: tuple[Tool, ...]) -> ToolNames:
     return ToolNames(tools)
-
-
-def _ends_reasoning(text: str, segment: Segment) -> bool:
-    return segment.kind == "reasoning" and text.startswith("</", segment.start)
 
 
 def _says(text: str, segments: Sequence[Segment]) -> bool:

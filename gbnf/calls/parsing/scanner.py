@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gbnf.calls.parsing.fenced_blocks import enclosed
+from gbnf.calls.parsing.line_syntaxes import enclosed
 from gbnf.calls.parsing.readers import LINE, REASONING_TAGS, ParsedSpan, Reader, ReaderContext, pattern
 from gbnf.calls.parsing.results import RawCall, Repair
 from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
@@ -64,8 +64,8 @@ class Scanner:
         open_left = _MOST_OPEN[self._depth]
         while (opener := _OPENERS.search(text, at)) is not None:
             start = opener.start()
-            if thought := _REASONING_START.match(text, start):
-                end = REASONING_END.search(text, thought.end())
+            if reasoning := _REASONING_START.match(text, start):
+                end = REASONING_END.search(text, reasoning.end())
                 yield from _text(plain, start)
                 plain = at = len(text) if end is None else end.end()
                 yield Segment("reasoning", start, at, closed=end is not None)

@@ -133,7 +133,7 @@ class CallStream:
         said = False
         starts: list[int] = []  # of adjacent spans of prose: one may start what another ends
         segments = list(self._scanner.segments(text, self._at, ends=False))
-        for place, segment in enumerate(segments):
+        for index, segment in enumerate(segments):
             if segment.kind == "open" or (segment.kind == "calls" and segment.end == len(text)):
                 break
             if segment.kind == "calls":
@@ -148,7 +148,7 @@ class CallStream:
                 continue
             starts.append(segment.start)
             end = segment.end
-            after = segments[place + 1] if end < len(text) else None
+            after = segments[index + 1] if end < len(text) else None
             if segment.closed and after is not None and after.kind == "text" and after.closed:
                 continue
             # the text that follows may end what starts here, as a backtick ends inline code

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gbnf.calls.parsing.json_calls import read_body
+from gbnf.calls.parsing.call_objects import read_body
 from gbnf.calls.parsing.key_values import KeyValueBlock, is_text
 from gbnf.calls.parsing.readers import (
     NAME,

@@ -13,10 +13,10 @@ from gbnf.calls.repair.arguments import ArgumentRepairer, UnknownKeys
 from gbnf.calls.repair.coercions import Coercion
 from gbnf.calls.validation import ValidationResult, validate_call
 from gbnf.calls.validation.messages import short_repr
-from gbnf.effort import MAX_VALIDATION_EFFORT, EffortSpentError, limit_effort
 from gbnf.strict_json import InvalidJsonError
 from gbnf.tools import Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
+from gbnf.work_limits import MAX_VALIDATION_WORK, WorkLimitError, limit_work
 
 _TRUNCATED = ValidationResult(("the call was cut before its end and not executed; write a shorter one",))
 
@@ -74,9 +74,9 @@ def repair_call(
     if args is not None and isinstance(arguments, dict):
         repairer = ArgumentRepairer(args, clamp=clamp, unknown=unknown)
         try:
-            with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+            with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
                 arguments = repairer.repaired(arguments)
-        except (RecursionError, EffortSpentError):
+        except (RecursionError, WorkLimitError):
             return RepairedCall(given, (), validation)
         coercions += repairer.coercions
     if not coercions:

@@ -2,8 +2,8 @@
 
 Validation uses jsonschema with all keywords and formats, never our grammar, so that it finds errors of the
 compiler; only patterns are judged by the compiler's automata, by `gbnf.schema.pattern_matching`.
-`argument_schemas` has the schemas, `messages` words the errors, `validator` validates a call, and
-`filled_arguments` validates what the runtime inserts for a step reference.
+`argument_schemas` has the schemas, `messages` words the errors, and `validator` validates a call, or what the
+runtime inserts for a step reference.
 """
 
 from gbnf.calls.validation.validator import ValidationResult, validate_call

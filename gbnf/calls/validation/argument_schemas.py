@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gbnf.schema.applicators import CONDITIONS, map_subschemas
 from gbnf.schema.closing import InPlaceSchemas, close_arguments
+from gbnf.schema.keywords import CONDITIONS, map_subschemas
 from gbnf.tools.tool import is_runtime_resolved
 
 FILLED_BY_RUNTIME: dict[str, Any] = {"runtime_resolved": True, "not": {}}

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from gbnf.calls.validation.argument_schemas import validation_schema
+from gbnf.calls.validation.argument_schemas import property_schemas, validation_schema
 from gbnf.calls.validation.messages import error_messages, short_repr, suggestion, typed_value
-from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
 from gbnf.errors import is_rust_panic
 from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.tools import Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
+from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
 
 _SHAPE = 'a call is one object {"name": "…", "arguments": {…}}'
 _DEPTH_LIMIT = 100
@@ -48,7 +48,7 @@ def validate_call(
     leaves them open as JSON Schema does.
     """
     try:
-        with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+        with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
             return ValidationResult(tuple(_errors(call, tools, tuple(steps), closed=closed)))
     except RecursionError:
         return ValidationResult(("the call is nested too deeply; write it flatter",))
@@ -129,12 +129,14 @@ def _argument_errors(
 
 @lru_cache(maxsize=1024)
 def _validator(called_tool: Tool, with_steps: bool, closed: bool) -> Any:
+    without = frozenset() if with_steps else frozenset(called_tool.step_references)
+    return _validator_of(validation_schema(called_tool.args, without, closed=closed))
+
+
+def _validator_of(schema: dict[str, Any]) -> Any:
     from gbnf.schema.validators import extend_validator  # noqa: PLC0415 - needed once arguments are judged
 
-    without = frozenset() if with_steps else frozenset(called_tool.step_references)
-    schema = validation_schema(called_tool.args, without, closed=closed)
-    validator_class = extend_validator(Draft202012Validator, every_draft=True)
-    return validator_class(schema, format_checker=FORMAT_CHECKER)
+    return extend_validator(Draft202012Validator, every_draft=True)(schema, format_checker=FORMAT_CHECKER)
 
 
 def _is_integer(value: Any) -> bool:
@@ -167,3 +169,29 @@ def _no_json(value: Any) -> str:
             return ""
         level = below
     return "are nested too deeply; write them flatter"
+
+
+def filled_argument_errors(tool: Tool, target: str, value: Any) -> tuple[str, ...]:
+    """Return the errors of `value` as the argument `target`, which the runtime may fill in, one line each.
+
+    Only schemas that apply whatever the other arguments are count. Never raises.
+    """
+    validator, schemas = _validators(tool, target)
+    try:
+        with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
+            errors = [error for schema in schemas for error in validator.descend(value, schema, path=target)]
+            return tuple(error_messages(errors, tool.name, validator.schema))
+    except Exception as error:  # noqa: BLE001 - jsonschema on a tool's output: its errors must not end a run
+        return (f"the entries can't be judged ({type(error).__name__})",)
+
+
+@lru_cache(maxsize=1024)
+def _validators(tool: Tool, target: str) -> tuple[Any, tuple[Any, ...]]:
+    properties = {
+        name: {key: member for key, member in schema.items() if key != "runtime_resolved"}
+        if name == target and isinstance(schema, Mapping)
+        else schema
+        for name, schema in tool.args.get("properties", {}).items()
+    }
+    root = validation_schema({**tool.args, "properties": properties}, frozenset(), closed=True)
+    return _validator_of(root), tuple(property_schemas(root, target))

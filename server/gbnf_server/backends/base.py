@@ -29,6 +29,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import ReasoningDelta, TextDelta, ToolFormat
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.llama.grammar_limits import MOST_RULES
@@ -73,9 +74,6 @@ __all__ = [
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""
-
-AnswerFormat: TypeAlias = Grammar | Mapping[str, Any]
-"""What constrains an answer: a `Grammar`; for backends of the dialect "json_schema", a JSON Schema."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,15 +130,15 @@ def _violation(value: Any, schema: Mapping[str, Any] | bool) -> str:
     from jsonschema import Draft202012Validator, validators
     from jsonschema.exceptions import best_match
 
-    from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
     from gbnf.errors import GbnfError
     from gbnf.schema.format_checks import FORMAT_CHECKER
     from gbnf.schema.validators import extend_validator
+    from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
 
     draft = validators.validator_for(schema, default=Draft202012Validator)
     validator = extend_validator(draft, every_draft=isinstance(schema, bool) or "$schema" not in schema)
     try:
-        with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+        with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
             error = best_match(validator(schema, format_checker=FORMAT_CHECKER).iter_errors(value))
     except (GbnfError, RecursionError) as fault:
         return f"the answer cannot be validated: {fault}"

@@ -20,8 +20,7 @@ from gbnf_server.cli.output import say, write
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
 
 if TYPE_CHECKING:
-    from gbnf.compiler.layout import Whitespace
-    from gbnf.compiler.options import PropertyOrder
+    from gbnf.compiler.layout import PropertyOrder, Whitespace
     from gbnf_server.inspect.inspected_grammar import GrammarChoice
     from gbnf_server.inspect.inspection import Inspection
     from gbnf_server.inspect.live_decoding import LiveDecoder

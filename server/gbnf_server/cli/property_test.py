@@ -123,7 +123,7 @@ def _searches(
     """Each tool alone for what its grammar derives, and in the pool of all for calls, broken and valid."""
     from gbnf import compile_pool
     from gbnf.testing import PoolSubject, find_incomplete, find_unsound
-    from gbnf.tools.step_references import offered_args
+    from gbnf.tools.tool import offered_args
 
     for tool in tool_pool:
         for steps in ((), STEPS) if tool.step_references else ((),):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gbnf import Finding, Tool
-from gbnf.schema.applicators import SchemaPath, map_subschemas
+from gbnf.schema.keywords import SchemaPath, map_subschemas
 from gbnf.tools.loosening import loosened_argument_schema
 from gbnf.tools.manifest_checks import nests_deeper
 from gbnf_server.gateway.chat import FunctionTool

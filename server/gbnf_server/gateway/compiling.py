@@ -13,16 +13,15 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gbnf import GbnfError, Grammar, GrammarError, SchemaError, Tool, compile_schema
-from gbnf.compiler.options import PropertyOrder
+from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.pool import CompiledTool, compile_tool, left_out_finding
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
-from gbnf.protocols.conversations import tools_prompt
-from gbnf.protocols.protocol import CallProtocol, Offered
+from gbnf.protocols.protocol import CallProtocol, Offered, tools_prompt
 from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
-from gbnf.tools.exclusion import excluding
+from gbnf.tools.tool import excluding
 from gbnf_server.backends.base import MOST_RULES, AnswerFormat, Backend, Dialect
 from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import (
@@ -50,20 +49,17 @@ class Target:
     tool_format: ToolFormat | None
     takes_images: bool
 
-    @property
-    def protocols(self) -> tuple[CallProtocol, ...]:
-        """How calls may be written: the first that can express the tools of a request."""
+    def protocols(self, request: ChatRequest) -> tuple[CallProtocol, ...]:
+        """Return how calls may be written: the first that can express the tools of a request."""
         match self.dialect:
             case "json_schema":
                 return (SchemaCalls(),)
             case "none":
                 return (CallsInText(),)
-        native = () if self.tool_format is None else (NativeCalls(self.tool_format),)
-        return (*native, JsonCalls(answers_by_call=False, also_final_answer=self.prompt_style == "minimal"))
-
-    def reasons(self, request: ChatRequest) -> bool:
-        """Return whether the model may reason before an answer that a grammar covers."""
-        return request.reasoning is not False and self.protocols[0].reasons_first
+        written = JsonCalls(answers_by_call=False, also_final_answer=self.prompt_style == "minimal")
+        if self.tool_format is None:
+            return (written,)
+        return (NativeCalls(self.tool_format, reasoning=request.reasoning is not False), written)
 
     @classmethod
     def of(cls, backend: Backend) -> Target:
@@ -210,18 +206,13 @@ def _compile_calls(
     request: ChatRequest, target: Target, tools: tuple[Tool, ...], order: PropertyOrder
 ) -> Steps[Compiled]:
     """Compile an answer with calls, or a text without a format if the choice is automatic."""
-    choice, reasoning = request.tool_choice, target.reasons(request)
+    choice = request.tool_choice
     is_named = choice.mode == "required" and len(choice.names or ()) == 1
     # with an output format, the text is that format's
     is_answer = choice.mode == "auto" and request.output is None
-    offered = Offered(
-        tools,
-        is_answer,
-        parallel=request.parallel and not is_named,
-        reasoning=reasoning,
-        property_order=order,
-    )
-    for protocol in target.protocols:
+    parallel = request.parallel and not is_named
+    offered = Offered(tools, is_answer, parallel=parallel, property_order=order)
+    for protocol in target.protocols(request):
         native = protocol.tool_format if isinstance(protocol, NativeCalls) else None
         yield from _compile_parts(offered.tools, target, native, order)
         try:
@@ -241,7 +232,7 @@ def _compile_calls(
             _enforcement(constraint, protocol),
             protocol,
             "" if protocol.declares_tools else prompt,
-            reasoning and protocol.reasons_first,
+            protocol.reasons_first,
         )
     raise HttpError(400, problem, "invalid_schema", "tools")
 
@@ -256,12 +247,12 @@ def _text(grammar: Grammar, native: ToolFormat | None) -> tuple[Grammar, Callabl
 
 def _compile_output(request: ChatRequest, target: Target) -> Compiled:
     """Compile the format of an answer without calls. The template declares the tools all the same."""
-    output, protocol = request.output, target.protocols[0]
+    output, protocol = request.output, target.protocols(request)[0]
     constraint: AnswerFormat | None = None
     reader: Callable[[], AnswerReader] = PlainText
-    reasoning, schema = target.reasons(request), None
+    reasoning, schema = protocol.reasons_first, None
     if output is None and request.tools and protocol.declares_tools:
-        offered = Offered((), reasoning=reasoning)
+        offered = Offered(())
         constraint, reader = protocol.constraint(offered), partial(protocol.reader, offered)
     elif output is None:
         # the backend separates it. Ollama refuses to have a model reason that does not

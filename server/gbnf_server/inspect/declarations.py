@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gbnf.compiler.literals import json_string
-from gbnf.prompts.descriptions import value_bounds
-from gbnf.prompts.signatures import type_text
-from gbnf.schema.applicators import CONDITIONS, IN_PLACE_APPLICATORS, subschemas
+from gbnf.prompts.descriptions import type_text, value_bounds
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import REFERENCES
+from gbnf.schema.keywords import CONDITIONS, IN_PLACE_APPLICATORS, REFERENCES, subschemas
 from gbnf.schema.pattern_matching import pattern_matches
 
 _BRANCHES = IN_PLACE_APPLICATORS.keys() - CONDITIONS

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gbnf import Grammar, compile_pool, compile_schema
-from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.options import PropertyOrder
+from gbnf.compiler.layout import PropertyOrder, Whitespace
 from gbnf.grammar.ir import Expr
 from gbnf.tool_formats import ToolFormat
 from gbnf.tools import Tool

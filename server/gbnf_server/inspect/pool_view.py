@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gbnf import SchemaError, args_complexity, compile_pool, filter_pool
-from gbnf.compiler.options import CompileOptions
+from gbnf.compiler.layout import CompileOptions
 from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tool
 from gbnf.errors import PoolError
 from gbnf.prompts.descriptions import describe_tool

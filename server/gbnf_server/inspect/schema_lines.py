@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from gbnf.findings import Finding
-from gbnf.schema.applicators import APPLICATORS, resolve_pointer
-from gbnf.schema.keywords import KEYWORDS
-from gbnf.schema.metaschema import child_pointer
+from gbnf.schema.keywords import APPLICATORS, KEYWORDS, child_pointer, resolve_pointer
 
 KeyKind: TypeAlias = Literal["keyword", "name", "branch", "annotation", ""]
 """What a line begins: a keyword, a named schema, one in a list, or something that only people read."""

@@ -17,14 +17,14 @@ from gbnf import Grammar, SchemaError, validate_call
 from gbnf.calls import ToolCall, ToolCalls, parse_tool_calls
 from gbnf.calls.repair import repair_call
 from gbnf.compiler.literals import json_string
-from gbnf.effort import MAX_VALIDATION_EFFORT, EffortSpentError, limit_effort
 from gbnf.errors import AmbiguousGrammarError, GrammarError, PoolError
 from gbnf.grammar.match import Match, MatchState
 from gbnf.schema.document import Document
 from gbnf.schema.drafts import as_2020_12
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
+from gbnf.work_limits import MAX_VALIDATION_WORK, WorkLimitError, limit_work
 from gbnf_server.inspect.call_text import outside_json, read_call_text
 from gbnf_server.inspect.declarations import Declared, declared_at
 from gbnf_server.inspect.expectations import (
@@ -151,7 +151,7 @@ class TextChecker:
         following = " or ".join(match.expected[:_MOST_EXPECTED]) or "nothing"
         expectation, expected, why, begun = Expectation(following), following, "", match.position
         try:
-            with limit_effort(MAX_VALIDATION_EFFORT):
+            with limit_work(MAX_VALIDATION_WORK):
                 json_text, expectation = self._expectation(text[: match.position], state)
                 expected = expectation.following
                 if json_text is not None and not match.accepted:
@@ -165,7 +165,7 @@ class TextChecker:
                         earlier = self.grammar.matcher.start().advance(text[:begun])
                         assert earlier is not None
                         expected = self._expectation(text[:begun], earlier)[1].following
-        except (EffortSpentError, AmbiguousGrammarError, SchemaError, RecursionError):
+        except (WorkLimitError, AmbiguousGrammarError, SchemaError, RecursionError):
             pass
         if match.accepted:
             return expectation, "" if match.complete else f"expected {expected}, but the text ends"
@@ -326,14 +326,14 @@ class TextChecker:
             self._schema, format_checker=FORMAT_CHECKER
         )
         try:
-            with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+            with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
                 for number, error in enumerate(validator.iter_errors(value)):
                     if number == _MOST_EXPECTED:
                         yield "and more"
                         return
                     path = "".join(f"/{step}" for step in error.absolute_path)
                     yield f"{path or 'the value'}: {error.message[:300]}"
-        except (EffortSpentError, RecursionError):
+        except (WorkLimitError, RecursionError):
             yield "the value takes too much work to be judged"
 
 

@@ -36,8 +36,8 @@ from mcp_types import (
 )
 from referencing import Registry
 
-from gbnf.effort import MAX_VALIDATION_EFFORT, limit_effort
 from gbnf.schema.validators import extend_validator
+from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
 from gbnf_server.executors import Context, Write
 from gbnf_server.system.errors import ExecutorError
 
@@ -83,7 +83,7 @@ def output_fault(value: Any, schema: Mapping[str, Any]) -> str | None:
     try:
         validator_class.check_schema(dict(schema))
         validator = extend_validator(validator_class)(schema, registry=Registry())
-        with limit_effort(MAX_VALIDATION_EFFORT, may_backtrack=True):
+        with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
             error: ValidationError | None = best_match(validator.iter_errors(value))
     except SchemaError as fault:
         return f"the schema itself is invalid at {fault.json_path}: {_clip(fault.message)}"

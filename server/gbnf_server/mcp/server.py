@@ -51,9 +51,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.errors import GbnfError
-from gbnf.prompts.declarations import plain_schema, with_groups
+from gbnf.prompts.descriptions import plain_schema, with_groups
 from gbnf.tools import Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 from gbnf_server.executors import Context, Form, run_executor
 from gbnf_server.mcp.elicitation import form_answers, form_params
 from gbnf_server.system.addresses import is_loopback

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gbnf.calls.validation import validate_call
+from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
-from gbnf.protocols.reasoning_field import pop_reasoning
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import AnswerFormat, Completion
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth

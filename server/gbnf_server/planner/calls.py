@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gbnf.calls.validation.filled_arguments import filled_argument_errors
+from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.tools import Tool
 
 

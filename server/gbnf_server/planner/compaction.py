@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gbnf.prompts.messages import Message, call_text, error_text, result_text, shorten
-from gbnf.tools.languages import localized_text
+from gbnf.tools.tool import localized_text
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner.events import Step
 from gbnf_server.planner.options import ResolvedOptions

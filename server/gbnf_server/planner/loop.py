@@ -21,17 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
-from gbnf.protocols.final_answer import SpokenText, Unread
-from gbnf.protocols.protocol import Offered
-from gbnf.protocols.readers import AnswerReader
+from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import offered_args
 from gbnf_server.backends.base import AnswerFormat, Completion, Request
 from gbnf_server.backends.reasoning import reasoning_grammar
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
@@ -268,7 +265,7 @@ class _Loop:
         state, options = self.state, self.options
         messages, tools = self._prompt(system), declared_tools(offer, options)
         reasoning, thinking_s = "", 0.0
-        if options.reasoning == "free" and not options.reasons_natively:
+        if options.reasoning == "free" and not options.protocol.reasons_first:
             reasoning_tags, language = options.reasoning_tags, options.language
             thinking, thinking_s = yield from self._ask(
                 reasoning_messages(messages, reasoning_tags, language),
@@ -303,7 +300,7 @@ class _Loop:
     ) -> _Part[tuple[Completion, float]]:
         """Call the model; return the completion, and its seconds."""
         state, options = self.state, self.options
-        reasons = purpose == "call" and options.reasons_natively
+        reasons = purpose == "call" and options.protocol.reasons_first
         max_tokens = options.reasoning_budget if purpose == "thought" else options.max_tokens
         seconds_left = self._seconds_left()
         if purpose == "salvage" and options.max_seconds is not None:
@@ -496,7 +493,7 @@ class _Loop:
 def _reader(purpose: Purpose, options: ResolvedOptions) -> Callable[[], AnswerReader]:
     """Return what reads the part of a text that belongs to the final answer."""
     if purpose == "call":
-        return partial(options.protocol.answer_reader, Offered((), reasoning=options.reasons_natively))
+        return options.protocol.answer_reader
     return SpokenText if purpose == "salvage" else Unread
 
 

@@ -147,23 +147,17 @@ class ResolvedOptions(PlannerOptions):
         if self.tool_format is not None:
             # a model that is trained with the style "minimal" has no other answers than calls
             by_call = self.prompt_style == "minimal"
-            free = self.reasoning == "free" and self.tool_format.reasoning is not None
-            return NativeCalls(self.tool_format, answers_by_call=by_call, reasoning=free)
+            return NativeCalls(self.tool_format, by_call, reasoning=self.reasoning == "free")
         if self.call_format != "json":
-            return CallsInText(lines=self.call_format == "lines", reasoning=reasons)
+            return CallsInText(lines=self.call_format == "lines", reasoning_field=reasons)
         if self.constrained and self.dialect == "json_schema":
-            return SchemaCalls(reasoning=reasons)
+            return SchemaCalls(reasoning_field=reasons)
         return JsonCalls(
             is_constrained=self.constrained,
-            reasoning=reasons,
+            reasoning_field=reasons,
             whitespace=self.whitespace,
             union=self.union,
         )
-
-    @property
-    def reasons_natively(self) -> bool:
-        """Whether free reasoning is a part of the answer."""
-        return self.reasoning == "free" and self.protocol.reasons_first
 
     @classmethod
     def resolve(

@@ -1,6 +1,6 @@
 """Reasoning before a call: in a field of the call, or as free text before the constrained call. Pure.
 
-field   the call begins with a bounded string (`gbnf.protocols.reasoning_field`)
+field   the call begins with a bounded string (`gbnf.protocols.call_protocols`)
 free    two model calls: unconstrained reasoning, up to a limit of tokens, then the constrained call. A
         backend that renders the prompt itself puts the reasoning between the reasoning tags of its chat
         template; with other backends it is a message of plain text
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from gbnf.prompts.messages import Message
-from gbnf.tools.languages import localized_text
+from gbnf.tools.tool import localized_text
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_message
 

@@ -17,10 +17,10 @@ from typing import Any
 from gbnf.calls import FinalAnswer, parse_tool_calls
 from gbnf.contracts import Contract, InvalidAnswer, text
 from gbnf.prompts.messages import result_text
-from gbnf.protocols.final_answer import looks_like_call
 from gbnf.protocols.protocol import clip
+from gbnf.protocols.readers import looks_like_call
 from gbnf.tools import FINAL_ANSWER
-from gbnf.tools.languages import localized_text
+from gbnf.tools.tool import localized_text
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.planner.calls import is_blank
 from gbnf_server.planner.contracts import DEFAULT_TIMEOUT_S, run_contract

@@ -16,7 +16,7 @@ from gbnf import Finding, SchemaError
 from gbnf.compiler.pool import left_out, left_out_finding
 from gbnf.dialects import call_schema
 from gbnf.errors import GbnfError, PoolError
-from gbnf.prompts.declarations import declare_tool
+from gbnf.prompts.descriptions import declare_tool
 from gbnf.prompts.messages import (
     Message,
     describe_added_tools,
@@ -27,10 +27,9 @@ from gbnf.prompts.messages import (
 from gbnf.protocols.protocol import Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.exclusion import excluding
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
-from gbnf.tools.step_references import offered_args
+from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.backends.base import AnswerFormat
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
@@ -182,8 +181,8 @@ def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
         tools,
         style=options.prompt_style,
         language=options.language,
-        thought=options.reasoning == "field",
-        lines=options.protocol.name == "lines",
+        reasoning=options.reasoning == "field",
+        lines=options.protocol.lines,
         endings=() if answers else [tool.name for tool in tools if tool.offer.terminal],
     )
     return {"role": "system", "content": content}
@@ -193,9 +192,7 @@ def _grammar(
     tools: tuple[Tool, ...], steps: tuple[int, ...], options: ResolvedOptions, *, answers: bool
 ) -> AnswerFormat | None:
     """Return what constrains a step's answer."""
-    offered = Offered(
-        tools, answers, steps=steps, reasoning=options.reasons_natively, ask_user=options.ask_user
-    )
+    offered = Offered(tools, answers, steps=steps, ask_user=options.ask_user)
     return options.protocol.constraint(offered)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf import effort
+from gbnf import work_limits
 from gbnf.compiler import any_order
 from gbnf.compiler.schema import compile_schema
 from support.oracle import engine
@@ -243,7 +243,7 @@ def test_shapes_that_take_too_much_work_together_are_left_open(monkeypatch: pyte
         {"type": "object", "properties": {f"p{at}": {"type": "integer"}}, "required": [f"p{at}"]}
         for at in range(9)
     ]
-    monkeypatch.setattr(effort, "MAX_COMPILE_EFFORT", 4000)
+    monkeypatch.setattr(work_limits, "MAX_COMPILE_WORK", 4000)
     grammar = compile_schema({"anyOf": shapes})
     assert "type" in {one.keyword for one in grammar.report if one.kind == "unenforced"}
     assert accepts(grammar, '{"p8": 1}')

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf.compiler.automaton_rules import string_expr, words_expr
-from gbnf.compiler.character_classes import json_char
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
+from gbnf.compiler.literals import json_char
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.grammar.emit import emit_expr

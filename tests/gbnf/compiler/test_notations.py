@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
-from gbnf.compiler.options import CompileOptions
+from gbnf.compiler.layout import CompileOptions
 from gbnf.compiler.pool import CompiledTool, compile_tool, compile_tools
 from gbnf.errors import SchemaError
 from gbnf.grammar.ir import Rules, literal

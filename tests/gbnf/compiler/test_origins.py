@@ -15,7 +15,7 @@ from gbnf.compiler.origins import changed_rules, find_origins
 from gbnf.errors import GbnfError, SchemaError
 from gbnf.grammar.ir import Ref, Rules
 from gbnf.grammar.passes import substitute
-from gbnf.schema.applicators import resolve_pointer
+from gbnf.schema.keywords import resolve_pointer
 from gbnf.tools import Tool
 from support.oracle import CHECKOUT
 from support.schemas import SCHEMAS

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool, load_manifests
 from gbnf.compiler.grammar import CompiledRules, Grammar
-from gbnf.compiler.options import CompileOptions
+from gbnf.compiler.layout import CompileOptions
 from gbnf.compiler.part_cache import part_cache, use_part_cache
 from gbnf.compiler.pool import _link_pool, compile_tool, compile_tools
 from gbnf.compiler.stored_parts import decode_part, encode_part

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gbnf.compiler.multiples import MAX_DIVISOR
+from gbnf.compiler.numbers import MAX_DIVISOR
 from gbnf.compiler.repetitions import MAX_BOUND
 from gbnf.compiler.report import Report
 from gbnf.compiler.schema import compile_schema

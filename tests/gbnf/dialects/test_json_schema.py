@@ -14,7 +14,7 @@ from gbnf import compile_pool, load_manifests, validate_call
 from gbnf.dialects import call_schema, schema_violation
 from gbnf.errors import PoolError, SchemaError
 from gbnf.testing import calls, near_misses
-from gbnf.testing.canonical import canonical_json
+from gbnf.testing.generation import canonical_json
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.oracle import CHECKOUT, engine
 

@@ -13,7 +13,7 @@ from gbnf import Grammar, compile_pool, load_manifests
 from gbnf.dialects.lark import lark_text
 from gbnf.grammar.ir import Literal, Rules, alt, char_class, seq
 from gbnf.testing import calls, near_misses
-from gbnf.testing.canonical import canonical_json
+from gbnf.testing.generation import canonical_json
 from gbnf.tools import FINAL_ANSWER
 from support.effort import scaled
 from support.grammars import grammars, mutations

@@ -16,7 +16,7 @@ from gbnf import Grammar, compile_pool, compile_schema, load_manifests
 from gbnf.dialects import call_schema, xgrammar_text
 from gbnf.grammar.ir import Rules
 from gbnf.testing import calls, near_misses
-from gbnf.testing.canonical import canonical_json
+from gbnf.testing.generation import canonical_json
 from gbnf.tools import FINAL_ANSWER
 from support.effort import scaled
 from support.grammars import LETTERS, grammars

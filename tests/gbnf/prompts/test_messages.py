@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.prompts.descriptions import argument_list, type_text
 from gbnf.prompts.messages import RESULT_LIMIT, call_text, error_text, result_text, system_prompt
-from gbnf.prompts.signatures import argument_list, type_text
 from gbnf.tools import Tool, load_manifests
 
 BUNDLED = load_manifests(Path(__file__).parents[3] / "manifests")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_schema
 from gbnf.protocols.json_calls import JsonCallStream, json_grammar
-from gbnf.protocols.readers import EitherReader, PlainText, WholeJsonCall, union
+from gbnf.protocols.protocol import clip
+from gbnf.protocols.readers import EitherReader, FinalAnswerText, PlainText, SpokenText, WholeJsonCall, union
 from gbnf.tool_formats import CallEnded, CallStarted, Delta
 from support.gateway_answers import calls, text
 from support.oracle import engine
-from support.pools import json_values, tool
+from support.pools import json_values, texts, tool
 
 CALLS = json_grammar(
     (tool("go", x={"type": "integer"}),), tool_choice="required", parallel=True, final_answer=False
@@ -22,6 +24,7 @@ CALLS = json_grammar(
 OBJECT = compile_schema({"type": "object"})  # some of its texts are calls, too
 EITHER = union(CALLS, OBJECT)
 WAYS = ((CALLS, lambda: JsonCallStream(final_answer=False)), (OBJECT, PlainText))
+NOW = '{"name": "get_now", "arguments": {}}'
 A_CALL = '{"name": "go", "arguments": {"x": 3}}'
 
 candidates = st.sampled_from(
@@ -86,3 +89,43 @@ def test_rules_of_both_may_have_the_same_names() -> None:
     for written, complete in (("x", True), ("y!", True), ("yy!!", True), ("x!", False), ("yx", False)):
         assert both.match(written).complete is complete
         assert engine().match(both, written).complete is complete
+
+
+@given(texts, st.booleans(), st.none() | texts, st.lists(st.integers(1, 7), min_size=1))
+def test_a_final_answer_is_read_while_it_is_written(
+    message: str, escaped: bool, reasoning: str | None, sizes: list[int]
+) -> None:
+    before = {} if reasoning is None else {"thought": reasoning}
+    call = {**before, "name": "final_answer", "arguments": {"message": message}}
+    rest = json.dumps(call, ensure_ascii=escaped)
+    reader = FinalAnswerText()
+    found = ""
+    for size in sizes * len(rest):
+        found += text(reader.feed(rest[:size]))
+        rest = rest[size:]
+    assert found == message
+
+
+@pytest.mark.parametrize(
+    "written", [NOW, '{"name": "write_files", "arguments": {"files": [{"content": "{}"}]}}', "Hello", "{}"]
+)
+def test_a_call_of_another_tool_is_no_final_answer(written: str) -> None:
+    assert FinalAnswerText().feed(written) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [(" It is [1].", " It is [1]."), ("[1] says", "[1] says"), (NOW, ""), ('[ {"name"', ""), ("<tool>", "")],
+)
+def test_text_is_shown_unless_it_begins_like_a_call(written: str, shown: str) -> None:
+    for size in (1, 3, 99):
+        reader = SpokenText()
+        pieces = [text(reader.feed(written[start : start + size])) for start in range(0, len(written), size)]
+        assert "".join(pieces) == shown
+
+
+@given(st.text(), st.integers(1, 50))
+def test_a_clipped_text_is_short_and_a_short_text_whole(written: str, limit: int) -> None:
+    clipped = clip(written, limit)
+    assert len(clipped) <= limit
+    assert clipped == written if len(written) <= limit else clipped[:-1] == written[: limit - 1]

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.effort import TooManyStatesError
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.ecma262 import search
+from gbnf.work_limits import TooManyStatesError
 from support.languages import finite_words, transitions
 from support.patterns import TEXTS, patterns
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.regular.alphabet import common_refinement, minterms
-from gbnf.regular.charset import ANY_CHAR, CharSet
+from gbnf.regular.charset import ANY_CHAR, CharSet, common_refinement, minterms
 
 CODES = st.integers(0, 40) | st.integers(0xD7F0, 0xE010) | st.integers(0x10FFF0, 0x10FFFF)
 PAIRS = st.tuples(CODES, CODES).map(lambda pair: (min(pair), max(pair)))

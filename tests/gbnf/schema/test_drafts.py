@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gbnf.schema.applicators import walk
 from gbnf.schema.drafts import DIALECT, DRAFTS, as_2020_12, canonical_dialect
+from gbnf.schema.keywords import walk
 
 VALIDATORS = {
     "http://json-schema.org/draft-04/schema#": jsonschema.Draft4Validator,

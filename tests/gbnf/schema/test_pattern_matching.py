@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gbnf.effort import limit_effort
 from gbnf.schema.pattern_matching import pattern_matches
+from gbnf.work_limits import limit_work
 
 
 @pytest.mark.slow
 def test_a_pattern_that_backtracks_without_end_is_given_up() -> None:
     """With a backreference there is no automaton, and every way through the repetitions is tried."""
-    with limit_effort(may_backtrack=True):
+    with limit_work(may_backtrack=True):
         assert pattern_matches(r"^((a|aa|aaa)+)+\1?\2$", "a" * 60 + "!") is None
         assert pattern_matches(r"^(a)\1$", "aa") is True
 
@@ -28,7 +28,7 @@ def test_a_pattern_that_backtracks_without_end_is_given_up() -> None:
     ],
 )
 def test_a_pattern_that_would_be_written_out_at_length_is_not_read(pattern: str) -> None:
-    with limit_effort(may_backtrack=True):
+    with limit_work(may_backtrack=True):
         assert pattern_matches(pattern, "a") is None
 
 
@@ -42,5 +42,5 @@ def test_a_pattern_that_would_be_written_out_at_length_is_not_read(pattern: str)
     ],
 )
 def test_a_pattern_of_many_repetitions_is_read_if_they_are_not_nested(pattern: str, text: str) -> None:
-    with limit_effort(may_backtrack=True):
+    with limit_work(may_backtrack=True):
         assert pattern_matches(pattern, text) is True

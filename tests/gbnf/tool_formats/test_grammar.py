@@ -16,7 +16,7 @@ from gbnf.tool_formats import Placeholder
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.oracle import engine
 from support.random_texts import generate
-from support.tool_formats import BARE, FAMILIES, HARMONY, IDS, KIMI, MISTRAL, TAGS, Family
+from support.tool_formats import BARE, FAMILIES, HARMONY, IDS, KIMI, MISTRAL, SIGNS, TAGS, Family
 
 WEATHER: dict[str, Any] = {
     "type": "object",
@@ -43,21 +43,6 @@ STRINGS = ("city", "text")
 TOOLS = tuple(Tool(name, args=schema) for name, schema in SCHEMAS.items())
 NAMES = sorted(SCHEMAS)
 
-#: Signs of the formats, inside strings.
-SIGNS = (
-    "<tool_call>",
-    "</tool_call>",
-    "[TOOL_CALLS]",
-    '"}}',
-    "```",
-    "\\",
-    "\n",
-    '"',
-    "<|end|>",
-    "]",
-    "é",
-    "🙂",
-)
 strings = st.lists(
     st.sampled_from(SIGNS) | st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8
 )

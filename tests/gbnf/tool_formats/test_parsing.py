@@ -20,7 +20,7 @@ from gbnf.tools import Tool
 from support.element_formats import CLOSED, ELEMENT_FAMILIES, VALUES, ElementFamily
 from support.oracle import engine
 from support.random_texts import generate
-from support.tool_formats import FAMILIES, RECIPIENTS, TAGS, Family
+from support.tool_formats import FAMILIES, RECIPIENTS, SIGNS, TAGS, Family
 
 NOTE = {
     "type": "object",
@@ -36,21 +36,6 @@ NOTE = {
 TOOLS = tuple(Tool(name, args=NOTE) for name in ("note", "get_note", "note_all"))
 NAMES = [tool.name for tool in TOOLS]
 
-#: Signs of the formats, inside strings.
-SIGNS = (
-    "<tool_call>",
-    "</tool_call>",
-    "[TOOL_CALLS]",
-    '"}}',
-    "```",
-    "\\",
-    "\n",
-    '"',
-    "<|end|>",
-    "]",
-    "é",
-    "🙂",
-)
 strings = st.lists(st.sampled_from(SIGNS) | st.characters(exclude_categories=["Cs"]), max_size=6).map("".join)
 arguments = st.fixed_dictionaries(
     {},

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar
 from gbnf.errors import ToolFormatError
-from gbnf.prompts.declarations import declare_tool
+from gbnf.prompts.descriptions import declare_tool
 from gbnf.tools import Tool
 from gbnf_server.backends.base import MAX_LOGPROBS, Backend, Request
 from gbnf_server.backends.in_process import InProcess

@@ -23,7 +23,7 @@ from gbnf import Grammar, compile_pool, compile_schema
 from gbnf.calls import ToolCalls
 from gbnf.calls.validation import validate_call
 from gbnf.errors import SchemaError
-from gbnf.prompts.declarations import declare_tool
+from gbnf.prompts.descriptions import declare_tool
 from gbnf.prompts.messages import Message, system_prompt
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion, Request

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gbnf import validate_call
-from gbnf.protocols.reasoning_field import pop_reasoning
+from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.tools import ASK_USER, FINAL_ANSWER
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar, load_manifests
 from gbnf.calls.validation import validate_call
-from gbnf.prompts.declarations import declare_tool
+from gbnf.prompts.descriptions import declare_tool
 from gbnf.prompts.messages import Message, call_text, system_prompt
 from gbnf.tool_formats import TemplateRenderer, ToolFormat, detect
 from gbnf.tools import ASK_USER, FINAL_ANSWER

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gbnf import compile_pool
-from gbnf.protocols.reasoning_field import with_reasoning_grammar
+from gbnf.protocols.call_protocols import with_reasoning_grammar
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar, reasoning_message

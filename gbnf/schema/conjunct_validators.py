@@ -1,31 +1,31 @@
-"""Whether a facet allows a value of `enum` or `const`: sets decide where they can, jsonschema the rest."""
+"""Whether a conjunct allows a value of `enum` or `const`: sets decide where they can, jsonschema the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from gbnf.effort import spend
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.keywords import KEYWORDS, PRIVATE
 from gbnf.schema.value_sets import value_key
+from gbnf.work_limits import spend
 
 #: How deep a value of `enum` or `const` may nest.
 _MAX_VALUE_DEPTH = 60
-#: The work of a verdict that is known already, in the units of `gbnf.effort`.
+#: The work of a verdict that is known already, in the units of `gbnf.work_limits`.
 _KNOWN_WORK = 3
 _JUDGED = KEYWORDS | PRIVATE
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
-class FacetValidator:
-    """Validates values by one facet: looks up listed and denied values; jsonschema validates the rest.
+class ConjunctValidator:
+    """Validates values by one conjunct: looks up listed and denied values; jsonschema validates the rest.
 
     Each combination of branches asks for the same values again, so verdicts on scalars are kept.
     """
 
-    def __init__(self, facet: Subschema, document: Document) -> None:
-        raw = facet.raw
+    def __init__(self, conjunct: Subschema, document: Document) -> None:
+        raw = conjunct.raw
         self._document = document
         self._listed: frozenset[Hashable] | None = None
         for values in (raw.get("enum"), [raw["const"]] if "const" in raw else None):
@@ -34,16 +34,16 @@ class FacetValidator:
                 self._listed = keys if self._listed is None else self._listed & keys
         self._denied = _denied(raw.get("not"))
         left = _JUDGED - {"enum", "const"} - ({"not"} if self._denied else set())
-        self._subschema = _only(facet, left)
+        self._subschema = _only(conjunct, left)
         declared = raw.get("type", "string")
         allows_strings = "string" in ([declared] if isinstance(declared, str) else declared)
-        self._string_subschema = _only(facet, left - {"type"}) if allows_strings else self._subschema
+        self._string_subschema = _only(conjunct, left - {"type"}) if allows_strings else self._subschema
         self._verdicts: dict[tuple[type, Hashable], bool] = {}
-        #: Whether the facet allows every value.
+        #: Whether the conjunct allows every value.
         self.allows_all = self._listed is None and not self._denied and self._subschema is None
 
     def allows(self, value: Any) -> bool:
-        """Return whether the facet allows the value. Raises UndecidedError and SchemaError."""
+        """Return whether the conjunct allows the value. Raises UndecidedError and SchemaError."""
         if self._listed is not None and value_key(value) not in self._listed:
             return False
         if self._denied and value_key(value) in self._denied:
@@ -87,7 +87,7 @@ def _denied(raw: Any) -> frozenset[Hashable]:
     return frozenset(value_key(value) for value in values if not is_deep(value))
 
 
-def _only(facet: Subschema, keywords: frozenset[str]) -> Subschema | None:
+def _only(conjunct: Subschema, keywords: frozenset[str]) -> Subschema | None:
     """Return the subschema with only these keywords; None if it has none of them."""
-    raw = {keyword: value for keyword, value in facet.raw.items() if keyword in keywords}
-    return Subschema(raw, facet.pointer, facet.resolver) if raw else None
+    raw = {keyword: value for keyword, value in conjunct.raw.items() if keyword in keywords}
+    return Subschema(raw, conjunct.pointer, conjunct.resolver) if raw else None

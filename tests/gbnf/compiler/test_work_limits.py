@@ -5,8 +5,10 @@ The work of a compilation is counted, so these tests count it too and never ask 
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -15,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gbnf import effort
+from gbnf import work_limits
 from gbnf.calls.repair import repair_call
 from gbnf.calls.validation import validate_call
-from gbnf.compiler.schema import compile_schema
-from gbnf.effort import EffortSpentError, effort_cache, limit_effort, limit_effort_share, limit_nesting, spend
+from gbnf.compiler.schema import compile_schema, paused_garbage_collection
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
+from gbnf.work_limits import WorkLimitError, limit_nesting, limit_work, limit_work_share, spend, work_cache
 from support.effort import scaled
 from support.hostile_schemas import hostile_schemas, small_hostile_schemas
 from support.oracle import engine
@@ -101,12 +103,12 @@ def test_no_valid_value_is_refused_however_little_work_is_allowed(
 ) -> None:
     if not Draft202012Validator(schema).is_valid(value):
         return
-    usual = effort.MAX_COMPILE_EFFORT
-    effort.MAX_COMPILE_EFFORT = 60 * 2**size
+    usual = work_limits.MAX_COMPILE_WORK
+    work_limits.MAX_COMPILE_WORK = 60 * 2**size
     try:
         grammar = compile_schema(schema)
     finally:
-        effort.MAX_COMPILE_EFFORT = usual
+        work_limits.MAX_COMPILE_WORK = usual
     [judgement] = engine().match_many(grammar, [json.dumps(value, ensure_ascii=False)])
     assert judgement.complete, (schema, value, str(grammar))
 
@@ -181,28 +183,48 @@ def test_a_call_is_judged_and_repaired_with_bounded_work() -> None:
 
 
 def test_work_is_counted_alike_whether_cached_or_not() -> None:
-    @effort_cache(maxsize=8)
+    @work_cache(maxsize=8)
     def expensive(value: int) -> int:
         spend(60)
         return value
 
     for _ in range(2):
-        with limit_effort(100):
+        with limit_work(100):
             expensive(1)
             expensive(1)
-            with pytest.raises(EffortSpentError):
+            with pytest.raises(WorkLimitError):
                 expensive(2)
 
 
-def test_an_exhausted_share_leaves_the_rest_of_the_effort() -> None:
-    with limit_effort(100):
-        with pytest.raises(EffortSpentError), limit_effort_share(4):
+def test_an_exhausted_share_leaves_the_rest_of_the_work() -> None:
+    with limit_work(100):
+        with pytest.raises(WorkLimitError), limit_work_share(4):
             spend(26)
         spend(74)
-        with pytest.raises(EffortSpentError):
+        with pytest.raises(WorkLimitError):
             spend(1)
 
 
 def test_nesting_is_bounded() -> None:
-    with limit_effort(), limit_nesting(1), pytest.raises(EffortSpentError), limit_nesting(1):
+    with limit_work(), limit_nesting(1), pytest.raises(WorkLimitError), limit_nesting(1):
         pass
+
+
+@pytest.fixture(params=[True, False], ids=["on", "off"])
+def enabled(request: pytest.FixtureRequest) -> Iterator[bool]:
+    before = gc.isenabled()
+    (gc.enable if request.param else gc.disable)()
+    yield request.param
+    (gc.enable if before else gc.disable)()
+
+
+def test_the_collector_is_off_inside_and_then_as_before(enabled: bool) -> None:
+    with paused_garbage_collection():
+        assert not gc.isenabled()
+    assert gc.isenabled() == enabled
+
+
+def test_the_collector_is_as_before_after_an_error(enabled: bool) -> None:
+    with pytest.raises(ZeroDivisionError), paused_garbage_collection():
+        assert 1 / 0
+    assert gc.isenabled() == enabled

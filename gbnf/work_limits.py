@@ -1,8 +1,8 @@
 """A limit on the work of one compilation or validation.
 
 Expensive code counts its work with `spend`, in units of about a microsecond. The count belongs to the
-innermost `limit_effort` block of the context; outside of one nothing is counted. When the limit is reached,
-`spend` raises `EffortSpentError`; the caller that catches it substitutes a larger set of values, and reports
+innermost `limit_work` block of the context; outside of one nothing is counted. When the limit is reached,
+`spend` raises `WorkLimitError`; the caller that catches it substitutes a larger set of values, and reports
 it.
 
 Invariants: work is counted, never timed, so the same input takes the same count in every process, whatever
@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from gbnf.errors import GbnfError
 
 #: The work that one schema, or one tool's arguments, may take.
-MAX_COMPILE_EFFORT = 6_500_000
+MAX_COMPILE_WORK = 6_500_000
 #: The work that judging or repairing one call may take.
-MAX_VALIDATION_EFFORT = 3_000_000
+MAX_VALIDATION_WORK = 3_000_000
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -36,7 +36,7 @@ class TooManyStatesError(GbnfError):
         super().__init__(f"the automaton takes more than {limit} {counted}")
 
 
-class EffortSpentError(TooManyStatesError):
+class WorkLimitError(TooManyStatesError):
     """The work that a schema may take is used up. Callers that can do without an automaton may catch it."""
 
     def __init__(self, limit: int) -> None:
@@ -44,7 +44,7 @@ class EffortSpentError(TooManyStatesError):
         GbnfError.__init__(self, "the schema takes too much work")
 
 
-class _Effort:
+class _WorkCount:
     """A count of work; `spend` raises above `limit` (None: never)."""
 
     __slots__ = ("depth", "limit", "may_backtrack", "paid", "used")
@@ -57,35 +57,35 @@ class _Effort:
         self.depth = 0  # of nested validations
 
 
-_current: ContextVar[_Effort | None] = ContextVar("effort", default=None)
+_current: ContextVar[_WorkCount | None] = ContextVar("count", default=None)
 
 
 def spend(work: int) -> None:
-    """Count `work`. Raises EffortSpentError above the limit."""
-    effort = _current.get()
-    if effort is not None:
-        effort.used += work
-        if effort.limit is not None and effort.used > effort.limit:
-            raise EffortSpentError(effort.limit)
+    """Count `work`. Raises WorkLimitError above the limit."""
+    count = _current.get()
+    if count is not None:
+        count.used += work
+        if count.limit is not None and count.used > count.limit:
+            raise WorkLimitError(count.limit)
 
 
 def is_spent() -> bool:
     """Return whether the limit is reached."""
-    effort = _current.get()
-    return effort is not None and effort.limit is not None and effort.used > effort.limit
+    count = _current.get()
+    return count is not None and count.limit is not None and count.used > count.limit
 
 
 def may_backtrack() -> bool:
     """Return whether patterns may be matched by a library that doesn't count its work."""
-    effort = _current.get()
-    return effort is None or effort.may_backtrack
+    count = _current.get()
+    return count is None or count.may_backtrack
 
 
 @contextmanager
-def limit_effort(limit: int | None = None, *, may_backtrack: bool = False) -> Iterator[None]:
-    """Count the work inside from zero, up to `limit` (default: `MAX_COMPILE_EFFORT`)."""
-    effort = _Effort(MAX_COMPILE_EFFORT if limit is None else limit, may_backtrack=may_backtrack)
-    token = _current.set(effort)
+def limit_work(limit: int | None = None, *, may_backtrack: bool = False) -> Iterator[None]:
+    """Count the work inside from zero, up to `limit` (default: `MAX_COMPILE_WORK`)."""
+    count = _WorkCount(MAX_COMPILE_WORK if limit is None else limit, may_backtrack=may_backtrack)
+    token = _current.set(count)
     try:
         yield
     finally:
@@ -93,37 +93,37 @@ def limit_effort(limit: int | None = None, *, may_backtrack: bool = False) -> It
 
 
 @contextmanager
-def limit_effort_share(part: int) -> Iterator[None]:
+def limit_work_share(part: int) -> Iterator[None]:
     """Let the work inside take at most 1/`part` of what is left."""
-    effort = _current.get()
-    if effort is None or effort.limit is None:
+    count = _current.get()
+    if count is None or count.limit is None:
         yield
         return
-    limit = effort.limit
-    effort.limit = min(limit, effort.used + max(limit - effort.used, 0) // part)
+    limit = count.limit
+    count.limit = min(limit, count.used + max(limit - count.used, 0) // part)
     try:
         yield
     finally:
-        effort.limit = limit
+        count.limit = limit
 
 
 @contextmanager
 def limit_nesting(most: int) -> Iterator[None]:
     """Limit the depth of recursion to `most`; twice that where patterns may backtrack.
 
-    While compiling, part of Python's stack is in use already. Raises EffortSpentError beyond the limit.
+    While compiling, part of Python's stack is in use already. Raises WorkLimitError beyond the limit.
     """
-    effort = _current.get()
-    if effort is None:
+    count = _current.get()
+    if count is None:
         yield
         return
-    if effort.depth >= (2 * most if effort.may_backtrack else most):
-        raise EffortSpentError(most)
-    effort.depth += 1
+    if count.depth >= (2 * most if count.may_backtrack else most):
+        raise WorkLimitError(most)
+    count.depth += 1
     try:
         yield
     finally:
-        effort.depth -= 1
+        count.depth -= 1
 
 
 class _Outcome(NamedTuple):
@@ -132,7 +132,7 @@ class _Outcome(NamedTuple):
     work: int
 
 
-def effort_cache(
+def work_cache(
     maxsize: int,
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
     """Cache as `functools.lru_cache` does, for functions that spend: cached calls cost the same.
@@ -145,22 +145,22 @@ def effort_cache(
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
         @lru_cache(maxsize=maxsize)
         def outcome(*args: Any, **kwargs: Any) -> _Outcome:
-            effort = _Effort(None)
-            token = _current.set(effort)
+            count = _WorkCount(None)
+            token = _current.set(count)
             try:
-                return _Outcome(function(*args, **kwargs), None, effort.used)
+                return _Outcome(function(*args, **kwargs), None, count.used)
             except GbnfError as error:
-                return _Outcome(None, error.with_traceback(None), effort.used)
+                return _Outcome(None, error.with_traceback(None), count.used)
             finally:
                 _current.reset(token)
 
         @wraps(function)
         def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
             found: _Outcome = outcome(*args, **kwargs)  # type: ignore[arg-type]  # the callers' are hashable
-            effort = _current.get()
+            count = _current.get()
             paid = (outcome, args, tuple(kwargs.items()))
-            if effort is not None and paid not in effort.paid:
-                effort.paid.add(paid)
+            if count is not None and paid not in count.paid:
+                count.paid.add(paid)
                 spend(found.work)
             if found.error is not None:
                 raise found.error.with_traceback(None)

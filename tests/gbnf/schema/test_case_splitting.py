@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.schema.disjointness import disjoint
+from gbnf.schema.case_splitting import disjoint
 from support.schemas import SCHEMAS, SHALLOW
 from support.value_sets import ExpandedSchema
 from support.values import JSON_VALUES, VALUES_OF_EACH_TYPE, canonical, is_valid, values_near

@@ -11,9 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf import compile_pool, validate_call
+from gbnf.contracts import Contract, text
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
-from gbnf.tools.exclusion import excluding
+from gbnf.tools.tool import excluding, primary_language, supported_language
 from support.argument_schemas import ARGUMENTS, near
 from support.effort import scaled
 from support.oracle import engine
@@ -119,3 +120,18 @@ def test_step_references_are_reported() -> None:
     assert accepts(grammar, {"from_step": 2})
     assert [finding.keyword for finding in grammar.report] == ["not"]
     assert not validate_call({"name": "t", "arguments": {"from_step": 1}}, [less], steps=(1, 2)).ok
+
+
+@pytest.mark.parametrize(
+    ("tag", "short", "language"),
+    [("it", "it", "it"), ("it-IT", "it", "it"), ("it_CH", "it", "it"), ("en-GB", "en", "en"),
+     ("pt-BR", "pt", "en"), ("ita", "ita", "en"), ("", "", "en"), ("zh-Hant-TW", "zh", "en")],
+)  # fmt: skip
+def test_tags(tag: str, short: str, language: str) -> None:
+    assert (primary_language(tag), supported_language(tag, {"en", "it"})) == (short, language)
+
+
+def test_a_contract_asks_in_the_language_of_a_region_too() -> None:
+    contract = Contract(title=text(), body=text(rest=True))
+    assert contract.prompt("it-IT") == contract.prompt("it_CH") == contract.prompt("it")
+    assert contract.prompt("it") != contract.prompt("pt-BR") == contract.prompt("en")

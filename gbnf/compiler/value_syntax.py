@@ -1,7 +1,7 @@
-"""Places: where a value is written, and so how.
+"""The syntax in which a value is written.
 
-In JSON there is one kind of place. In other notations the value of a parameter, an item of a nested array and
-the content of a JSON text are written differently. Lowering asks a place for everything that depends on it.
+JSON has one syntax for all values. In other notations the value of a parameter, an item of a nested array and
+the content of a JSON text are written differently.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import json_string
 from gbnf.compiler.notations import (
+    JSON_TYPES,
     ElementArguments,
     Encoding,
     JsonNotation,
@@ -39,16 +40,16 @@ from gbnf.compiler.raw_texts import (
     trimmed_texts,
 )
 from gbnf.compiler.rules import Scope
-from gbnf.effort import TooManyStatesError
 from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Literal, Ref, alt, literal, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import ANY_CHAR
 from gbnf.regular.ecma262 import search
+from gbnf.work_limits import TooManyStatesError
 
 
-class Place:
-    """Where all values are written in one notation, which is JSON unless a subclass says otherwise."""
+class ValueSyntax:
+    """One syntax for all types of values: JSON, unless a subclass says otherwise."""
 
     true: Expr = Literal("true")
     false: Expr = Literal("false")
@@ -57,16 +58,16 @@ class Place:
     def __init__(self, layout: Layout) -> None:
         self.objects = self.arrays = layout
 
-    def child(self, name: str) -> Place | FormsPlace:  # noqa: ARG002  # subclasses read it
-        """Return where the value of a declared key is written."""
+    def child(self, name: str) -> ValueSyntax | FormsSyntax:  # noqa: ARG002  # subclasses read it
+        """Return the syntax of the value of a declared key."""
         return self
 
-    def other(self) -> Place | FormsPlace | None:
-        """Return where the values of keys that are not declared are written; None if they cannot be."""
+    def other(self) -> ValueSyntax | FormsSyntax | None:
+        """Return the syntax of the values of keys that are not declared; None if they cannot be written."""
         return self
 
-    def item(self) -> Place | FormsPlace:
-        """Return where the items of an array are written."""
+    def item(self) -> ValueSyntax | FormsSyntax:
+        """Return the syntax of the items of an array."""
         return self
 
     def text(self, value: str) -> Expr:
@@ -84,7 +85,7 @@ class Place:
         return string_expr(language, scope)
 
 
-class PythonPlace(Place):
+class PythonSyntax(ValueSyntax):
     """Inside a Python literal; if `top`, the whole of it, where JSON's spelling of constants is read, too."""
 
     def __init__(self, layout: Layout, *, top: bool) -> None:
@@ -93,18 +94,18 @@ class PythonPlace(Place):
         self.true = also(Literal("True"), Literal("true"))
         self.false = also(Literal("False"), Literal("false"))
         self.null = also(Literal("None"), Literal("null"))
-        self._inside = PythonPlace(layout, top=False) if top else self
+        self._inside = PythonSyntax(layout, top=False) if top else self
 
-    def child(self, name: str) -> PythonPlace:  # noqa: ARG002  # it depends on the kind of place only
-        """Return where the value of a declared key is written."""
+    def child(self, name: str) -> PythonSyntax:  # noqa: ARG002  # all keys have the same
+        """Return the syntax of the value of a declared key."""
         return self._inside
 
-    def other(self) -> PythonPlace:
-        """Return where the values of other keys are written."""
+    def other(self) -> PythonSyntax:
+        """Return the syntax of the values of other keys."""
         return self._inside
 
-    def item(self) -> PythonPlace:
-        """Return where the items of an array are written."""
+    def item(self) -> PythonSyntax:
+        """Return the syntax of the items of an array."""
         return self._inside
 
     def text(self, value: str) -> Expr:
@@ -127,25 +128,25 @@ def _first(one: Expr, _other: Expr) -> Expr:
     return one
 
 
-class ElementsPlace(Place):
-    """Where objects and arrays are written as elements: the arguments themselves, or values inside them."""
+class ElementsSyntax(ValueSyntax):
+    """Objects and arrays as elements: the arguments themselves, or values inside them."""
 
-    def __init__(self, places: _Places, objects: ElementLayout, arrays: ElementLayout) -> None:
+    def __init__(self, syntaxes: _Syntaxes, objects: ElementLayout, arrays: ElementLayout) -> None:
         self.objects: ElementLayout = objects
         self.arrays: ElementLayout = arrays
-        self._places = places
+        self._syntaxes = syntaxes
 
-    def child(self, name: str) -> FormsPlace:
-        """Return where the value of a declared key is written."""
-        return self._places.value(name)
+    def child(self, name: str) -> FormsSyntax:
+        """Return the syntax of the value of a declared key."""
+        return self._syntaxes.value(name)
 
-    def other(self) -> FormsPlace | None:
-        """Return where the values of other keys are written; None if a value's text contains its key."""
-        return None if self._places.is_keyed else self._places.value("")
+    def other(self) -> FormsSyntax | None:
+        """Return the syntax of the values of other keys; None if a value's text contains its key."""
+        return None if self._syntaxes.is_keyed else self._syntaxes.value("")
 
-    def item(self) -> FormsPlace:
-        """Return where the items of an array are written."""
-        return self._places.item
+    def item(self) -> FormsSyntax:
+        """Return the syntax of the items of an array."""
+        return self._syntaxes.item
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,27 +211,27 @@ def _element_layout(
 
 @dataclass(frozen=True, slots=True)
 class ElementForm:
-    """A form of values at one place: what comes before and after, and the place of the value in between.
+    """A form of values: what comes before and after, and the syntax of the value in between.
 
-    `place` is None for raw text.
+    `syntax` is None for raw text.
     """
 
     before: str
     after: str
-    place: Place | None
+    syntax: ValueSyntax | None
     trimmed: bool
     encoding: Encoding
 
 
-class FormsPlace:
-    """Where the text of a value depends on its JSON type: between a key and the next element."""
+class FormsSyntax:
+    """Another syntax for each JSON type: of values between a key and the next element."""
 
-    def __init__(self, places: _Places, forms: ValueForms, key: str, key_end: str) -> None:
+    def __init__(self, syntaxes: _Syntaxes, forms: ValueForms, key: str, key_end: str) -> None:
         self._forms = {
-            kind: tuple(places.form(form, key, key_end) for form in forms.of(kind)) for kind in _KINDS
+            kind: tuple(syntaxes.form(form, key, key_end) for form in forms.of(kind)) for kind in JSON_TYPES
         }
-        self._places = places
-        self._nested = places.nested_texts()
+        self._syntaxes = syntaxes
+        self._nested = syntaxes.nested_texts()
         self._unmistakable: dict[tuple[ElementForm, frozenset[JsonType]], Dfa] = {}
 
     @property
@@ -247,7 +248,7 @@ class FormsPlace:
         self,
         kind: JsonType,
         kinds: frozenset[JsonType],
-        write: Callable[[JsonType, Place], Expr],
+        write: Callable[[JsonType, ValueSyntax], Expr],
         raw: Callable[[ElementForm], Expr] = lambda _: EMPTY_LANGUAGE,
     ) -> list[Expr]:
         """Return the texts of a type's values, where the schema allows `kinds`.
@@ -256,16 +257,16 @@ class FormsPlace:
         """
         texts = []
         for form in self._forms[kind]:
-            place = self.place(form, kind, kinds)
-            inside = raw(form) if place is None else seq(write(kind, place), literal(form.after))
+            syntax = self.syntax(form, kind, kinds)
+            inside = raw(form) if syntax is None else seq(write(kind, syntax), literal(form.after))
             texts.append(seq(literal(form.before), inside))
         return texts
 
-    def place(self, form: ElementForm, kind: JsonType, kinds: frozenset[JsonType]) -> Place | None:
-        """Return the place of a value in a form, where the schema allows `kinds`; None if it is raw."""
+    def syntax(self, form: ElementForm, kind: JsonType, kinds: frozenset[JsonType]) -> ValueSyntax | None:
+        """Return the syntax of a value in a form, where the schema allows `kinds`; None if it is raw."""
         if form.encoding == "nested" and kind == "object" and "array" in kinds:
-            return self._places.nested_beside_arrays
-        return form.place
+            return self._syntaxes.nested_beside_arrays
+        return form.syntax
 
     def readable(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read back in this form, where the schema allows these types."""
@@ -289,7 +290,7 @@ class FormsPlace:
     def mistaken(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read as values of other types that the schema allows."""
         texts = Dfa.of_words(())
-        for kind in _KINDS:
+        for kind in JSON_TYPES:
             if kind == "string" or kind not in kinds:
                 continue
             for other in self._forms[kind]:
@@ -306,7 +307,6 @@ class FormsPlace:
         return Dfa.of_words([empty]) | beginning_with(first, after)
 
 
-_KINDS: tuple[JsonType, ...] = ("null", "boolean", "number", "string", "array", "object")
 _JSON_TEXTS: dict[JsonType, str] = {
     "null": r"^[ \t\n\r]*null[ \t\n\r]*$",
     "boolean": r"^[ \t\n\r]*(true|false)[ \t\n\r]*$",
@@ -322,51 +322,51 @@ _PYTHON_TEXTS: dict[JsonType, str] = {
 
 
 @cache
-def _json_place(whitespace: Whitespace) -> Place:
-    return Place(LAYOUTS[whitespace])
+def _json_syntax(whitespace: Whitespace) -> ValueSyntax:
+    return ValueSyntax(LAYOUTS[whitespace])
 
 
-class _Places:
-    """All places of one notation with elements."""
+class _Syntaxes:
+    """All syntaxes of one notation with elements."""
 
     def __init__(self, elements: ElementArguments, whitespace: Whitespace) -> None:
         self._elements = elements
-        self._json = _json_place(whitespace)
-        self._python = PythonPlace(PythonLayout.like(LAYOUTS[whitespace]), top=True)
+        self._json = _json_syntax(whitespace)
+        self._python = PythonSyntax(PythonLayout.like(LAYOUTS[whitespace]), top=True)
         self._key_end = elements.key_end
-        forms = [form for kind in _KINDS for form in elements.forms.of(kind)]
+        forms = [form for kind in JSON_TYPES for form in elements.forms.of(kind)]
         self.is_keyed = any(
             isinstance(part, Placeholder) for form in forms for part in (*form.before, *form.after)
         )
-        self._values: dict[str, FormsPlace] = {}
+        self._values: dict[str, FormsSyntax] = {}
 
     @cached_property
-    def arguments(self) -> ElementsPlace:
-        """Where the arguments are written."""
+    def arguments(self) -> ElementsSyntax:
+        """The syntax of the arguments."""
         elements = self._elements
         empty = elements.begin + elements.end if elements.empty is None else elements.empty
         layout = _element_layout(
             elements.begin, elements.separator, elements.end, elements.before_key, self._key_end, empty
         )
-        return ElementsPlace(self, layout, layout)
+        return ElementsSyntax(self, layout, layout)
 
     @cached_property
-    def nested_beside_arrays(self) -> ElementsPlace:
-        """Where objects are written that must not be read as arrays."""
-        nested, place = self._nested_elements, self.nested
+    def nested_beside_arrays(self) -> ElementsSyntax:
+        """The syntax of objects that must not be read as arrays."""
+        nested, syntax = self._nested_elements, self.nested
         if nested.object_begin != nested.array_begin:
-            return place
+            return syntax
         is_same = nested.object_end == nested.array_end
         objects = replace(
-            place.objects,
-            empty_object=EMPTY_LANGUAGE if is_same else place.objects.empty_object,
+            syntax.objects,
+            empty_object=EMPTY_LANGUAGE if is_same else syntax.objects.empty_object,
             not_first=self.nested_texts()["array"][0][len(nested.array_begin) :],
         )
-        return ElementsPlace(self, objects, place.arrays)
+        return ElementsSyntax(self, objects, syntax.arrays)
 
     @cached_property
-    def nested(self) -> ElementsPlace:
-        """Where objects and arrays inside the arguments are written as elements."""
+    def nested(self) -> ElementsSyntax:
+        """The syntax of objects and arrays inside the arguments, as elements."""
         nested = self._nested_elements
         objects = _element_layout(
             nested.object_begin, nested.object_separator, nested.object_end,
@@ -376,7 +376,7 @@ class _Places:
             nested.array_begin, nested.array_separator, nested.array_end,
             "", "", nested.array_begin + nested.array_end,
         )  # fmt: skip
-        return ElementsPlace(self, objects, arrays)
+        return ElementsSyntax(self, objects, arrays)
 
     @property
     def _nested_elements(self) -> NestedElements:
@@ -399,35 +399,35 @@ class _Places:
         }
 
     @cached_property
-    def item(self) -> FormsPlace:
-        """Where the items of nested arrays are written."""
-        return FormsPlace(self, self._nested_elements.items, "", "")
+    def item(self) -> FormsSyntax:
+        """The syntax of the items of nested arrays."""
+        return FormsSyntax(self, self._nested_elements.items, "", "")
 
-    def value(self, name: str) -> FormsPlace:
-        """Return where the value of a key is written."""
+    def value(self, name: str) -> FormsSyntax:
+        """Return the syntax of the value of a key."""
         key = name if self.is_keyed else ""
         if key not in self._values:
-            self._values[key] = FormsPlace(self, self._elements.forms, key, self._key_end)
+            self._values[key] = FormsSyntax(self, self._elements.forms, key, self._key_end)
         return self._values[key]
 
     def form(self, form: ValueForm, key: str, key_end: str) -> ElementForm:
         """Return a form under a key, without the end of the key."""
         before = filled(form.before, key)[len(key_end) :]
-        place: Place | None
+        syntax: ValueSyntax | None
         match form.encoding:
             case "raw":
-                place = None
+                syntax = None
             case "json":
-                place = self._json
+                syntax = self._json
             case "python":
-                place = self._python
+                syntax = self._python
             case "nested":
-                place = self.nested
-        return ElementForm(before, filled(form.after, key), place, form.trimmed, form.encoding)
+                syntax = self.nested
+        return ElementForm(before, filled(form.after, key), syntax, form.trimmed, form.encoding)
 
 
-def place_of(notation: Notation, whitespace: Whitespace) -> Place:
-    """Return where the root of a document is written."""
+def syntax_of(notation: Notation, whitespace: Whitespace) -> ValueSyntax:
+    """Return the syntax of the root of a document."""
     if isinstance(notation, JsonNotation):
-        return _json_place(whitespace)
-    return _Places(notation, whitespace).arguments
+        return _json_syntax(whitespace)
+    return _Syntaxes(notation, whitespace).arguments
