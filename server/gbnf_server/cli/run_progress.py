@@ -41,7 +41,7 @@ from gbnf_server.planner.repeats import canonical
 SHOWN_ENTRIES = 3
 _CHARACTERS_OF_A_TOKEN = 4  # about, in JSON and in English
 _BUILT_IN = {ASK_USER.name, FINAL_ANSWER.name, FIND_TOOLS.name}
-_NO_CALL = {"cut", "ungrammatical", "unparsed"}
+_NO_CALL = {"truncated", "ungrammatical", "unparsed"}
 """Refusals of texts that are no call at all."""
 
 
@@ -150,7 +150,7 @@ class RunProgress:
                     )
                 elif event.shortened_at is not None:
                     self._line("   ", "shortened ", "yellow", "so that the text ends within --max-tokens")
-                if event.purpose == "thought":
+                if event.purpose == "reasoning":
                     self._wait(_Waiting(f"step {event.step}: generating", counts=self._counts_text))
             case ToolCalled():
                 self._line(

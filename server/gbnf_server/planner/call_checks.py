@@ -2,7 +2,7 @@
 
 They run in this order, and the first that fails gives the `Refusal`:
 
-    cut             the token limit, or a repetition without an end, ended the text, so that the call is
+    truncated       the token limit, or a repetition without an end, ended the text, so that the call is
                     incomplete; or it shortened the answer, or the call of a tool with effect "write": half
                     a path is another
     ungrammatical   it is not in the language of the grammar: the backend ignored the grammar
@@ -144,12 +144,12 @@ def _check_length(tool: Tool, completion: Completion) -> None:
     tokens = completion.usage.completion_tokens
     if tool.name == FINAL_ANSWER.name:
         raise CallRefusedError(
-            "cut",
+            "truncated",
             _repeats(completion) or f"the message did not end within {tokens} tokens; write a shorter one",
         )
     if tool.run.effect == "write":
         raise CallRefusedError(
-            "cut",
+            "truncated",
             _repeats(completion)
             or f"the call was shortened to end within {tokens} tokens, and not executed; write a shorter one",
         )
@@ -181,13 +181,13 @@ def _read(completion: Completion, offer: OfferedTools, options: ResolvedOptions)
     truncated = completion.finish_reason == "length"
     if not completion.text.strip() and completion.reasoning:
         raise CallRefusedError(
-            "cut" if truncated else "unparsed",
+            "truncated" if truncated else "unparsed",
             "all of the text is thoughts, and no call came after them; think less, and write the call",
         )
     protocol = options.protocol
     if truncated and not protocol.reads_truncated:
         raise CallRefusedError(
-            "cut",
+            "truncated",
             _repeats(completion)
             or f"the call was cut after {completion.usage.completion_tokens} tokens and not executed; "
             "write a shorter one",
@@ -200,4 +200,4 @@ def _read(completion: Completion, offer: OfferedTools, options: ResolvedOptions)
         return protocol.read(completion.text, offer.described, steps=offer.refers_to, truncated=truncated)
     except UnreadableCallError as error:
         wrong = (truncated and _repeats(completion)) or str(error)
-        raise CallRefusedError("cut" if truncated else "unparsed", wrong) from None
+        raise CallRefusedError("truncated" if truncated else "unparsed", wrong) from None

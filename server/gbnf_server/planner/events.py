@@ -33,10 +33,10 @@ Outcome: TypeAlias = Literal["answered", "salvaged", "blocked", "exhausted", "fa
 salvaged: neither, and the answer was built from tool results. The others are `Unanswered`: there is no
 answer."""
 
-Purpose: TypeAlias = Literal["call", "thought", "salvage"]
+Purpose: TypeAlias = Literal["call", "reasoning", "salvage"]
 """What the model generates: a call, reasoning before one, or an answer from a run's results."""
 
-Refusal: TypeAlias = Literal["cut", "ungrammatical", "unparsed", "invalid", "repeated"]
+Refusal: TypeAlias = Literal["truncated", "ungrammatical", "unparsed", "invalid", "repeated"]
 """Why a model's text was not executed; see `gbnf_server.planner.call_checks`."""
 
 ToolFault: TypeAlias = Literal["error", "timeout", "denied"]

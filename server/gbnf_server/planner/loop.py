@@ -270,7 +270,7 @@ class _Loop:
             thinking, thinking_s = yield from self._ask(
                 reasoning_messages(messages, reasoning_tags, language),
                 None if reasoning_tags is None else reasoning_grammar(reasoning_tags.closing),
-                "thought",
+                "reasoning",
                 tools,
             )
             reasoning = reasoning_text(thinking, reasoning_tags)
@@ -301,7 +301,7 @@ class _Loop:
         """Call the model; return the completion, and its seconds."""
         state, options = self.state, self.options
         reasons = purpose == "call" and options.protocol.reasons_first
-        max_tokens = options.reasoning_budget if purpose == "thought" else options.max_tokens
+        max_tokens = options.reasoning_budget if purpose == "reasoning" else options.max_tokens
         seconds_left = self._seconds_left()
         if purpose == "salvage" and options.max_seconds is not None:
             seconds_left = max(seconds_left, 0) + options.max_seconds * _SALVAGE_SHARE

@@ -172,7 +172,7 @@ def test_the_environment_switches_the_grammar_off(
     ping = make_tool(tmp_path / "tools", "ping")
     monkeypatch.setenv("GBNF_GRAMMAR", "0")
     run = planner([ping], backend, world(tmp_path / "work"), max_steps=5).run("ping")
-    assert {step.refusal for step in run.steps} <= {"cut", "unparsed"}
+    assert {step.refusal for step in run.steps} <= {"truncated", "unparsed"}
     monkeypatch.setenv("GBNF_GRAMMAR", "1")
     run = planner([ping], backend, world(tmp_path / "work"), max_steps=1).run("ping")
     assert run.steps[0].name == "ping"

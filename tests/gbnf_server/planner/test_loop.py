@@ -58,7 +58,7 @@ def test_a_plan_to_its_answer() -> None:
 @pytest.mark.parametrize(
     ("text", "finish", "violation", "refusal", "error"),
     [
-        (NOW, "length", None, "cut", "cut after 7 tokens"),
+        (NOW, "length", None, "truncated", "cut after 7 tokens"),
         (NOW, "stop", "character 3: expected '}'", "ungrammatical", "expected '}'"),
         ("I will look it up.", "stop", None, "unparsed", "not one JSON call"),
         (call("create_dirs"), "stop", None, "invalid", "paths"),
@@ -293,7 +293,7 @@ def test_a_shortened_call_is_executed_unless_it_writes(
     driven = drive_by_hand(POOL, [shortened, completion(ANSWER)], options=resolved(max_blocked=1))
     assert [called.name for called in driven.of(ToolCalled)] == executed
     blocked = [(event.refusal, told in event.error) for event in driven.of(CallBlocked)]
-    assert blocked == ([] if executed else [("cut", True)])
+    assert blocked == ([] if executed else [("truncated", True)])
     assert (driven.of(ModelCalled)[0].shortened_at, driven.of(ModelCalled)[0].repeated) == (30, repeated)
 
 
@@ -304,7 +304,7 @@ def test_a_text_that_repeats_is_no_answer(form: str) -> None:
     options = resolved() if form == "json" else TEXT
     driven = drive_by_hand(POOL, [runaway, completion(ANSWER)], options=options)
     (blocked,) = driven.of(CallBlocked)
-    assert (blocked.refusal, '"github." again and again' in blocked.error) == ("cut", True)
+    assert (blocked.refusal, '"github." again and again' in blocked.error) == ("truncated", True)
     assert driven.run.outcome == "answered"
 
 
@@ -463,5 +463,5 @@ def test_a_truncated_text_and_the_error_that_it_gets_are_no_answers() -> None:
     error = "The text did not end within the limit of tokens."
     texts = [completion("The weather is", finish="length"), completion(error), completion("It is sunny.")]
     driven = drive_by_hand(POOL, texts, options=options)
-    assert [event.refusal for event in driven.of(CallBlocked)] == ["cut", "invalid"]
+    assert [event.refusal for event in driven.of(CallBlocked)] == ["truncated", "invalid"]
     assert driven.run.answer == "It is sunny."

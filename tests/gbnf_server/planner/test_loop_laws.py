@@ -161,7 +161,7 @@ def test_events_are_well_formed(case: tuple[ResolvedOptions, Driven]) -> None:
         HistoryCompacted: "c",
     }  # fmt: skip
     spelled = "".join(
-        "o" if isinstance(event, ModelCalled) and event.purpose == "thought" else letters[type(event)]
+        "o" if isinstance(event, ModelCalled) and event.purpose == "reasoning" else letters[type(event)]
         for event in driven.events
     )
     assert re.fullmatch(r"\((s[oc]*m(b|td|tf))*(s[oc]*m?)?(vm?)?\)", spelled), spelled
@@ -183,7 +183,7 @@ def test_every_run_ends_within_its_limits(case: tuple[ResolvedOptions, Driven]) 
     most = chosen.max_steps + len(driven.of(HistoryCompacted))  # after each, the model is asked again
     assert asked["call"] <= most
     assert asked["salvage"] <= chosen.salvage
-    assert asked["thought"] <= (most if chosen.reasoning == "free" else 0)
+    assert asked["reasoning"] <= (most if chosen.reasoning == "free" else 0)
     in_a_row = longest = 0
     for step in run.steps:
         in_a_row = 0 if step.refusal is None else in_a_row + 1

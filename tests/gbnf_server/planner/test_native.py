@@ -127,7 +127,7 @@ def test_a_random_model_makes_valid_calls_in_its_own_format(template: str, seed:
         assert model.capabilities.tool_format is not None
     assert run.steps
     for step in run.steps:
-        assert step.refusal in {None, "cut"}
+        assert step.refusal in {None, "truncated"}
         if step.call is not None and step.call["name"] == PING.name:
             assert validate_call(step.call, [PING]).ok
 
@@ -209,7 +209,7 @@ def test_a_text_that_is_no_call_is_refused_to_the_user_role() -> None:
         options=resolved(**NATIVE),
     )
     text, error = driven.of(CallModel)[1].request.messages[-2:]
-    assert driven.run.steps[0].refusal == "cut"
+    assert driven.run.steps[0].refusal == "truncated"
     assert (text["role"], error["role"]) == ("assistant", "user")
     assert driven.run.outcome == "answered"
 

@@ -58,7 +58,7 @@ def test_reasoning_before_a_call_in_the_models_own_tags() -> None:
     texts = [completion("hm, the clock</think>"), completion(NOW), completion("done?"), completion(ANSWER)]
     driven = drive_by_hand(POOL, texts, options=MARKED)
     thinking, calling, *_ = driven.of(CallModel)
-    assert (thinking.purpose, thinking.request.messages[-1]) == ("thought", reasoning_message(""))
+    assert (thinking.purpose, thinking.request.messages[-1]) == ("reasoning", reasoning_message(""))
     assert (thinking.request.grammar, thinking.request.max_tokens) == (reasoning_grammar("</think>"), 256)
     assert calling.request.messages == (
         *thinking.request.messages[:-1],

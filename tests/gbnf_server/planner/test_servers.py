@@ -110,7 +110,7 @@ def test_a_call_that_the_server_truncated_is_not_executed(tmp_path: Path, driver
         LlamaServer(script.url) as server,
     ):
         run = driver(planner(tmp_path, server), "ping")
-    assert [step.refusal for step in run.steps] == ["cut", None, None]
+    assert [step.refusal for step in run.steps] == ["truncated", None, None]
     assert [step.result for step in run.steps] == [None, {"said": "pong"}, None]
     assert (run.outcome, run.answer) == ("answered", "done")
 

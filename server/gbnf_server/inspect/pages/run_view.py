@@ -30,13 +30,13 @@ EntryKind: TypeAlias = Literal["grammar", "model", "tool", "refused", "failed", 
 
 _MOST_CHARACTERS = 20_000
 _REFUSALS = {
-    "cut": "truncated",
+    "truncated": "truncated",
     "ungrammatical": "does not fit the grammar",
     "unparsed": "no call",
     "invalid": "invalid",
     "repeated": "repeated",
 }
-_PURPOSES = {"call": "call", "thought": "reasoning", "salvage": "answer from results"}
+_PURPOSES = {"call": "call", "reasoning": "reasoning", "salvage": "answer from results"}
 
 
 @dataclass(frozen=True, slots=True)
