@@ -50,8 +50,9 @@ from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.constraint import LlamaCppConstraint
 from gbnf_server.llama.native import NativeGrammar, NativeModel
-from ranking import DEVELOPMENT, HELD_OUT, data_folder
+from ranking import DEVELOPMENT, HELD_OUT
 from scripted import Shape, write_model
+from tables import leaderboard_data
 
 _OFFERED = 16  # tools that the ranking keeps
 _SHAPE = {"width": 256, "layers": 4, "heads": 4}
@@ -293,10 +294,7 @@ def main(
     json_to: Annotated[Path | None, typer.Option("--json", help="JSON file to write.")] = None,
 ) -> None:
     """Measure each size, and print the table."""
-    folder = data or data_folder()
-    if folder is None:
-        raise typer.BadParameter("there is no bfcl-eval. Install it, or give its data with --data.")
-    functions, calls = read_data(folder)
+    functions, calls = read_data(leaderboard_data(data))
     everything = [*(load_tools(tools) if tools else []), *functions]
     counts = [int(size) for size in sizes.split(",")]
     if counts[-1] > len(everything):
