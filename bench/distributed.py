@@ -102,11 +102,8 @@ def vllm_backend(url: str) -> OpenAICompatible:
 
 def bundled_tools() -> list[Tool]:
     """Return the bundled tools, each executed by a function that returns a constant."""
-    return [replace(tool, function=lambda _arguments, _context: {"done": True}) for tool in _manifests()]
-
-
-def _manifests() -> Sequence[Tool]:
-    return load_manifests(manifests_path())
+    tools = load_manifests(manifests_path())
+    return [replace(tool, function=lambda _arguments, _context: {"done": True}) for tool in tools]
 
 
 @contextmanager

@@ -96,15 +96,16 @@ def _texts(schema: Any) -> Iterator[str]:
         yield from _texts(member.get("items"))
 
 
+def pool_of(entries: Sequence[LeaderboardEntry], *, without: Collection[str] = ()) -> dict[str, Tool]:
+    """The functions of all entries as tools, by their names, `without` those of some names."""
+    functions = [function for entry in entries for function in entry.functions]
+    return tools_of([function for function in functions if function["name"] not in without])
+
+
 def request_set(categories: Sequence[str], data: Path, *, without: Collection[str] = ()) -> RequestSet:
     """The requests of these categories, `without` the functions of these names."""
     entries = [entry for each in read_folder(data, categories=categories).entries.values() for entry in each]
-    functions: dict[str, Mapping[str, Any]] = {}
-    for entry in entries:
-        for function in entry.functions:
-            if function["name"] not in without:
-                functions.setdefault(function["name"], function)
-    tools = tools_of(list(functions.values()))
+    tools = pool_of(entries, without=without)
     requests = [
         (_request(entry), tools[name])
         for entry in entries
