@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.schema import compile_schema
@@ -26,6 +25,7 @@ from gbnf.errors import SchemaError
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeGrammar, NativeModel
 from isolation import Finished, isolated
+from tables import new_table
 
 #: What a process may map while it deals with a bomb, beyond what is loaded before.
 MEMORY_MIB = 500
@@ -247,9 +247,7 @@ def main(
 ) -> None:
     """Compile schemas that are made to blow up."""
     tasks = [Task(each, order) for each in name or BOMBS for order in ("declared", "any")]
-    drawn = Table(title="Bombs")
-    for column in ("", "order", "s", "MiB", "grammar", "findings", "read s"):
-        drawn.add_column(column, justify="right" if column not in ("", "order") else "left")
+    drawn = new_table(" | order | s | MiB | grammar | findings | read s", "Bombs", left=("order",))
     outcomes = dict(isolated(defuse, tasks, jobs=1, limit_s=limit, memory_mib=MEMORY_MIB))
     slowest = most = 0.0
     for index, task in enumerate(tasks):

@@ -15,9 +15,9 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 from unittest.mock import PropertyMock, patch
 
 from gbnf import Grammar, compile_pool, load_manifests
@@ -28,21 +28,9 @@ from gbnf_server.llama.token_budget import TokenBudget
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.vocabularies import make_model_over
+from tables import print_heads
 
 FACTORS = (1.0, 1.5, 2.0, 4.0, 16.0)
-
-
-@contextmanager
-def no_budget() -> Iterator[None]:
-    """Decode without the token budget."""
-    with patch.object(TokenBudget, "is_active", PropertyMock(return_value=False)):
-        yield
-
-
-@contextmanager
-def budget() -> Iterator[None]:
-    """Decode as usual."""
-    yield
 
 
 def shortest(model: InProcess, grammar: Grammar) -> int:
@@ -57,9 +45,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     runs = parser.parse_args().runs
+    no_budget = patch.object(TokenBudget, "is_active", PropertyMock(return_value=False))
+    modes: tuple[AbstractContextManager[Any], ...] = (no_budget, nullcontext())
     tools = load_manifests(Path(__file__).parent.parent / "manifests")
-    print("| limit | complete without | complete with | shortened | time |")
-    print("|---|---|---|---|---|")
+    print_heads("limit | complete without | complete with | shortened | time")
     with tempfile.TemporaryDirectory() as folder:
         path = make_model_over(model_path(), Path(folder) / "random.gguf")
         with InProcess(path, threads=1, prompt_style="minimal") as model:
@@ -69,8 +58,8 @@ def main() -> None:
                 for run in range(runs):
                     grammar = compile_pool(chance.sample(tools, chance.randint(1, 5)))
                     limit = round(factor * shortest(model, grammar))
-                    for index, mode in enumerate((no_budget, budget)):
-                        with mode():
+                    for index, mode in enumerate(modes):
+                        with mode:
                             started = time.perf_counter()
                             answer = model.complete(
                                 Request(

@@ -36,7 +36,8 @@ from rich.table import Table
 from gbnf import compile_pool, load_tools
 from gbnf.tools import Tool
 from gbnf_server.system.part_cache import use_disk_cache
-from ranking import HELD_OUT, data_folder, request_set
+from ranking import HELD_OUT, request_set
+from tables import leaderboard_data, new_table
 
 POOL = 146
 _LINKED = 30  # pools that are linked in one run
@@ -99,9 +100,8 @@ def measure(path: Path, runs: int) -> Times:
 
 def table(times: Times, count: int) -> Table:
     """The times as a table."""
-    drawn = Table(title=f"A pool of {count} tools, in ms")
-    for column in ("", "CPU, min", "CPU, median", "wall, min", "wall, median", "cold ÷ this"):
-        drawn.add_column(column, justify="right" if column else "left")
+    heads = " | CPU, min | CPU, median | wall, min | wall, median | cold ÷ this"
+    drawn = new_table(heads, f"A pool of {count} tools, in ms")
     cold = min(cpu for cpu, _ in times["cold"])
     for name, each in times.items():
         values = [1e3 * pick(one) for one in zip(*each, strict=True) for pick in (min, statistics.median)]
@@ -121,12 +121,7 @@ def main(
         return
     with tempfile.TemporaryDirectory() as folder:
         if tools is None:
-            given = data or data_folder()
-            if given is None:
-                raise typer.BadParameter(
-                    "bfcl_eval is not installed: give the folder of its data", param_hint="--data"
-                )
-            pool = request_set(HELD_OUT, given).pool[:POOL]
+            pool = request_set(HELD_OUT, leaderboard_data(data)).pool[:POOL]
             tools = Path(folder, "tools.json")
             tools.write_text(json.dumps([{"name": one.name, "inputSchema": one.args} for one in pool]))
         count = len(load_tools(tools))

@@ -21,6 +21,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,7 @@ from gbnf.tools import Tool, load_manifests
 from gbnf.tools.tool import offered_args
 from gbnf_server.system.bundled import manifests_path
 from isolation import Finished, isolated
+from tables import new_table
 
 #: The tools of the pool: all kinds of argument, as a planner would offer them together.
 POOL = (
@@ -154,7 +156,8 @@ def measure_pool(tools: Sequence[Tool], contenders: Sequence[Contender]) -> dict
     }
     for contender in contenders:
         if contender.name != "gbnf":
-            found[contender.name] = _median_time(partial(contender.compile, union), lambda: None, 50)
+            with suppress(*contender.errors):  # it cannot compile the pool, and has no row
+                found[contender.name] = _median_time(partial(contender.compile, union), lambda: None, 50)
     return found
 
 
@@ -170,21 +173,10 @@ def _median_time(work: Callable[[], Any], prepare: Callable[[], Any], times: int
 
 def schema_table(times: dict[str, dict[str, Any]]) -> Table:
     """Return the times of each compiler as a table."""
-    drawn = Table(title="Schemas, in ms")
-    for column in (
-        "",
-        "compiled",
-        "failed",
-        "p50",
-        "p95",
-        "p99",
-        "max",
-        "ours ÷ this (median)",
-        "both",
-        "total s",
-        "ours s",
-    ):
-        drawn.add_column(column, justify="right" if column else "left")
+    drawn = new_table(
+        " | compiled | failed | p50 | p95 | p99 | max | ours ÷ this (median) | both | total s | ours s",
+        "Schemas, in ms",
+    )
     for name, found in times.items():
         if "p50_ms" in found:
             values = (f"{found[key]:.3f}" for key in ("p50_ms", "p95_ms", "p99_ms", "max_ms"))
@@ -198,9 +190,7 @@ def schema_table(times: dict[str, dict[str, Any]]) -> Table:
 
 def pool_table(times: dict[str, float], rules: int) -> Table:
     """Return the times to compile and link a pool as a table."""
-    drawn = Table(title=f"A pool of {len(POOL)} tools, {rules} rules")
-    for column in ("", "ms", "÷ cold"):
-        drawn.add_column(column, justify="right" if column else "left")
+    drawn = new_table(" | ms | ÷ cold", f"A pool of {len(POOL)} tools, {rules} rules")
     for name, seconds in times.items():
         drawn.add_row(name, f"{1e3 * seconds:.3f}", f"{seconds / times['cold']:.2f}")
     return drawn

@@ -54,6 +54,7 @@ from gbnf_server.llama.process_globals import patch_default_model_params
 from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import SetupError
 from scripted import Shape, write_model
+from tables import new_table
 
 _NAMES = ("get_now", "create_dirs", "find_files", "find_events_empty", "send_messages")
 _REQUESTS = {
@@ -308,18 +309,10 @@ def measure(contenders: Mapping[str, Contender], job: Job, layout: str, rounds: 
 
 def summary(results: Sequence[Result], layout: str) -> Table:
     """Return a row for each contender, over all calls that it generated as expected."""
-    drawn = Table(title=f"{layout} layout: sums of medians over the calls")
-    for column in (
-        "contender",
-        "calls",
-        "s",
-        "tokens/s",
-        "× unconstrained",
-        "× token by token",
-        "grammar, ms/token",
-        "forced",
-    ):
-        drawn.add_column(column, justify="left" if column == "contender" else "right")
+    drawn = new_table(
+        "contender | calls | s | tokens/s | × unconstrained | × token by token | grammar, ms/token | forced",
+        f"{layout} layout: sums of medians over the calls",
+    )
     mine = [result for result in results if result.layout == layout]
     table = {(each.contender, each.job): each for each in mine}
     for name in dict.fromkeys(each.contender for each in mine):

@@ -31,13 +31,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from gateway import Contender, body_of, outcome_of, requests_of, running
+from gateway import TIMEOUT, Contender, ask_all, body_of, requests_of, running
 from gbnf import Tool, load_manifests
 from gbnf_bench.suite_files import load_suite
 from gbnf_server import Context, InProcess, OpenAICompatible, Planner, Run, manifests_path
@@ -46,19 +46,10 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.executors import Workspace
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_build import start
+from tables import KINDS, outcome_cells, print_heads
 
-TIMEOUT = 600.0
 OWN = "vLLM's own tools"
 Opened = Callable[[int], AbstractContextManager[Backend]]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one server did with a number of runs at a time."""
-
-    seconds: float
-    tokens: int
-    outcomes: Mapping[str, int]
 
 
 # vLLM
@@ -111,11 +102,8 @@ def vllm_backend(url: str) -> OpenAICompatible:
 
 def bundled_tools() -> list[Tool]:
     """Return the bundled tools, each executed by a function that returns a constant."""
-    return [replace(tool, function=lambda _arguments, _context: {"done": True}) for tool in _manifests()]
-
-
-def _manifests() -> Sequence[Tool]:
-    return load_manifests(manifests_path())
+    tools = load_manifests(manifests_path())
+    return [replace(tool, function=lambda _arguments, _context: {"done": True}) for tool in tools]
 
 
 @contextmanager
@@ -126,17 +114,9 @@ def llama_server_with(slots: int) -> Iterator[Backend]:
 
 def planner_table(opened: Mapping[str, Opened], levels: Sequence[int], queries: Sequence[str]) -> None:
     """Print the planner's table."""
-    columns = (
-        "planner on",
-        "runs at a time",
-        "runs/s",
-        "output tokens/s",
-        "× llama-server",
-        "calls",
-        "refused",
+    print_heads(
+        "planner on | runs at a time | runs/s | output tokens/s | × llama-server | calls | refused | outcomes"
     )
-    print("| " + " | ".join((*columns, "outcomes")) + " |")
-    print("|---|---|---|---|---|---|---|---|")
     for level in levels:
         reference = 0.0
         for name, backend_for in opened.items():
@@ -179,31 +159,6 @@ def short_requests(folder: Path, count: int) -> list[dict[str, Any]]:
     return [body for body in requests_of(folder, 1000) if len(json.dumps(body)) < 2200][:count]
 
 
-async def clients(contender: Contender, bodies: Sequence[dict[str, Any]], level: int) -> Measured:
-    """Send all bodies, `level` at a time."""
-    waiting = iter(bodies)
-    outcomes: Counter[str] = Counter()
-    tokens = 0
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, limits=limits) as client:
-
-        async def work() -> None:
-            nonlocal tokens
-            for body in waiting:  # shared by all
-                address = f"{contender.url}/v1/chat/completions"
-                response = await client.post(address, json=body, headers=contender.headers)
-                if response.status_code != 200:
-                    outcomes[f"HTTP {response.status_code}"] += 1
-                    continue
-                reply = response.json()
-                tokens += (reply.get("usage") or {}).get("completion_tokens", 0)
-                outcomes[outcome_of(body, reply)] += 1
-
-        started = time.perf_counter()
-        await asyncio.gather(*(work() for _ in range(level)))
-        return Measured(time.perf_counter() - started, tokens, outcomes)
-
-
 def own_body(body: Mapping[str, Any], model: str, *, strict: bool) -> dict[str, Any]:
     """Return the body for vLLM itself. `strict` makes it enforce the schemas of the arguments."""
     tools = [{**tool, "function": {**tool["function"], "strict": strict}} for tool in body["tools"]]
@@ -235,13 +190,10 @@ def gateway_table(vllm_url: str | None, levels: Sequence[int], requests: Sequenc
     names = ["gbnf serve, llama-server", "gbnf serve, in process"]
     if vllm_url is not None:
         names += ["gbnf serve, vLLM", OWN, f"{OWN}, strict"]
-    kinds = ("valid", "invalid", "no call", "truncated")
-    print(
-        "| contender | clients | answers/s | output tokens/s | × tokens/s of llama-server | "
-        + " | ".join(kinds)
-        + " | errors |"
+    print_heads(
+        "contender | clients | answers/s | output tokens/s | × tokens/s of llama-server | "
+        f"{' | '.join(KINDS)} | errors"
     )
-    print("|---" * (6 + len(kinds)) + "|")
     model = ""
     if vllm_url is not None:
         with closing(vllm_backend(vllm_url)) as backend:
@@ -254,16 +206,14 @@ def gateway_table(vllm_url: str | None, levels: Sequence[int], requests: Sequenc
             if name.startswith(OWN):
                 sent = [own_body(body, model, strict=name.endswith("strict")) for body in bodies]
             with gateway_to(name, vllm_url, level) as contender:
-                asyncio.run(clients(contender, sent[:1], 1))  # warm
-                found = asyncio.run(clients(contender, sent, level))
-            rate = found.tokens / found.seconds
+                asyncio.run(ask_all(contender, sent[:1], 1))  # warm
+                answers, seconds = asyncio.run(ask_all(contender, sent, level))
+            rate = sum(answer.tokens for answer in answers) / seconds
             reference = reference or rate
-            counts = " | ".join(str(found.outcomes.get(kind, 0)) for kind in kinds)
-            errors = {kind: count for kind, count in found.outcomes.items() if kind not in kinds}
-            shown = ", ".join(f"{count} × {kind}" for kind, count in errors.items()) or "0"
+            cells = outcome_cells(Counter(answer.outcome for answer in answers))
             print(
-                f"| {name} | {level} | {len(sent) / found.seconds:.2f} | {rate:.0f} | {rate / reference:.2f} "
-                f"| {counts} | {shown} |",
+                f"| {name} | {level} | {len(sent) / seconds:.2f} | {rate:.0f} | {rate / reference:.2f} "
+                f"| {cells} |",
                 flush=True,
             )
 

@@ -46,6 +46,7 @@ from gbnf_server.llama.drafts import PromptLookup
 from gbnf_server.llama.kv_cache import CachedSequence, Logits
 from gbnf_server.system.bundled import manifests_path
 from scripted import Shape, write_model
+from tables import new_table
 
 _ROWS = ("one by one", "forced text", "forced and drafts")
 _VOCABULARY = "ggml-vocab-qwen2.gguf"  # it has the control tokens of the template
@@ -166,19 +167,8 @@ def measure(backend: InProcess, grammar: Grammar, job: Job, rounds: int) -> Iter
 
 def summary(results: Sequence[Result], title: str) -> Table:
     """Return a row for each way of decoding, over the calls that all of them generated as expected."""
-    drawn = Table(title=title)
-    for column in (
-        "",
-        "calls",
-        "s",
-        "× one by one",
-        "evaluations",
-        "tokens",
-        "forced",
-        "drafted",
-        "accepted",
-    ):
-        drawn.add_column(column, justify="right" if column else "left")
+    heads = " | calls | s | × one by one | evaluations | tokens | forced | drafted | accepted"
+    drawn = new_table(heads, title)
     other = {each.job for each in results if not each.is_same}
     rows = {row: [each for each in results if each.row == row and each.job not in other] for row in _ROWS}
     base = sum(each.seconds for each in rows["one by one"])

@@ -40,6 +40,7 @@ if str(_CHECKOUT / "tests") not in sys.path:
 from fuzz_targets import TARGETS, Target  # noqa: E402  # behind the path
 from isolation import Confined, Crashed, Finished, Outcome, TimedOut  # noqa: E402  # as above
 from support.oracle import engine  # noqa: E402  # as above
+from tables import new_table  # noqa: E402  # as above
 
 LIMIT_S = 8.0
 """Seconds for one input: far more than any needs. One that takes longer is tried again."""
@@ -229,9 +230,7 @@ def _holds_odd_number(value: Any) -> bool:
 
 def report(tallies: dict[str, Tally]) -> Table:
     """Return a line for each target: inputs tried, failures, and what came of those that passed."""
-    table = Table(title="Fuzzing")
-    for column in ("target", "tried", "failed", "s", "passed"):
-        table.add_column(column, justify="left" if column in ("target", "passed") else "right")
+    table = new_table("target | tried | failed | s | passed", "Fuzzing", left=("passed",))
     for name, tally in tallies.items():
         passed = ", ".join(f"{count:,} {word}" for word, count in tally.passed.most_common())
         table.add_row(name, f"{tally.tried:,}", str(len(tally.failures)), f"{tally.seconds:.0f}", passed)

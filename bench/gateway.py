@@ -46,8 +46,9 @@ from gbnf_server.gateway.engine import backend_request
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_build import start
+from tables import KINDS, outcome_cells, print_heads
 
-MAX_TOKENS, SLOTS, TIMEOUT = 300, 4, 300.0
+MAX_TOKENS, SLOTS, TIMEOUT = 300, 4, 600.0
 LISTENING = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
@@ -70,6 +71,7 @@ class Answer:
     outcome: str
     seconds: float
     first_delta: float | None = None
+    tokens: int = 0
 
 
 def requests_of(folder: Path, count: int) -> list[dict[str, Any]]:
@@ -131,7 +133,26 @@ async def ask(client: httpx.AsyncClient, contender: Contender, body: Mapping[str
     seconds = time.perf_counter() - started
     if response.status_code != 200:
         return Answer(f"HTTP {response.status_code}", seconds)
-    return Answer(outcome_of(body, response.json()), seconds)
+    reply = response.json()
+    tokens = (reply.get("usage") or {}).get("completion_tokens", 0)
+    return Answer(outcome_of(body, reply), seconds, tokens=tokens)
+
+
+async def ask_all(
+    contender: Contender, bodies: Sequence[Mapping[str, Any]], clients: int
+) -> tuple[list[Answer], float]:
+    """Send all bodies, as many at a time as there are clients; return the answers and the seconds."""
+    waiting, answers = iter(bodies), list[Answer]()
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, limits=limits) as client:
+
+        async def work() -> None:
+            for body in waiting:  # shared by all clients
+                answers.append(await ask(client, contender, body))
+
+        started = time.perf_counter()
+        await asyncio.gather(*(work() for _ in range(clients)))
+        return answers, time.perf_counter() - started
 
 
 async def first_delta(client: httpx.AsyncClient, contender: Contender, body: Mapping[str, Any]) -> Answer:
@@ -160,26 +181,18 @@ def body_of(request: Mapping[str, Any], temperature: float, seed: int) -> dict[s
 
 async def validity(contenders: Sequence[Contender], requests: Sequence[dict[str, Any]]) -> None:
     """Print the table of outcomes."""
-    print("| contender | temperature | valid | invalid | no call | truncated | errors |")
-    print("|---|---|---|---|---|---|---|")
-    async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
-        for contender in contenders:
-            for temperature in (1, 2):
-                outcomes: Counter[str] = Counter()
-                for seed, request in enumerate(requests, 1):
-                    answer = await ask(client, contender, body_of(request, temperature, seed))
-                    outcomes[answer.outcome] += 1
-                kinds = ("valid", "invalid", "no call", "truncated")
-                errors = {kind: count for kind, count in outcomes.items() if kind not in kinds}
-                counts = " | ".join(str(outcomes[kind]) for kind in kinds)
-                shown = ", ".join(f"{count} × {kind}" for kind, count in errors.items()) or "0"
-                print(f"| {contender.name} | {temperature} | {counts} | {shown} |", flush=True)
+    print_heads(f"contender | temperature | {' | '.join(KINDS)} | errors")
+    for contender in contenders:
+        for temperature in (1, 2):
+            bodies = [body_of(request, temperature, seed) for seed, request in enumerate(requests, 1)]
+            answers, _ = await ask_all(contender, bodies, 1)
+            outcomes = Counter(answer.outcome for answer in answers)
+            print(f"| {contender.name} | {temperature} | {outcome_cells(outcomes)} |", flush=True)
 
 
 async def latency(contenders: Sequence[Contender], request: dict[str, Any], rounds: int) -> None:
     """Print the table of times."""
-    print("| contender | first delta, p50 | whole call, p50 |")
-    print("|---|---|---|")
+    print_heads("contender | first delta, p50 | whole call, p50")
     async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
         answers: dict[str, list[Answer]] = {contender.name: [] for contender in contenders}
         for seed in range(rounds + 1):
@@ -236,35 +249,20 @@ async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
 
 async def load(contenders: Sequence[Contender], requests: Sequence[dict[str, Any]], count: int) -> None:
     """Print the table of concurrent clients."""
-    print("| contender | clients | answers a second | errors |")
-    print("|---|---|---|---|")
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, limits=limits) as client:
-        for contender in contenders:
-            for clients in (1, 16, 64):
-                waiting = iter([body_of(requests[seed % len(requests)], 1, seed) for seed in range(count)])
-                answers: list[Answer] = []
-
-                async def work(
-                    contender: Contender = contender,
-                    waiting: Iterator[dict[str, Any]] = waiting,
-                    answers: list[Answer] = answers,
-                ) -> None:
-                    for body in waiting:  # shared by all clients
-                        answer = await ask(client, contender, body)
-                        answers.append(answer)
-
-                started = time.perf_counter()
-                await asyncio.gather(*(work() for _ in range(clients)))
-                rate = len(answers) / (time.perf_counter() - started)
-                errors = sum(answer.outcome.startswith(("HTTP", "Read", "Connect")) for answer in answers)
-                print(f"| {contender.name} | {clients} | {rate:.1f} | {errors} |", flush=True)
+    print_heads("contender | clients | answers a second | errors")
+    bodies = [body_of(requests[seed % len(requests)], 1, seed) for seed in range(count)]
+    for contender in contenders:
+        for clients in (1, 16, 64):
+            answers, seconds = await ask_all(contender, bodies, clients)
+            rate = len(answers) / seconds
+            errors = sum(answer.outcome.startswith(("HTTP", "Read", "Connect")) for answer in answers)
+            print(f"| {contender.name} | {clients} | {rate:.1f} | {errors} |", flush=True)
 
 
 @contextmanager
 def running(command: Sequence[str], *, url: str | None = None) -> Iterator[str]:
     """Run a server, and yield its URL: `url`, or the first that it prints."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             if url is None:

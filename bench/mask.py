@@ -37,6 +37,7 @@ from gbnf.tools import load_manifests
 from gbnf.tools.tool import offered_args
 from gbnf_server.llama.native import NativeGrammar, NativeModel
 from gbnf_server.system.bundled import manifests_path
+from tables import new_table
 
 Kind = Literal["bundled tool", "MaskBench", "enum of 1000", "40 optional"]
 _TOOL_COLLECTIONS = ("Glaiveai2K", "BFCL", "JME", "MCPspec")
@@ -226,21 +227,12 @@ def measure_all(model: NativeModel, walks: Iterable[Walk], cases: int) -> list[C
 
 def cost_table(costs_by_model: dict[str, list[Cost]]) -> Table:
     """Return the costs for each vocabulary as a table."""
-    drawn = Table(title="Cost of a token: ours, theirs, and the ratio of sums by schema")
-    for column in (
-        "vocabulary",
-        "schemas",
-        "mask ms",
-        "dearest",
-        "theirs",
-        "median ÷",
-        "worst ÷",
-        "",
-        "one µs",
-        "theirs",
-        "median ÷",
-    ):
-        drawn.add_column(column, justify="left" if column in {"vocabulary", "schemas", ""} else "right")
+    drawn = new_table(
+        "vocabulary | schemas | mask ms | dearest | theirs | median ÷ | worst ÷ |"
+        " | one µs | theirs | median ÷",
+        "Cost of a token: ours, theirs, and the ratio of sums by schema",
+        left=("schemas", ""),
+    )
     for model, costs in costs_by_model.items():
         for kind in dict.fromkeys(cost.kind for cost in costs):
             some = [cost for cost in costs if cost.kind == kind]

@@ -28,6 +28,7 @@ from explanations import unexplained
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.errors import GrammarRefusedError
 from isolation import Crashed, Finished, Outcome, TimedOut, isolated
+from tables import new_table
 
 #: What can become of a case. The first is the good one; a case that is wrong both ways rejects valid.
 CLASSES = (
@@ -172,10 +173,8 @@ def _result(case: Case, outcome: Outcome) -> Result:
 
 def table(name: str, summary: dict[str, Any]) -> Table:
     """Return the collections by class, in cases, and the share that passes."""
-    drawn = Table(title=f"{name}: {summary['cases']} cases")
-    drawn.add_column("collection")
-    for column in ("cases", "passes", *CLASSES[1:]):
-        drawn.add_column(column, justify="right")
+    heads = " | ".join(("collection", "cases", "passes", *CLASSES[1:]))
+    drawn = new_table(heads, f"{name}: {summary['cases']} cases")
     for collection, counts in [*summary["collections"].items(), ("all", summary["classes"])]:
         total = sum(counts.values())
         if collection == "all":

@@ -15,14 +15,16 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import count
 from statistics import quantiles
 from typing import Any
 
 import httpx
+
+from gateway import running
+from tables import print_heads
 
 _ATTACKER, _OTHERS = "a", ("b", "c")
 _HEALTH_S = 0.02
@@ -195,36 +197,15 @@ async def measure(client: Client, name: str, requests: int) -> None:
     print(f"| {name} | {len(times)} | {wrong} | {seconds} | {became or 'none'} |", flush=True)
 
 
-@asynccontextmanager
-async def gateway(model: str) -> AsyncIterator[httpx.AsyncClient]:
-    """Serve a model with three keys."""
+async def main(requests: int, model: str) -> None:
+    """Serve the model with three keys, and print the table."""
     keys = [option for key in (_ATTACKER, *_OTHERS) for option in ("--api-key", key)]
     command = ["serve", "--port", "0", "--parallel", "2", "--model", model, "--ctx-size", "512", *keys]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "gbnf_server",
-        *command,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    url = (await process.stdout.readline()).decode().strip()
-    try:
-        async with httpx.AsyncClient(base_url=url, timeout=600, trust_env=False) as client:
-            yield client
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-async def main(requests: int, model: str) -> None:
-    """Print the table."""
-    print("| beside | requests of others | errors | p50 (s) | p99 (s) | longest /health (s) | attack |")
-    print("|---|---|---|---|---|---|---|")
-    async with gateway(model) as http:
-        for name in ATTACKS:
-            await measure(Client(http), name, requests // len(ATTACKS))
+    print_heads("beside | requests of others | errors | p50 (s) | p99 (s) | longest /health (s) | attack")
+    with running([sys.executable, "-m", "gbnf_server", *command]) as url:
+        async with httpx.AsyncClient(base_url=url, timeout=600, trust_env=False) as http:
+            for name in ATTACKS:
+                await measure(Client(http), name, requests // len(ATTACKS))
 
 
 if __name__ == "__main__":

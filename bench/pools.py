@@ -45,13 +45,13 @@ from gbnf.compiler import pool as pools
 from gbnf.prompts.messages import PROMPT_STYLES, Message, call_text, system_prompt
 from gbnf.tools import Tool
 from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
-from gbnf_bench.bfcl.functions import tools_of
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.constraint import LlamaCppConstraint
 from gbnf_server.llama.native import NativeGrammar, NativeModel
-from ranking import DEVELOPMENT, HELD_OUT, data_folder
+from ranking import DEVELOPMENT, HELD_OUT, pool_of
 from scripted import Shape, write_model
+from tables import leaderboard_data
 
 _OFFERED = 16  # tools that the ranking keeps
 _SHAPE = {"width": 256, "layers": 4, "heads": 4}
@@ -80,11 +80,7 @@ def read_data(data: Path) -> tuple[list[Tool], list[tuple[str, dict[str, Any]]]]
     """Return the functions of the leaderboard as tools, and requests with a valid call that they expect."""
     categories = [*HELD_OUT, *(name for names in DEVELOPMENT for name in names)]
     entries = [entry for each in read_folder(data, categories=categories).entries.values() for entry in each]
-    functions: dict[str, Any] = {}
-    for entry in entries:
-        for function in entry.functions:
-            functions.setdefault(function["name"], function)
-    by_name = tools_of(list(functions.values()))
+    by_name = pool_of(entries)
     calls = [found for entry in entries if (found := _expected(entry, by_name)) is not None]
     return list(by_name.values()), calls
 
@@ -293,10 +289,7 @@ def main(
     json_to: Annotated[Path | None, typer.Option("--json", help="JSON file to write.")] = None,
 ) -> None:
     """Measure each size, and print the table."""
-    folder = data or data_folder()
-    if folder is None:
-        raise typer.BadParameter("there is no bfcl-eval. Install it, or give its data with --data.")
-    functions, calls = read_data(folder)
+    functions, calls = read_data(leaderboard_data(data))
     everything = [*(load_tools(tools) if tools else []), *functions]
     counts = [int(size) for size in sizes.split(",")]
     if counts[-1] > len(everything):

@@ -15,7 +15,6 @@ requests whose tool is kept for a small model, and the mean number of tools kept
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 import statistics
@@ -38,6 +37,7 @@ from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
 from gbnf_bench.bfcl.functions import tools_of
 from gbnf_server.backends.embeddings import EmbeddingRanker, ModelEmbeddings
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, SMALL_MODEL_TOOLS
+from tables import leaderboard_data
 
 KS = (1, 4, 8, 16, 32)
 HELD_OUT = ("live_multiple",)
@@ -96,15 +96,16 @@ def _texts(schema: Any) -> Iterator[str]:
         yield from _texts(member.get("items"))
 
 
+def pool_of(entries: Sequence[LeaderboardEntry], *, without: Collection[str] = ()) -> dict[str, Tool]:
+    """The functions of all entries as tools, by their names, `without` those of some names."""
+    functions = [function for entry in entries for function in entry.functions]
+    return tools_of([function for function in functions if function["name"] not in without])
+
+
 def request_set(categories: Sequence[str], data: Path, *, without: Collection[str] = ()) -> RequestSet:
     """The requests of these categories, `without` the functions of these names."""
     entries = [entry for each in read_folder(data, categories=categories).entries.values() for entry in each]
-    functions: dict[str, Mapping[str, Any]] = {}
-    for entry in entries:
-        for function in entry.functions:
-            if function["name"] not in without:
-                functions.setdefault(function["name"], function)
-    tools = tools_of(list(functions.values()))
+    tools = pool_of(entries, without=without)
     requests = [
         (_request(entry), tools[name])
         for entry in entries
@@ -137,22 +138,12 @@ def bound(given: RequestSet) -> float:
     return sum(BM25.rank(query, [tool])[0] > 0 for query, tool in given.requests) / len(given.requests)
 
 
-def data_folder() -> Path | None:
-    """The data of an installed `bfcl_eval`."""
-    found = importlib.util.find_spec("bfcl_eval")
-    return Path(found.origin).parent / "data" if found is not None and found.origin else None
-
-
 def main(
     data: Annotated[Path | None, typer.Option(help="Folder with BFCL_v4_*.json.")] = None,
     model: Annotated[Path | None, typer.Option(help="Embedding model, a GGUF file.")] = None,
 ) -> None:
     """Print the recall of the rankings on each set."""
-    folder = data or data_folder()
-    if folder is None:
-        raise typer.BadParameter(
-            "bfcl_eval is not installed: give the folder of its data", param_hint="--data"
-        )
+    folder = leaderboard_data(data)
     rankers: dict[str, Ranker] = {"plain BM25": PlainBM25(), "gbnf.BM25": BM25}
     if model is not None:
         rankers[model.stem] = EmbeddingRanker(ModelEmbeddings(model))

@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 
+from tables import print_heads
+
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "import typer": ["-c", "import typer"],
@@ -42,8 +44,7 @@ def main() -> None:
         for _ in range(runs + 1):  # the first fills the caches of the file system
             for name, arguments in COMMANDS.items():
                 times[name].append(measure(arguments, folder))
-    print("| command | wall time, s | CPU time, s |")
-    print("|---|---|---|")
+    print_heads("command | wall time, s | CPU time, s")
     for name, each in times.items():
         wall, cpu = (min(values) for values in zip(*each[1:], strict=True))
         print(f"| `{name}` | {wall:.2f} | {cpu:.2f} |")

@@ -32,6 +32,7 @@ from gbnf.prompts.messages import Message
 from gbnf_server import OpenAICompatible
 from gbnf_server.backends.base import Request
 from gbnf_server.system.errors import BackendError, GrammarRefusedError
+from tables import print_heads
 
 TIMEOUT = 120.0
 MESSAGES: list[Message] = [{"role": "user", "content": "Write some text."}]
@@ -105,8 +106,7 @@ def raw_verdict(url: str, model: str, text: str, grammar: Grammar, seeds: int) -
 
 def constructs_table(url: str, model: str, seeds: int) -> None:
     """Print what the server does with each construct."""
-    print("| construct | sent as llama.cpp reads it | rewritten |")
-    print("|---|---|---|")
+    print_heads("construct | sent as llama.cpp reads it | rewritten")
     for name, text in CONSTRUCTS.items():
         grammar = Grammar.parse(text)
         rewritten = xgrammar_text(grammar)
@@ -162,8 +162,7 @@ def main() -> None:
     ):
         constructs_table(url, backend.model_name, options.seeds)
         print()
-        print("| grammars of | number | complete | truncated | loosened | refused | error | slowest, s |")
-        print("|---" * 8 + "|")
+        print_heads("grammars of | number | complete | truncated | loosened | refused | error | slowest, s")
         grammars_row(backend, "MaskBench", [*schemas(options.every)])
         if options.data is not None:
             grammars_row(backend, "BFCL's functions", [*functions(options.data, 40)])

@@ -1,13 +1,13 @@
 """The planner bench: run the same requests under several configurations, and tabulate the results.
 
 expectations, cases            cases and their expectations, as values
-suite_files, dsl               cases from TOML and from Python; satisfiability: whether a case can pass
+suite_files, dsl               cases from TOML and from Python, checked: also whether a case can pass
 configurations                 what is compared: an entry for each
-snapshots, case_person         the state before a run, and the state after it
+snapshots                      the state before a run, the person, and the state after it
 runner, run_log                cases to event streams, logged, so that no run is repeated
 call_matching, state_checks    compare event streams and states with expectations
 scoring, statistics            event streams to metrics with intervals; pure
 results                        stored results
-report, tables, plot_axis      the report
+report, tables                 the report
 bfcl                           the Berkeley Function-Calling Leaderboard's files
 """

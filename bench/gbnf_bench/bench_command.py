@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,58 +25,12 @@ from gbnf_server.cli.model_options import (
 from gbnf_server.cli.tool_options import ManifestsOption
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from gbnf_bench.configurations import Configuration
+    from gbnf_bench.bench_output import BenchTask
     from gbnf_bench.results import Results
-    from gbnf_bench.run_log import RunLog
-    from gbnf_bench.runner import RunOptions
 
 
 LEADERBOARD_DEFAULT = ("none", "text", "grammar")
 """The strategies that --bfcl compares by default: free text, tool-call parsing, the grammar."""
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteOptions:
-    """The suites to run, and the tools for them; the bundled ones by default."""
-
-    suites: Sequence[str] = ()
-    manifests: Sequence[Path] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderboardOptions:
-    """The part of the function-calling leaderboard to run. `limit`: questions of each category."""
-
-    folder: Path | None = None
-    categories: Sequence[str] = ()
-    limit: int | None = None
-    compile_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class BenchTask:
-    """What a bench of either kind runs, on which model, and where the files go."""
-
-    source: ModelSource
-    configurations: tuple[Configuration, ...]
-    options: RunOptions
-    console: Console
-    label: str | None = None
-    out: Path = Path("gbnf-bench")
-    fresh: bool = False
-    quiet: bool = False
-
-    def log(self, label: str) -> RunLog:
-        """Open the log of the runs."""
-        from gbnf_bench.run_log import RunLog
-
-        return RunLog(self.out / f"{label}.jsonl", fresh=self.fresh)
-
-    def show_files(self, label: str, endings: str) -> None:
-        """Say where the results are."""
-        self.console.print(f"results: {self.out / label}.{endings}", style="dim", soft_wrap=True)
 
 
 def run(
@@ -163,11 +115,14 @@ def run(
         return
     source = ModelSource(model, server=server, api_key=api_key, threads=threads)
     source.check()
-    suites = SuiteOptions(suite or (), manifests or ())
-    leaderboard = LeaderboardOptions(bfcl, category or (), limit, compile_only)
+    if bfcl is None and (category or limit is not None or compile_only):
+        raise typer.BadParameter("--category, --limit and --compile-only require --bfcl")
+    if bfcl is not None and (suite or manifests or runs > 1):
+        raise typer.BadParameter("--suite, --manifests and --runs do not apply to --bfcl")
     if compile_only and (model is not None or server is not None or configuration):
         raise typer.BadParameter("--compile-only excludes --model, --server and --configuration")
-    from gbnf_bench.bench_output import show
+    from gbnf_bench.bench_output import BenchTask, show
+    from gbnf_bench.bfcl_command import check_grammars, read, run_leaderboard
     from gbnf_bench.configurations import CONFIGURATIONS, STRATEGIES, named
     from gbnf_bench.runner import RunOptions
     from gbnf_server.cli.errors import interruptible
@@ -182,21 +137,21 @@ def run(
         raise typer.BadParameter(str(error), param_hint="--configuration") from None
     options = RunOptions(runs, temperature, seed, max_tokens, warm)
     task = BenchTask(source, configurations, options, stderr_console(), label, out, fresh, quiet)
-    _check(task, suites, leaderboard)
+    _check(task)
     with interruptible():
-        if leaderboard.folder is None:
-            show(run_suites(task, suites), markdown=markdown)
-        elif not run_leaderboard(task, leaderboard, markdown=markdown):
+        if bfcl is None:
+            show(run_suites(task, suite or ["representative"], manifests), markdown=markdown)
+            return
+        leaderboard = read(bfcl, category or (), limit, task.console)
+        if not compile_only:
+            run_leaderboard(task, leaderboard, markdown=markdown)
+        elif not check_grammars(leaderboard, task.console):
             raise typer.Exit(ExitCode.FAILURE)
 
 
-def _check(task: BenchTask, suites: SuiteOptions, leaderboard: LeaderboardOptions) -> None:
+def _check(task: BenchTask) -> None:
     """Raise BadParameter if options conflict; warn of repeated runs that are all the same."""
     options, label = task.options, task.label
-    if leaderboard.folder is None and leaderboard != LeaderboardOptions():
-        raise typer.BadParameter("--category, --limit and --compile-only require --bfcl")
-    if leaderboard.folder is not None and (suites != SuiteOptions() or options.runs > 1):
-        raise typer.BadParameter("--suite, --manifests and --runs do not apply to --bfcl")
     if label is not None and (label.strip(". ") == "" or "/" in label or "\0" in label):
         raise typer.BadParameter(
             f"{label!r} is not a file name: use a name without /; --out sets the folder", param_hint="--label"
@@ -245,27 +200,26 @@ def score(
     show(results, markdown=markdown)
 
 
-def run_suites(task: BenchTask, chosen: SuiteOptions) -> Results:
+def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] | None) -> Results:
     """Do the runs of the suites that the log doesn't have, write the result files, return the results."""
     from gbnf import load_manifests
     from gbnf_bench.bench_output import run_jobs
     from gbnf_bench.call_matching import references_of
     from gbnf_bench.dsl import load_suites
-    from gbnf_bench.metadata import about
-    from gbnf_bench.results import Results
+    from gbnf_bench.results import Results, about
     from gbnf_bench.runner import Bench
     from gbnf_server.cli.default_model import choose_model
     from gbnf_server.planner.model_identity import identity
     from gbnf_server.system.bundled import manifests_path
 
-    pool = load_manifests(chosen.manifests or manifests_path())
-    suites = load_suites(chosen.suites or ["representative"], pool)
+    pool = load_manifests(manifests or manifests_path())
+    suites = load_suites(names, pool)
     if len({each.name for each in suites}) < len(suites):
         raise typer.BadParameter("two suites have the same name", param_hint="--suite")
     source, _, _ = choose_model(task.source, pool)  # all tools: each case runs in a workspace of its own
     with source.open() as backend:
         facts = source.facts(backend)
-        label = task.label or _slug(facts["name"])
+        label = task.label_for(facts)
         bench = Bench(suites, task.configurations, pool, backend, model=identity(facts), options=task.options)
         with task.log(label) as log:
             run_jobs(bench, log, task.console, quiet=task.quiet)
@@ -280,68 +234,15 @@ def run_suites(task: BenchTask, chosen: SuiteOptions) -> Results:
     return results
 
 
-def run_leaderboard(task: BenchTask, chosen: LeaderboardOptions, *, markdown: bool = False) -> bool:
-    """Run the leaderboard's questions and print their table, or only check their grammars.
-
-    Return False if a grammar is wrong.
-    """
-    from gbnf_bench.bench_output import show_tables
-    from gbnf_bench.bfcl.results import gain_table, table, write
-    from gbnf_bench.bfcl.runner import LeaderboardRun
-    from gbnf_bench.bfcl_command import ask_all, read
-    from gbnf_bench.bfcl_command import compile_only as check_grammars
-    from gbnf_bench.metadata import about
-    from gbnf_bench.run_log import unwritable
-    from gbnf_server.cli.default_model import model_for_other_tools
-    from gbnf_server.cli.output import write as write_output
-    from gbnf_server.planner.model_identity import identity
-
-    assert chosen.folder is not None
-    leaderboard = read(chosen.folder, chosen.categories, chosen.limit, task.console)
-    if chosen.compile_only:
-        return check_grammars(leaderboard, task.console)
-    source = model_for_other_tools(task.source)
-    with source.open() as backend:
-        facts = source.facts(backend)
-        label = task.label or f"{_slug(facts['name'])}-bfcl"
-        leaderboard_run = LeaderboardRun(
-            leaderboard, task.configurations, backend, model=identity(facts), options=task.options
-        )
-        with task.log(label) as log:
-            answers = ask_all(leaderboard_run, log, task.console, quiet=task.quiet)
-            made_at = log.latest
-    path = task.out / f"{label}.json"
-    try:
-        write(about(label, facts, task.options, made_at), answers, path)
-    except OSError as error:
-        raise unwritable(path, error) from None
-    cells = table(answers)
-    if markdown:
-        write_output(cells.markdown())
-    else:
-        show_tables([cells, *([gain_table(answers)] if len(task.configurations) > 1 else [])])
-    task.show_files(label, "json")
-    return True
-
-
 def _write(results: Results, out: Path, label: str, hint: str) -> None:
     import json
 
     from gbnf_bench.report import report
     from gbnf_bench.result_files import replace_file
-    from gbnf_bench.run_log import unwritable
 
-    texts = {"json": json.dumps(results.to_json(), ensure_ascii=False) + "\n", "html": report(results)}
-    for ending, text in texts.items():
-        path = out / f"{label}.{ending}"
-        try:
-            replace_file(path, text)
-        except OSError as error:
-            raise unwritable(path, error, hint) from None
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "model"
+    text = json.dumps(results.to_json(), ensure_ascii=False) + "\n"
+    replace_file(out / f"{label}.json", text, hint)
+    replace_file(out / f"{label}.html", report(results), hint)
 
 
 bench = typer.Typer(invoke_without_command=True)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from gbnf_bench.bench_output import show_tables
+from gbnf_bench.bench_output import BenchTask, run_jobs, show_tables
 from gbnf_bench.bfcl.files import Leaderboard, read_folder
 from gbnf_bench.bfcl.grammar_checks import COLUMNS, CompileReport, compile_all
+from gbnf_bench.bfcl.results import gain_table, table, write_answers
+from gbnf_bench.bfcl.runner import LeaderboardRun, answer_of
+from gbnf_bench.results import about
 from gbnf_bench.tables import TextTable
-from gbnf_server.cli.output import escape_line, plural, progress_bar
-
-if TYPE_CHECKING:
-    from gbnf_bench.bfcl.runner import GradedAnswer, LeaderboardRun, Question
-    from gbnf_bench.run_log import RunLog
+from gbnf_server.cli.default_model import model_for_other_tools
+from gbnf_server.cli.output import escape_line, progress_bar, write
+from gbnf_server.llama.demo_model import model_path
+from gbnf_server.llama.grammar_checker import GrammarChecker
+from gbnf_server.planner.model_identity import identity
 
 FAULTS_SHOWN = 20
 
@@ -31,11 +33,8 @@ def read(folder: Path, categories: Sequence[str], limit: int | None, console: Co
     return leaderboard
 
 
-def compile_only(leaderboard: Leaderboard, console: Console) -> bool:
+def check_grammars(leaderboard: Leaderboard, console: Console) -> bool:
     """Check every grammar without a model, and print a table. Return whether all are correct."""
-    from gbnf_server.llama.demo_model import model_path  # noqa: PLC0415 - only its vocabulary is loaded, and only here
-    from gbnf_server.llama.grammar_checker import GrammarChecker  # noqa: PLC0415
-
     engine = GrammarChecker.load(model_path())
     results: list[CompileReport] = []
     with progress_bar(console) as progress:
@@ -59,26 +58,25 @@ def compile_only(leaderboard: Leaderboard, console: Console) -> bool:
     return not faults
 
 
-def ask_all(
-    leaderboard_run: LeaderboardRun, log: RunLog, console: Console, *, quiet: bool
-) -> dict[Question, GradedAnswer]:
-    """Ask the questions that the log has no answer to, and return all answers."""
-    from gbnf_bench.bfcl.runner import answer_of  # noqa: PLC0415 - without a model it is not needed
-
-    remaining = leaderboard_run.remaining(log)
-    done = len(leaderboard_run.questions) - len(remaining)
-    if done and not quiet:
-        console.print(
-            f"{plural(done, 'question')} of {len(leaderboard_run.questions)} are already answered",
-            style="dim",
+def run_leaderboard(task: BenchTask, leaderboard: Leaderboard, *, markdown: bool) -> None:
+    """Run the leaderboard's questions, and print and write their results."""
+    source = model_for_other_tools(task.source)
+    with source.open() as backend:
+        facts = source.facts(backend)
+        label = task.label_for(facts, "-bfcl")
+        runs = LeaderboardRun(
+            leaderboard, task.configurations, backend, model=identity(facts), options=task.options
         )
-    with progress_bar(console, quiet=quiet) as progress:
-        task = progress.add_task("", total=len(leaderboard_run.questions), completed=done)
-        for question, _ in leaderboard_run.ask_all(log):
-            progress.update(
-                task, advance=1, description=f"{question.configuration.name} {question.entry.category}"
-            )
-    return {
-        each: answer_of(each.entry, log.records[each.key, each.fingerprint])
-        for each in leaderboard_run.questions
-    }
+        with task.log(label) as log:
+            run_jobs(runs, log, task.console, quiet=task.quiet, lists_runs=False)
+            answers = {
+                each: answer_of(each.entry, log.records[each.key, each.fingerprint]) for each in runs.jobs
+            }
+            made_at = log.latest
+    write_answers(about(label, facts, task.options, made_at), answers, task.out / f"{label}.json")
+    cells = table(answers)
+    if markdown:
+        write(cells.markdown())
+    else:
+        show_tables([cells, *([gain_table(answers)] if len(task.configurations) > 1 else [])])
+    task.show_files(label, "json")

@@ -181,8 +181,13 @@ def read_case(table: Mapping[str, Any]) -> Case:
     _check_intent(table, plans, abstain=abstain)
     checks_calls = not abstain and "after" not in table and answer is None
     least, most = _steps(table, plans, checks_calls=checks_calls)
+    person = table.get("person", {})
     max_steps = int(table.get("max_steps", MAX_STEPS))
-    _check_ending(max_steps, max(least, _needed_steps(plans)))
+    if max_steps < (needed := max(least, _needed_steps(plans))):
+        raise SuiteFieldError(
+            ("max_steps",), max_steps, f"the calls and the answer take {needed} steps",
+            "Allow as many, or expect fewer calls.",
+        )  # fmt: skip
     return Case(
         id=table["id"],
         query=table["query"],
@@ -197,7 +202,7 @@ def read_case(table: Mapping[str, Any]) -> Case:
         most_steps=most,
         abstain=abstain,
         before=_before(table.get("before", {})),
-        script=_script(table.get("person", {})),
+        script=PersonScript(**{**person, "choose": int(person.get("choose", 1))}),
         after=after,
         answer=answer,
         checks_calls=checks_calls,
@@ -213,13 +218,15 @@ def _plans(table: Mapping[str, Any]) -> tuple[Plan, ...]:
         raise SuiteFieldError(
             ("plans",), None, "calls and plans are both given", "Move the calls into plans."
         )
+    plans: dict[KeyPath, Any] = {
+        ("plans", index): calls for index, calls in enumerate(table.get("plans", ()))
+    }
     if "calls" in table:
-        return (_plan(table["calls"], ("calls",)),)
-    return tuple(_plan(each, ("plans", index)) for index, each in enumerate(table.get("plans", ())))
-
-
-def _plan(calls: list[Mapping[str, Any]], at: KeyPath) -> Plan:
-    return tuple(_expected_call(call, (*at, index)) for index, call in enumerate(calls))
+        plans = {("calls",): table["calls"]}
+    return tuple(
+        tuple(_expected_call(call, (*at, index)) for index, call in enumerate(calls))
+        for at, calls in plans.items()
+    )
 
 
 def _expected_call(call: Mapping[str, Any], at: KeyPath) -> ExpectedCall:
@@ -259,18 +266,6 @@ def _needed_steps(plans: tuple[Plan, ...]) -> int:
     return min((sum(not call.optional for call in plan) for plan in plans), default=0) + 1
 
 
-def _check_ending(max_steps: int, needed: int) -> None:
-    if max_steps < needed:
-        raise SuiteFieldError(
-            ("max_steps",), max_steps, f"the calls and the answer take {needed} steps",
-            "Allow as many, or expect fewer calls.",
-        )  # fmt: skip
-
-
-def _script(table: Mapping[str, Any]) -> PersonScript:
-    return PersonScript(**{**table, "choose": int(table.get("choose", 1))})
-
-
 def _check_intent(table: Mapping[str, Any], plans: tuple[Plan, ...], *, abstain: bool) -> None:
     if abstain and plans:
         raise SuiteFieldError(
@@ -289,7 +284,7 @@ def _check_intent(table: Mapping[str, Any], plans: tuple[Plan, ...], *, abstain:
 
 
 def _complexity(plans: tuple[Plan, ...]) -> Complexity:
-    calls = min((sum(not call.optional for call in plan) for plan in plans), default=1)
+    calls = _needed_steps(plans) - 1
     return "simple" if calls <= 1 else "medium" if calls == 2 else "complex"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gbnf_server.system.errors import InputError
@@ -19,35 +18,27 @@ class SuiteFieldError(ValueError):  # a part of InvalidSuiteError, which is the 
         self.at, self.value, self.problem, self.hint = at, value, problem, hint
         super().__init__(problem)
 
-    def prefixed(self, *at: str | int) -> SuiteFieldError:
-        """Return the same fault with a prefix to its location."""
-        return SuiteFieldError((*at, *self.at), self.value, self.problem, self.hint)
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteError:
-    """A fault in a file; `key` is its dotted path, such as `cases[3].steps`."""
-
-    path: str
-    key: str
-    value: Any
-    problem: str
-    hint: str
+    @property
+    def key(self) -> str:
+        """The dotted path, such as `cases[3].steps`."""
+        return dotted(self.at) or "the file"
 
     def __str__(self) -> str:
         shown = "" if self.value is None else f" (got {_shorten(self.value)})"
-        return f"{self.path}: {self.key or 'the file'}: {self.problem}{shown}. {self.hint}".rstrip()
+        return f"{self.key}: {self.problem}{shown}. {self.hint}".rstrip()
+
+    def prefixed(self, *at: str | int) -> SuiteFieldError:
+        """Return the same fault with a prefix to its location."""
+        return SuiteFieldError((*at, *self.at), self.value, self.problem, self.hint)
 
 
 class InvalidSuiteError(InputError):
     """All faults of one suite, in the file's order. Field: `errors`."""
 
     def __init__(self, path: str, faults: Sequence[SuiteFieldError]) -> None:
-        self.errors = tuple(
-            SuiteError(path, dotted(fault.at), fault.value, fault.problem, fault.hint) for fault in faults
-        )
+        self.errors = tuple(faults)
         count = f"{len(faults)} fault" + ("s" if len(faults) != 1 else "")
-        super().__init__("\n".join([f"{count} in a suite:", *(f"  {error}" for error in self.errors)]))
+        super().__init__("\n".join([f"{count} in a suite:", *(f"  {path}: {fault}" for fault in faults)]))
 
 
 class ResultsFileError(InputError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,7 +14,6 @@ from markupsafe import Markup
 
 from gbnf_bench.cases import COMPLEXITIES, Case
 from gbnf_bench.metrics import BY_KEY, METRICS, format_value
-from gbnf_bench.plot_axis import SecondsAxis
 from gbnf_bench.results import Results, ScoredRun, by_case
 from gbnf_bench.statistics import estimate, value
 from gbnf_bench.tables import (
@@ -165,3 +165,46 @@ def _timeline(results: Results, run: ScoredRun, grammars: GrammarLines) -> Marku
     name = f"{run.case.id}, {run.record.configuration}"
     events = read_events(run.record.events, f"the run of {name}")
     return render_timeline(view_run(run_of_events(name, events, known)), grammars, level=4)
+
+
+_FIRST_X, _LAST_X = 110, 720
+"""Where the axis of a plot begins and ends, in the units of `plots.svg.j2`."""
+
+
+class SecondsAxis:
+    """An axis for these times, from 0; logarithmic where they span more than a factor of 20.
+
+    `ticks`: the place and the text of each.
+    """
+
+    def __init__(self, seconds: Sequence[float]) -> None:
+        positive = [value for value in seconds if value > 0] or [0.1, 1.0]
+        low, high = min(positive), max(positive)
+        self._is_logarithmic = high / low > 20
+        values = _log_ticks(low, high) if self._is_logarithmic else _ticks(high)
+        self._first, self._last = values[0], values[-1]
+        self.ticks = [
+            (place, f"{value:g} s") for place, value in zip(self.places(values), values, strict=True)
+        ]
+
+    def places(self, seconds: Sequence[float]) -> list[float]:
+        """Return the place of each time."""
+        if self._is_logarithmic:
+            first, width = self._first, math.log(self._last / self._first)
+            shares = [math.log(max(value, first) / first) / width for value in seconds]
+        else:
+            shares = [value / self._last for value in seconds]
+        return [_FIRST_X + share * (_LAST_X - _FIRST_X) for share in shares]
+
+
+def _ticks(high: float) -> list[float]:
+    """Three to six round steps from 0 to at least `high`."""
+    raw = high / 5
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= raw)
+    return [round(step * number, 10) for number in range(math.ceil(high / step) + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten around the values."""
+    return [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]

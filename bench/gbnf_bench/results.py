@@ -6,8 +6,11 @@ is scored by the current rules.
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,9 +20,11 @@ from gbnf_bench.configurations import Configuration
 from gbnf_bench.metrics import METRICS
 from gbnf_bench.result_files import load_stored
 from gbnf_bench.run_log import RunRecord
+from gbnf_bench.runner import RunOptions
 from gbnf_bench.scoring import RunScore, score
 from gbnf_bench.statistics import estimate
 from gbnf_server.planner.events import StepOffer
+from gbnf_server.planner.fingerprints import versions
 from gbnf_server.planner.run_files import read_step_grammars, write_step_grammars
 
 FORMAT = 2
@@ -141,6 +146,23 @@ class Results:
         if not any(run.record.configuration in names for run in results.scored()):
             raise ValueError("it contains no run of its cases and configurations")
         return results
+
+
+def about(
+    label: str, model: Mapping[str, Any], options: RunOptions, made_at: datetime | None = None
+) -> dict[str, Any]:
+    """Return the header of a stored bench, as JSON.
+
+    `made_at`: the time of its latest run; by default now.
+    """
+    return {
+        "label": label,
+        "made_at": (made_at or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "machine": {"system": sys.platform, "architecture": platform.machine()},
+        "model": dict(model),
+        "options": asdict(options),
+    }
 
 
 def by_case(runs: Iterable[ScoredRun]) -> dict[str, list[RunScore]]:

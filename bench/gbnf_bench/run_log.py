@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from gbnf_bench.errors import ResultsFileError
+from gbnf_bench.result_files import unwritable
 from gbnf_bench.snapshots import Snapshot
 from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
-from gbnf_server.system.errors import SetupError
 
 Key: TypeAlias = tuple[str, str, str, int]
 """Suite, case, configuration, number of the run."""
@@ -56,14 +56,6 @@ class RunRecord:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Raise KeyError or TypeError if the value is not a record."""
         return cls(**{**value, "before": Snapshot(**value["before"]), "after": Snapshot(**value["after"])})
-
-
-def unwritable(path: Path, error: OSError, hint: str = "use another --out") -> SetupError:
-    """Return the error for a results file that cannot be written."""
-    reason: object = error.strerror or error
-    if isinstance(error, FileExistsError | NotADirectoryError):
-        reason = f"{error.filename} is in the way" if error.filename != str(path) else "a file is in its way"
-    return SetupError(f"{path} can't be written: {reason}; {hint}")
 
 
 class RunLog:

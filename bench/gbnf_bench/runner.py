@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from gbnf.tools import Tool
 from gbnf_bench.cases import Case, Suite
@@ -17,6 +18,7 @@ from gbnf_bench.run_log import Key, RunLog, RunRecord
 from gbnf_bench.snapshots import make_case_context, snapshot
 from gbnf_server.backends.answer import AnswerEvent, AnswerSource, Asked, answer
 from gbnf_server.backends.base import Backend
+from gbnf_server.cli.output import shorten
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.drivers import RunEnvironment, drive
 from gbnf_server.planner.events import Event, StepOffer, StepStarted
@@ -45,6 +47,17 @@ class RunOptions:
     warm: bool = False
 
 
+class Job(Protocol):
+    """One run to execute. Its record in a log has this key and fingerprint."""
+
+    @property
+    def key(self) -> Key: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RunJob:
     """One run to execute."""
@@ -57,18 +70,45 @@ class RunJob:
 
     @property
     def key(self) -> Key:
-        """The key of the job's record in a log."""
+        """Suite, case, configuration and number of the run."""
         return (self.suite.name, self.case.id, self.configuration.name, self.run)
 
+    @property
+    def title(self) -> str:
+        """The job in a few words."""
+        number = f" #{self.run + 1}" if self.run else ""
+        return f"{self.configuration.name} {shorten(self.case.id, 28)}{number}"
 
+
+_Job = TypeVar("_Job", bound=Job)
 ToolRunner: TypeAlias = Callable[[Tool, Mapping[str, Any], Context], dict[str, Any]]
 
 
-class Bench:
+class Runs(ABC, Generic[_Job]):
+    """The runs of a bench, of which each is logged when it is done."""
+
+    jobs: tuple[_Job, ...]
+
+    @abstractmethod
+    def run(self, job: _Job) -> RunRecord:
+        """Execute one job. Raises BackendUnreachableError; such a run is not logged."""
+
+    def remaining(self, log: RunLog) -> tuple[_Job, ...]:
+        """Return the jobs without a record of the same fingerprint in the log."""
+        return tuple(job for job in self.jobs if (job.key, job.fingerprint) not in log.records)
+
+    def run_all(self, log: RunLog) -> Iterator[tuple[_Job, RunRecord]]:
+        """Execute the remaining jobs, and yield each record after logging it."""
+        for job in self.remaining(log):
+            record = self.run(job)
+            log.append(record)
+            yield job, record
+
+
+class Bench(Runs[RunJob]):
     """The jobs of suites, configurations, tools and a model.
 
-    `model` identifies the model (a file's hash). `execute` executes a tool, by default its executor. `run`
-    raises BackendUnreachableError if the server is unreachable; such a run is not logged.
+    `model` identifies the model (a file's hash). `execute` executes a tool, by default its executor.
     """
 
     def __init__(
@@ -96,10 +136,6 @@ class Bench:
             for run in range(options.runs)
         )
 
-    def remaining(self, log: RunLog) -> tuple[RunJob, ...]:
-        """Return the jobs without a record of the same fingerprint in the log."""
-        return tuple(job for job in self.jobs if (job.key, job.fingerprint) not in log.records)
-
     def run(self, job: RunJob) -> RunRecord:
         """Execute one job, in a temporary workspace."""
         case = job.case
@@ -120,13 +156,6 @@ class Bench:
                 planning, partial(answer, self._backend), context.for_turn("bench"), self._execute
             )
             return RunRecord(*job.key, options.seed, job.fingerprint, events, before, snapshot(context))
-
-    def run_all(self, log: RunLog) -> Iterator[tuple[RunJob, RunRecord]]:
-        """Execute the remaining jobs, and yield each record after logging it."""
-        for job in self.remaining(log):
-            record = self.run(job)
-            log.append(record)
-            yield job, record
 
     def step_grammars(self, records: Iterable[RunRecord]) -> dict[tuple[str, str], dict[StepOffer, str]]:
         """Return the grammars of the steps of runs, by suite and configuration, each compiled once again."""

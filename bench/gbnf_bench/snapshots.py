@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from gbnf.tools import Tool
-from gbnf_bench.case_person import CasePerson
-from gbnf_bench.cases import Case
-from gbnf_server.executors import Context, Workspace, calendar_file, run_executor
+from gbnf_bench.cases import Case, PersonScript
+from gbnf_server.executors import Context, Field, ScriptedPerson, Workspace, calendar_file, run_executor
+from gbnf_server.executors.person import check_answer
 from gbnf_server.executors.workspace import STATE_FOLDER
 from gbnf_server.system.errors import ExecutorError, SetupError
 
 OUTBOX = "outbox"
 _KEPT_CHARACTERS = 20_000
-_LIMIT = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,32 @@ class Snapshot:
     def to_json(self) -> dict[str, Any]:
         """Return the snapshot as JSON."""
         return asdict(self)
+
+
+class CasePerson(ScriptedPerson):
+    """Answer by a field's name, else by its kind; for a choice, select the scripted option.
+
+    A question without an answer is an `ExecutorError`, which the model reads.
+    """
+
+    def __init__(self, script: PersonScript, workspace: Workspace) -> None:
+        super().__init__(approvals=script.approve, workspace=workspace)
+        self._script = script
+
+    def _value(self, field: Field) -> Any:
+        try:
+            return check_answer(field, self._given(field), self._workspace)
+        except ValueError as error:
+            raise ExecutorError(f"the person cannot answer '{field.var}': {error}") from None
+
+    def _given(self, field: Field) -> Any:
+        for key in (field.var, field.kind):
+            if key in self._script.answers:
+                return self._script.answers[key]
+        if field.options:
+            choice = field.options[min(self._script.choose, len(field.options)) - 1]
+            return [choice] if field.kind == "multi_choice" else choice
+        raise ExecutorError(f"the person has no answer to '{field.prompt}'")
 
 
 def make_case_context(case: Case, root: Path, tools: Mapping[str, Tool]) -> Context:

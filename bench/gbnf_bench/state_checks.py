@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from gbnf.schema.keywords import map_subschemas
 from gbnf_bench.bipartite_matching import maximum_matching
 from gbnf_bench.cases import ExpectedState
 from gbnf_bench.expectations import Expectation, accepts
 from gbnf_bench.snapshots import Snapshot
-from gbnf_bench.text_matching import body_fits, file_fits
 
 
 def faults(expected_states: Sequence[ExpectedState], before: Snapshot, end: Snapshot) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def _files(wanted: Mapping[str, Expectation], files: Mapping[str, str], changed:
     met = {
         path: path
         for path, expectation in wanted.items()
-        if "*" not in path and path in files and file_fits(expectation, files[path])
+        if "*" not in path and path in files and _file_fits(expectation, files[path])
     }
     open_paths = [path for path in wanted if "*" in path]
     written = sorted(changed - wanted.keys())
@@ -75,7 +75,7 @@ def _files(wanted: Mapping[str, Expectation], files: Mapping[str, str], changed:
         len(written),
         lambda path, file: (
             fnmatchcase(written[file], open_paths[path])
-            and file_fits(wanted[open_paths[path]], files[written[file]])
+            and _file_fits(wanted[open_paths[path]], files[written[file]])
         ),
     )
     return met | {open_paths[path]: written[file] for path, file in chosen.items()}
@@ -117,10 +117,44 @@ def _rows(
 def _fits(expected: Mapping[str, Expectation], row: Mapping[str, Any]) -> bool:
     """Return whether the named fields are as expected; the others may have any value."""
     return all(
-        key in row and (body_fits if key == "body" else accepts)(expectation, row[key])
+        key in row and (_body_fits if key == "body" else accepts)(expectation, row[key])
         for key, expectation in expected.items()
     )
 
 
 def _under(path: str, roots: Sequence[str]) -> bool:
     return any(path == root or path.startswith(f"{root}/") for root in roots)
+
+
+def _file_fits(expectation: Expectation, text: str) -> bool:
+    """Return whether a file's text is accepted, ignoring line breaks at the end on both sides."""
+    bare = _without_breaks(text)
+    expectation = _with_whole_texts(expectation, _without_breaks)
+    return any(accepts(expectation, each) for each in (bare, f"{bare}\n"))
+
+
+def _body_fits(expectation: Expectation, text: str) -> bool:
+    """Return whether a message's body is accepted, with line ends of mail (\\r\\n) or of files (\\n)."""
+    bare = _trimmed(text)
+    expectation = _with_whole_texts(expectation, _trimmed)
+    return any(accepts(expectation, each) for each in (bare, f"{bare}\n", bare.replace("\n", "\r\n")))
+
+
+def _without_breaks(text: str) -> str:
+    return text.rstrip("\r\n")
+
+
+def _trimmed(text: str) -> str:
+    return text.replace("\r\n", "\n").strip()
+
+
+def _with_whole_texts(schema: Any, change: Callable[[str], str]) -> Any:
+    """Return the schema with `const` and `enum` texts normalized. Patterns are not changed."""
+    if not isinstance(schema, dict):
+        return schema
+    changed = map_subschemas(schema, lambda _, part: _with_whole_texts(part, change))
+    if isinstance(schema.get("const"), str):
+        changed["const"] = change(schema["const"])
+    if "enum" in schema:
+        changed["enum"] = [change(each) if isinstance(each, str) else each for each in schema["enum"]]
+    return changed

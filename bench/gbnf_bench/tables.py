@@ -95,6 +95,47 @@ def metric_table(
     return TextTable(name, heads, tuple(rows), tuple(each.about for each in metrics))
 
 
+STRATEGY_METRICS = (
+    "converged",
+    "valid",
+    "first_tool",
+    "arguments",
+    "wrong_but_valid",
+    "abstention_recall",
+    "steps",
+    "model_p50",
+    "run_p50",
+)
+_PREFERRED = ("native", "grammar", "whitespace", "field", "free", "text", "lines", "none")
+"""Order of preference among equals: a grammar guarantees valid calls, and reasoning costs time."""
+
+
+def strategy_table(results: Results) -> TextTable:
+    """Return a table with a row for each strategy."""
+    return metric_table(results, title(results), [BY_KEY[key] for key in STRATEGY_METRICS], "strategy")
+
+
+def best_strategy(results: Results) -> str:
+    """Return the strategy with most converged runs; of equals, with most valid texts, then correct calls.
+
+    If all of these are equal, the first of `native`, `grammar`, `whitespace`, `field`, `free`,
+    `text`, `lines`, `none`.
+    """
+    strategies = by_configuration(results, results.scored())
+    return max(
+        strategies, key=lambda strategy: (_standing(strategies[strategy]), -_PREFERRED.index(strategy))
+    )
+
+
+def _standing(runs: Sequence[ScoredRun]) -> tuple[float, ...]:
+    groups = list(by_case(runs).values())
+
+    def value(key: str) -> float:
+        return estimate(BY_KEY[key], groups).value or 0.0
+
+    return (value("converged"), value("valid"), value("calls"), -value("wrong_but_valid"))
+
+
 def complexity_table(results: Results) -> TextTable:
     """Return the share of converged runs, by complexity."""
     scored = results.scored()

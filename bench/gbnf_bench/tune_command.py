@@ -79,7 +79,7 @@ def tune(
     """
     source.check()
     from gbnf_bench.bench_output import show_tables
-    from gbnf_bench.strategies import strategy_table
+    from gbnf_bench.tables import strategy_table
     from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console, write
@@ -120,8 +120,7 @@ def compare_strategies(
     from gbnf_bench.configurations import STRATEGIES, named, supported_strategies
     from gbnf_bench.dsl import load_suites
     from gbnf_bench.generated_cases import generate_suite, stub_result
-    from gbnf_bench.metadata import about
-    from gbnf_bench.results import Results
+    from gbnf_bench.results import Results, about
     from gbnf_bench.runner import Bench, RunOptions
     from gbnf_server.executors import run_executor
 
@@ -169,7 +168,7 @@ def make_profile(
     source: ModelSource, pool: Sequence[Tool], results: Results, style: PromptStyle | None
 ) -> Profile:
     """Return the profile of the model with these tools: the best strategy, and what was measured."""
-    from gbnf_bench.strategies import best_strategy
+    from gbnf_bench.tables import best_strategy
     from gbnf_server.planner.profiles import Profile, tools_key
 
     strategy = best_strategy(results)

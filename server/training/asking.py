@@ -45,10 +45,7 @@ def to_me(random: Source, request: str) -> str:
 def impossible(random: Source) -> str:
     """Return a request that no tool can fulfil."""
     language = random.language
-    slots = {
-        key: make(random)
-        for key, make in (("n", v.noun), ("n2", v.noun), ("p", v.file_path), ("p2", v.file_path))
-    }
+    slots = {"n": v.noun(random), "n2": v.noun(random), "p": v.file_path(random), "p2": v.file_path(random)}
     name, place = random.word(v.NAMES), random.word(v.PLACES)
     slots |= {"name": name, "Name": name.capitalize(), "place": place, "Place": place.capitalize()}
     slots |= {"place2": random.word(v.PLACES), "k": str(random.randint(1, 12))}

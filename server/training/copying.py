@@ -26,13 +26,9 @@ CONSTANT = 4.0
 POSITION_SHARPNESS, MATCH_SHARPNESS, COPY_GAIN = 12.0, 3.0, 4.0
 
 
+@torch.no_grad()  # type: ignore[untyped-decorator]  # torch's types are not read
 def write_induction(model: Model) -> None:
     """Set the embedding and the first two layers' attention of a fresh model."""
-    with torch.no_grad():
-        _write(model)
-
-
-def _write(model: Model) -> None:
     shape = model.shape
     size, half = shape.width // shape.heads, shape.width // 2
     model.token_embd.normal_(0, SPREAD)

@@ -1,6 +1,6 @@
 """Export a checkpoint to GGUF and compare both: `python -m training.export --from embedded-training`.
 
-Writes the model as Q8_0 or F16, then checks that llama.cpp splits texts into the tokens that training used,
+Writes the model as Q8_0, then checks that llama.cpp splits texts into the tokens that training used,
 and that its greedy answers are those of the torch model. Exits with status 1 where a text is split
 differently. Needs the extra `train`.
 """
@@ -22,7 +22,6 @@ def main() -> None:
         "--from", dest="folder", type=Path, default=Path("embedded-training"), help="folder of the training"
     )
     parser.add_argument("--to", type=Path, default=model_path(), help="the file (default: the bundled model)")
-    parser.add_argument("--kind", choices=("Q8_0", "F16"), default="Q8_0", help="type of the matrices")
     parser.add_argument("--texts", type=int, default=4000, help="number of texts to tokenize with both")
     parser.add_argument("--calls", type=int, default=100, help="number of greedy answers to compare")
     options = parser.parse_args()
@@ -34,7 +33,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     model, tokenizer = load(options.folder)
-    write(model, tokenizer, options.to, kind=options.kind)
+    write(model, tokenizer, options.to)
     print(f"{options.to}: {options.to.stat().st_size:,} bytes")
     patch_default_model_params()
     llama = Llama(str(options.to), n_ctx=1024, verbose=False)

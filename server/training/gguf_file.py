@@ -67,8 +67,8 @@ def _permuted(weight: np.ndarray, heads: int) -> np.ndarray:
     return weight.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
-def write(model: Model, tokenizer: Tokenizer, path: Path, *, kind: str = "Q8_0") -> None:
-    """Write the GGUF file; `kind` is the type of its matrices, Q8_0 or F16."""
+def write(model: Model, tokenizer: Tokenizer, path: Path) -> None:
+    """Write the GGUF file, with matrices of type Q8_0."""
     shape = model.shape
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name(DEMO_MODEL_NAME)
@@ -85,8 +85,7 @@ def write(model: Model, tokenizer: Tokenizer, path: Path, *, kind: str = "Q8_0")
     writer.add_rope_freq_base(shape.rope_base)
     writer.add_layer_norm_rms_eps(shape.epsilon)
     writer.add_vocab_size(shape.vocabulary)
-    types = {"Q8_0": gguf.GGMLQuantizationType.Q8_0, "F16": gguf.GGMLQuantizationType.F16}
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0 if kind == "Q8_0" else gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     _write_vocabulary(writer, tokenizer)
     for name, parameter in model.state_dict().items():
@@ -97,8 +96,8 @@ def write(model: Model, tokenizer: Tokenizer, path: Path, *, kind: str = "Q8_0")
         if weight.ndim == 1:
             writer.add_tensor(target, weight)
         else:
-            made = gguf.quants.quantize(np.ascontiguousarray(weight), types[kind])
-            writer.add_tensor(target, made, raw_dtype=types[kind])
+            made = gguf.quants.quantize(np.ascontiguousarray(weight), gguf.GGMLQuantizationType.Q8_0)
+            writer.add_tensor(target, made, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

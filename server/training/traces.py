@@ -8,7 +8,6 @@ the planner sends, byte for byte (`gbnf.prompts.messages`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -100,15 +99,11 @@ class Trace:
         return pool_prompt(self.pool, self.decoys)
 
 
-@cache
-def _weights() -> tuple[tuple[MakePart, ...], tuple[float, ...], tuple[MakePart, ...], tuple[float, ...]]:
-    social = [(part, weight) for weight, part, beside in PARTS if beside]
-    return (
-        tuple(part for _, part, _ in PARTS),
-        tuple(weight for weight, _, _ in PARTS),
-        tuple(part for part, _ in social),
-        tuple(weight for _, weight in social),
-    )
+def _draw(random: Source, count: int, *, combined: bool) -> tuple[MakePart, ...]:
+    """Return intents by their weights; `combined`: those that may be combined with others."""
+    known = [(part, weight) for weight, part, beside in PARTS if beside or not combined]
+    parts, weights = zip(*known, strict=True)
+    return tuple(random.choices(parts, weights, k=count))
 
 
 def _failed(random: Source, part: Part) -> Part:
@@ -186,19 +181,14 @@ def _refused(random: Source) -> Trace:
 
 
 def _feasible(random: Source, count: int | None) -> Trace:
-    every, weights, social, social_weights = _weights()
     count = count or random.choices((1, 2, 3), SUITE_SHARES if random.held_out else SHARES)[0]
     if count == 1:
-        makers = tuple(random.choices(every, weights))
+        makers = _draw(random, 1, combined=False)
     elif count == 3 and random.random() < 0.3:
         # The shape that first runs have: a folder, a file, and something more.
-        makers = (
-            file_intents.create_dirs,
-            file_intents.write_files,
-            random.choices(social, social_weights)[0],
-        )
+        makers = (file_intents.create_dirs, file_intents.write_files, *_draw(random, 1, combined=True))
     else:
-        makers = tuple(random.choices(social, social_weights, k=count))
+        makers = _draw(random, count, combined=True)
     request, steps, answer = _combine(random, makers)
     if len(steps) > 7 or len(request) > 420:
         return _feasible(random, count)

@@ -66,13 +66,10 @@ class Muon(torch.optim.Optimizer):  # type: ignore[misc]  # torch's types are no
     def __init__(self, parameters: list[torch.nn.Parameter], rate: float, momentum: float = 0.95) -> None:
         super().__init__(parameters, {"lr": rate, "momentum": momentum})
 
+    @torch.no_grad()  # type: ignore[untyped-decorator]  # as above
     def step(self, closure: Any = None) -> None:
         """One update of every matrix; there is no closure."""
         del closure
-        with torch.no_grad():
-            self._steps()
-
-    def _steps(self) -> None:
         for group in self.param_groups:
             shapes: dict[torch.Size, list[torch.nn.Parameter]] = {}
             for parameter in group["params"]:

@@ -316,7 +316,7 @@ def test_the_tables_have_a_line_for_each_category(folder: Path) -> None:
         read_folder(folder), named(["none", "grammar"], STRATEGIES), told, model="m", options=RunOptions()
     )
     answers = {}
-    for question in leaderboard_run.questions:
+    for question in leaderboard_run.jobs:
         right = question.configuration.name == "grammar" and question.entry.category == "parallel"
         calls = (CALL_PARIS, CALL_ROME) if right else (CALL_ROME,)
         answers[question] = GradedAnswer(calls, None if right else "wrong", right, not right, 10, 0.5)
@@ -393,16 +393,16 @@ def test_answers_of_a_model_are_scored(
         read_folder(folder), named(["none"], STRATEGIES), backend, model="m", options=RunOptions()
     )
     with RunLog(tmp_path / "a.jsonl") as log:
-        assert len(list(leaderboard_run.ask_all(log))) == 4
+        assert len(list(leaderboard_run.run_all(log))) == 4
         assert leaderboard_run.remaining(log) == ()
         answers = {
             each.entry.id: answer_of(each.entry, log.records[each.key, each.fingerprint])
-            for each in leaderboard_run.questions
+            for each in leaderboard_run.jobs
         }
     with RunLog(tmp_path / "a.jsonl") as log:
         assert {
             each.entry.id: answer_of(each.entry, log.records[each.key, each.fingerprint])
-            for each in leaderboard_run.questions
+            for each in leaderboard_run.jobs
         } == answers
     assert {name for name, answer in answers.items() if answer.fault is None} == right
 
@@ -423,7 +423,7 @@ def _graded(
     with RunLog(log) as opened:
         return {
             (question.entry.category, question.configuration.name): answer_of(question.entry, record)
-            for question, record in leaderboard_run.ask_all(opened)
+            for question, record in leaderboard_run.run_all(opened)
         }
 
 

@@ -14,8 +14,7 @@ from gbnf_bench.comparison import compare_files
 from gbnf_bench.configurations import named
 from gbnf_bench.dsl import suite
 from gbnf_bench.errors import ResultsFileError
-from gbnf_bench.metadata import about
-from gbnf_bench.results import Results
+from gbnf_bench.results import Results, about
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_server.backends.base import Completion, Usage
 from support.backends import FakeBackend

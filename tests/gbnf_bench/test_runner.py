@@ -38,7 +38,7 @@ from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.model_identity import describe_server_model, identity
 from gbnf_server.planner.recorded_calls import grammar_text
 from gbnf_server.planner.run_files import read_events, read_step_grammars, write_step_grammars
-from gbnf_server.system.errors import BackendUnreachableError
+from gbnf_server.system.errors import BackendUnreachableError, SetupError
 from support.backends import FakeBackend
 from support.effort import scaled
 from support.executors import bundled_tools
@@ -223,7 +223,7 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     kept = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, kept[1]))
     try:
-        with pytest.raises(OSError, match="File too large"):
+        with pytest.raises(SetupError, match="File too large"):
             replace_file(path, "after " * 10)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, kept)

@@ -15,10 +15,9 @@ from gbnf.tools.pool_filter import filter_pool
 from gbnf_bench.call_matching import references_of
 from gbnf_bench.configurations import STRATEGIES, supported_strategies
 from gbnf_bench.generated_cases import generate_suite, stub_result
-from gbnf_bench.metadata import about
-from gbnf_bench.results import Results
+from gbnf_bench.results import Results, about
 from gbnf_bench.runner import Bench, RunOptions
-from gbnf_bench.strategies import best_strategy, strategy_table
+from gbnf_bench.tables import best_strategy, strategy_table
 from gbnf_server.backends.base import Capabilities, Completion, Dialect, Timings, Usage
 from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.llama.demo_model import model_path

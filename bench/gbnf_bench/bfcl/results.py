@@ -42,7 +42,7 @@ class Grades:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raise KeyError, TypeError or ValueError if the value was not written by `write`."""
+        """Raise KeyError, TypeError or ValueError if the value was not written by `write_answers`."""
         if value["format"] != FORMAT:
             raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT!r}")
         correct: dict[str, dict[tuple[str, str], bool]] = {}
@@ -53,12 +53,12 @@ class Grades:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file written by `write`. Raises ResultsFileError."""
+        """Read a file written by `write_answers`. Raises ResultsFileError."""
         return load_stored(path, cls.from_json, "gbnf bench --bfcl")
 
 
-def write(about: Mapping[str, Any], answers: Mapping[Question, GradedAnswer], path: Path) -> None:
-    """Write all answers as JSON. Raises OSError."""
+def write_answers(about: Mapping[str, Any], answers: Mapping[Question, GradedAnswer], path: Path) -> None:
+    """Write all answers as JSON. Raises SetupError."""
     value = {
         "format": FORMAT,
         **about,

@@ -29,8 +29,8 @@ from gbnf_bench.bfcl.ast_checker import Call, fault
 from gbnf_bench.bfcl.files import Leaderboard, LeaderboardEntry
 from gbnf_bench.bfcl.functions import tools_of
 from gbnf_bench.configurations import Configuration
-from gbnf_bench.run_log import Key, RunLog, RunRecord
-from gbnf_bench.runner import RunOptions, run_events
+from gbnf_bench.run_log import Key, RunRecord
+from gbnf_bench.runner import RunOptions, Runs, run_events
 from gbnf_bench.snapshots import Snapshot
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked, answer
 from gbnf_server.backends.base import Backend, Request
@@ -55,8 +55,13 @@ class Question:
 
     @property
     def key(self) -> Key:
-        """The key of the question's record in a log."""
+        """Category, entry and configuration."""
         return (self.entry.category, self.entry.id, self.configuration.name, 0)
+
+    @property
+    def title(self) -> str:
+        """The question in a few words."""
+        return f"{self.configuration.name} {self.entry.category}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class GradedAnswer:
     seconds: float = 0.0
 
 
-class LeaderboardRun:
+class LeaderboardRun(Runs[Question]):
     """The leaderboard's questions for one model. Raises BackendUnreachableError if the server goes away."""
 
     def __init__(
@@ -89,25 +94,14 @@ class LeaderboardRun:
     ) -> None:
         self._backend, self._options, self._versions = backend, options, versions()
         self._answers = _LastAnswer(partial(answer, backend))
-        self.questions = tuple(
+        self.jobs = tuple(
             Question(entry, configuration, self._fingerprint(entry, configuration, model))
             for entries in leaderboard.entries.values()
             for entry in entries
             for configuration in configurations
         )
 
-    def remaining(self, log: RunLog) -> tuple[Question, ...]:
-        """Return the questions without an answer in the log."""
-        return tuple(each for each in self.questions if (each.key, each.fingerprint) not in log.records)
-
-    def ask_all(self, log: RunLog) -> Iterator[tuple[Question, RunRecord]]:
-        """Ask the remaining questions, and yield each record after logging it."""
-        for question in self.remaining(log):
-            record = self.ask(question)
-            log.append(record)
-            yield question, record
-
-    def ask(self, question: Question) -> RunRecord:
+    def run(self, question: Question) -> RunRecord:
         """Ask the model one question."""
         try:
             tools = tuple(tools_of(question.entry.functions).values())

@@ -1,0 +1,46 @@
+"""What several programs share: tables for a terminal and in Markdown, and the data of the leaderboard."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+
+import typer
+from rich.table import Table
+
+KINDS = ("valid", "invalid", "no call", "truncated")
+"""Outcomes of an answer, beside errors."""
+
+
+def new_table(heads: str, title: str | None = None, *, left: tuple[str, ...] = ()) -> Table:
+    """Return a table with these heads, separated by `|`. The first column and `left` are aligned left."""
+    table = Table(title=title)
+    for index, head in enumerate(heads.split("|")):
+        is_left = not index or head.strip() in left
+        table.add_column(head.strip(), justify="left" if is_left else "right")
+    return table
+
+
+def print_heads(heads: str) -> None:
+    """Print the heads of a table in Markdown, separated by `|`."""
+    names = [head.strip() for head in heads.split("|")]
+    print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|")
+
+
+def outcome_cells(outcomes: Mapping[str, int]) -> str:
+    """Return the cells of a row in Markdown: the number of answers of each kind, and the errors."""
+    counts = " | ".join(str(outcomes.get(kind, 0)) for kind in KINDS)
+    errors = ", ".join(f"{count} × {kind}" for kind, count in outcomes.items() if kind not in KINDS)
+    return f"{counts} | {errors or '0'}"
+
+
+def leaderboard_data(given: Path | None) -> Path:
+    """Return the given folder of BFCL's data, or that of an installed `bfcl_eval`."""
+    if given is not None:
+        return given
+    found = importlib.util.find_spec("bfcl_eval")
+    if found is None or found.origin is None:
+        hint = "bfcl_eval is not installed: give the folder of its data"
+        raise typer.BadParameter(hint, param_hint="--data")
+    return Path(found.origin).parent / "data"
