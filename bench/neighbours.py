@@ -118,12 +118,13 @@ async def prompts(client: Client) -> None:
         usage = (await client.chat(key, text)).json()["usage"]
         return int((usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0))
 
+    own = 0  # what prompts of its own have in common; less is cached where others took its sequence
     for number in count():
         secret = "the secret number of the house on the hill is 7391."
         await cached(_OTHERS[0], f"{number} {secret}")
-        unknown = await cached(_ATTACKER, f"{number}x {secret}")
+        own = max(own, await cached(_ATTACKER, f"{number}x {secret}"))
         known = await cached(_ATTACKER, f"{number} {secret}")
-        client.outcomes["prompt shown" if known > unknown + 1 else "prompt hidden"] += 1
+        client.outcomes["prompt shown" if known > own + len(f"{number}") else "prompt hidden"] += 1
 
 
 async def grammars(client: Client) -> None:
