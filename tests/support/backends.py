@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.prompts.messages import Message
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import (
     Backend,
     BackendEvent,
-    Capabilities,
     Completion,
     Dialect,
+    ModelInfo,
     ReasoningDelta,
     Request,
     TextDelta,
@@ -55,11 +55,16 @@ class FakeBackend(RequestBackend):
     """A backend without a model. Subclasses override `respond`, or `arespond`."""
 
     name = "fake"
-    prompt_style: PromptStyle = "minimal"
-    context_length = 4096
     dialect: Dialect = "gbnf"
-    capabilities = Capabilities()
+    model = ModelInfo(prompt_style="minimal")
+    context = 4096
     enforces_grammar = True
+
+    def info(self) -> ModelInfo:
+        return self.model
+
+    def context_length(self) -> int:
+        return self.context
 
     def respond(self, *_given: Any, **_limits: Any) -> Completion:
         raise NotImplementedError

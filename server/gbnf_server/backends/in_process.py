@@ -23,9 +23,9 @@ from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
     BackendEvent,
-    Capabilities,
     Completion,
     Dialect,
+    ModelInfo,
     Request,
     Timings,
     Usage,
@@ -87,14 +87,13 @@ class InProcess(RequestBackend):
         if not model.end_tokens:
             raise ModelLoadError(f"{model.path} has no end-of-generation token, so an answer could not end.")
         self.name: str = name or model.name
-        self.prompt_style: PromptStyle = prompt_style or (
-            "minimal" if model.name == DEMO_MODEL_NAME else "full"
-        )
-        self.context_length: int = context_length or model.default_context
+        self._context_length: int = context_length or model.default_context
         self._model = model
         self._template = ChatTemplate(model)
         self.dialect: Dialect = "gbnf"
-        self.capabilities = Capabilities(
+        self._info = ModelInfo(
+            name=self.name,
+            prompt_style=prompt_style or ("minimal" if model.name == DEMO_MODEL_NAME else "full"),
             reasoning_tags=self._template.reasoning_tags,
             tool_format=self._template.tool_format,
             traces=True,
@@ -107,12 +106,20 @@ class InProcess(RequestBackend):
         self._engine: GrammarEngine = grammar_engine(engine, model)
         self._kv_cache = KVCache(
             model,
-            length=self.context_length,
+            length=self._context_length,
             parallel=parallel,
             threads=threads or (1 if model.is_small else usable_cores().count),
             batches_alone=deterministic,
         )
         self._free = weakref.finalize(self, free, model, self._kv_cache.context, self._kv_cache.batch)
+
+    def info(self) -> ModelInfo:
+        """Return what is known of the model; see `Backend`."""
+        return self._info
+
+    def context_length(self) -> int:
+        """Return the longest conversation in tokens."""
+        return self._context_length
 
     def clear_prompt_cache(self) -> None:
         """Clear the KV cache of finished calls. Raises BackendError after `close`."""
@@ -228,8 +235,8 @@ class InProcess(RequestBackend):
 
     def _encoded(self, prompt: str) -> list[int]:
         tokens = self._tokens(prompt)
-        if len(tokens) >= self.context_length:
-            raise ContextOverflowError(len(tokens) + 1, self.context_length)
+        if len(tokens) >= self._context_length:
+            raise ContextOverflowError(len(tokens) + 1, self._context_length)
         return tokens
 
     def _control_texts(self, request: Request) -> frozenset[str]:
@@ -265,7 +272,7 @@ class InProcess(RequestBackend):
             trace=request.trace,
             splits=None if self._deterministic else self._model.splits,
         )
-        answer = decoder.generate(prompt, min(request.max_tokens, self.context_length - len(prompt)))
+        answer = decoder.generate(prompt, min(request.max_tokens, self._context_length - len(prompt)))
         ended = time.perf_counter()
         return Completion(
             text=answer.text,
@@ -283,7 +290,7 @@ class InProcess(RequestBackend):
                 ended - (answer.first_token_at or ended),
                 None if constrained is None else constrained.seconds,
             ),
-            context_length=self.context_length,
+            context_length=self._context_length,
             stop_string=answer.stop_string,
             shortened_at=answer.shortened_at,
             repeated=answer.repeated,

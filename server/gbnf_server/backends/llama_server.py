@@ -25,9 +25,9 @@ from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
     BackendEvent,
-    Capabilities,
     Completion,
     Dialect,
+    ModelInfo,
     Request,
 )
 from gbnf_server.backends.http_backend import HttpBackend, stream_answer
@@ -71,12 +71,10 @@ class _ServerProperties:
 
     props: dict[str, Any]
     context_length: int
-    prompt_style: PromptStyle
+    info: ModelInfo
     roles: TemplateRoles
     escape: Escape
-    capabilities: Capabilities
     media_marker: str
-    model: str
     slots: ServerSlots
 
 
@@ -116,30 +114,16 @@ class LlamaServer(HttpBackend):
         self._reuses = True
         self.dialect: Dialect = "gbnf"
 
-    @property
+    def info(self) -> ModelInfo:
+        """Return what the server reports of its present model, which its file names.
+
+        It takes images only if it was started with `--mmproj`.
+        """
+        return shared_loop().run(self._present(refresh=True)).info
+
     def context_length(self) -> int:
-        """The longest conversation in tokens, as the server reports it."""
+        """Return the longest conversation in tokens, as the server has last reported it."""
         return shared_loop().run(self._present()).context_length
-
-    @property
-    def prompt_style(self) -> PromptStyle:
-        """The style of the system prompt: the one given, otherwise by the server's model."""
-        return self._prompt_style or shared_loop().run(self._present()).prompt_style
-
-    @property
-    def model_name(self) -> str:
-        """The name of the model's file, as the server reports it."""
-        return shared_loop().run(self._present()).model
-
-    @property
-    def props(self) -> dict[str, Any]:
-        """The properties of the server and its model, as the server reports them."""
-        return shared_loop().run(self._present()).props
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the present model supports: images only if the server was started with `--mmproj`."""
-        return shared_loop().run(self._present(refresh=True)).capabilities
 
     def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
@@ -209,9 +193,9 @@ class LlamaServer(HttpBackend):
         self, request: Request, properties: _ServerProperties, session: HttpSession
     ) -> tuple[str, list[str]]:
         """Return the prompt, with a marker for each image, and the images."""
-        if not properties.capabilities.takes_images:
+        if not properties.info.takes_images:
             refuse_images(request.messages, self.name)
-        tool_format = properties.capabilities.tool_format
+        tool_format = properties.info.tool_format
         if request.tools and tool_format is None:
             raise RequestNotSupportedError(self.name, "tools", "Its chat template has none.")
         roles = native_roles(properties.roles, tool_format) if request.tools else properties.roles
@@ -219,7 +203,7 @@ class LlamaServer(HttpBackend):
             adapt_messages(request.messages, roles, properties.escape), properties.media_marker
         )
         shown, reasoning = split_reasoning_message(marked)
-        tags = None if reasoning is None else properties.capabilities.reasoning_tags
+        tags = None if reasoning is None else properties.info.reasoning_tags
         thinking = request.reasoning or tags is not None
         if request.is_native and tool_format is not None:
             tools = escape_texts(request.tools, properties.escape)
@@ -249,27 +233,30 @@ class LlamaServer(HttpBackend):
             is_demonstration = any(
                 DEMO_MODEL_NAME in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
+            slots = parse_count(props.get("total_slots")) or 1
             roles = await self._probe(session)
             template = str(props.get("chat_template", ""))
             marker = str(props.get("media_marker") or _MEDIA_MARKER)
             properties = _ServerProperties(
                 props,
                 length,
-                "minimal" if is_demonstration else "full",
+                ModelInfo(
+                    name=PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
+                    prompt_style=self._prompt_style or ("minimal" if is_demonstration else "full"),
+                    reasoning_tags=find_reasoning_tags(template),
+                    takes_images=bool(value_at(props, "modalities", "vision")),
+                    tool_format=find_tool_format(template, *_special_tokens(props)),
+                    slots=slots,
+                    build=str(props.get("build_info", "")),
+                ),
                 roles,
                 make_escaper(
                     strings_removed_by(template)
                     | {marker}
                     | control_tokens_in(f"{template} {props.get('bos_token')} {props.get('eos_token')}")
                 ),
-                Capabilities(
-                    reasoning_tags=find_reasoning_tags(template),
-                    takes_images=bool(value_at(props, "modalities", "vision")),
-                    tool_format=find_tool_format(template, *_special_tokens(props)),
-                ),
                 marker,
-                PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
-                ServerSlots(parse_count(props.get("total_slots")) or 1),
+                ServerSlots(slots),
             )
         self._properties = properties
         return properties
@@ -356,11 +343,11 @@ async def _request(
 
 def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[str]:
     """Return the special tokens whose texts belong to the answer."""
-    capabilities = properties.capabilities
-    if request.is_native and capabilities.tool_format is not None:
-        return list(capabilities.tool_format.control_texts)
-    if request.grammar is None and capabilities.reasoning_tags is not None:
-        return list(capabilities.reasoning_tags.tokens)
+    info = properties.info
+    if request.is_native and info.tool_format is not None:
+        return list(info.tool_format.control_texts)
+    if request.grammar is None and info.reasoning_tags is not None:
+        return list(info.reasoning_tags.tokens)
     return []
 
 

@@ -64,11 +64,11 @@ class Target:
     @classmethod
     def of(cls, backend: Backend) -> Target:
         """Return that of a backend. May send a request."""
-        capabilities, style, dialect = backend.capabilities, backend.prompt_style, backend.dialect
+        info, dialect = backend.info(), backend.dialect
         # a model that is trained on the planner's prompts answers with a call, which only our format reads
-        has_format = style != "minimal" and dialect == "gbnf"
-        native = capabilities.tool_format if has_format else None
-        return cls(dialect, style, native, capabilities.takes_images)
+        has_format = info.prompt_style != "minimal" and dialect == "gbnf"
+        native = info.tool_format if has_format else None
+        return cls(dialect, info.prompt_style, native, info.takes_images)
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,7 @@ def _facts(backend: Backend) -> tuple[Target, int]:
     """Return how the backend is asked, and the limit of an answer's tokens. May send a request."""
     target = Target.of(backend)
     try:
-        return target, max(min(DEFAULT_MAX_TOKENS, backend.context_length // 2), 1)
+        return target, max(min(DEFAULT_MAX_TOKENS, backend.context_length() // 2), 1)
     except BackendError:  # many servers do not tell; whether this one answers is seen soon
         return target, DEFAULT_MAX_TOKENS
 

@@ -134,7 +134,7 @@ class Gateway:
     async def context_length(self) -> int | None:
         """Return the context length of the model in tokens, None if it is not known."""
         try:
-            return await asyncio.to_thread(lambda: self.upstreams.context_length)
+            return await asyncio.to_thread(self.upstreams.context_length)
         except BackendError:
             return None
 

@@ -372,7 +372,7 @@ def test_a_file_without_weights_is_refused(tmp_path: Path, tiny_model: Path) -> 
 def test_the_prompt_style_follows_the_model(tmp_path: Path, name: str, given_style: Any, style: str) -> None:
     with InProcess(make_model(tmp_path / "m.gguf", name=name), threads=1, prompt_style=given_style) as loaded:
         typed: Backend = loaded
-        assert (typed.name, typed.prompt_style) == (name, style)
+        assert (typed.name, typed.info().prompt_style) == (name, style)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_the_prompt_style_follows_the_model(tmp_path: Path, name: str, given_sty
 def test_the_context_length(tmp_path: Path, trained: int, asked: int | None, length: int) -> None:
     model = make_model(tmp_path / "m.gguf", context=trained)
     with InProcess(model, threads=1, context_length=asked) as loaded:
-        assert loaded.context_length == length
+        assert loaded.context_length() == length
 
 
 # Templates.

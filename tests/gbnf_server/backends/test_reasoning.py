@@ -238,7 +238,7 @@ def test_a_model_in_process_uses_its_own_reasoning_tags(tmp_path: Path) -> None:
         assert prompt.endswith("<|assistant|><think>\n")
         prompt = model._template.prompt([ASK, reasoning_message("so", closed=True)], constrained=True)
         assert prompt.endswith("<|assistant|><think>\nso\n</think>\n\n")
-        assert model.capabilities.reasoning_tags == KNOWN_REASONING_TAGS[0]
+        assert model.info().reasoning_tags == KNOWN_REASONING_TAGS[0]
         grammar = reasoning_grammar("</think>")
         thought = model.complete(Request([ASK, reasoning_message("")], grammar=grammar, max_tokens=8))
         assert thought.usage.completion_tokens <= 8

@@ -200,7 +200,7 @@ def test_a_rendered_prompt_is_completed_where_the_template_is_given(
     replies: dict[str, list[Any]] = {"v1/completions": [reply]}
     with scripted(**replies) as script:
         with OpenAICompatible(script.url, server, model="m", chat_template=CHAT) as backend:
-            tool_format = backend.capabilities.tool_format
+            tool_format = backend.info().tool_format
             assert tool_format is not None
             grammar = tool_format.grammar([PING], tool_choice="required")
             request = Request(ASK, grammar, tools=[declare_tool(PING)])

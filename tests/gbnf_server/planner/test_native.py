@@ -17,7 +17,7 @@ from gbnf.prompts.descriptions import declare_tool
 from gbnf.prompts.messages import Message, call_text, system_prompt
 from gbnf.tool_formats import TemplateRenderer, ToolFormat, detect
 from gbnf.tools import ASK_USER, FINAL_ANSWER
-from gbnf_server.backends.base import Backend, Capabilities
+from gbnf_server.backends.base import Backend, ModelInfo
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
@@ -124,7 +124,7 @@ def test_a_random_model_makes_valid_calls_in_its_own_format(template: str, seed:
     path = make_model(tmp_path / "m.gguf", template=TEMPLATES[template], context=4096)
     with InProcess(path, threads=1) as model:
         run = planned(model, tmp_path / "work", temperature=2.0, seed=seed)
-        assert model.capabilities.tool_format is not None
+        assert model.info().tool_format is not None
     assert run.steps
     for step in run.steps:
         assert step.refusal in {None, "truncated"}
@@ -141,7 +141,7 @@ def test_a_server_answers_as_the_model_in_this_process(template: str, tmp_path: 
         here = stack.enter_context(InProcess(path, threads=1))
         server = stack.enter_context(build.start(path, threads=1))
         there = stack.enter_context(LlamaServer(server.url))
-        assert there.capabilities.tool_format == here.capabilities.tool_format
+        assert there.info().tool_format == here.info().tool_format
         runs = [
             planned(model, tmp_path / name, required=(NEVER.name,))
             for name, model in (("here", here), ("there", there))
@@ -240,8 +240,8 @@ def test_every_prompt_can_be_rendered(texts: list[str]) -> None:
 
 class Native(FakeBackend):
     def __init__(self, tool_format: ToolFormat | None, dialect: Any = "gbnf", style: Any = "full") -> None:
-        self.capabilities = Capabilities(tool_format=tool_format)
-        self.dialect, self.prompt_style = dialect, style
+        self.model = ModelInfo(tool_format=tool_format, prompt_style=style)
+        self.dialect = dialect
 
 
 @pytest.mark.parametrize(
