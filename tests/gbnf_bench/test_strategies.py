@@ -19,7 +19,7 @@ from gbnf_bench.results import Results, about
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_bench.tables import best_strategy, strategy_table
 from gbnf_server.backends.base import Completion, Dialect, ModelInfo, Timings, Usage
-from gbnf_server.backends.tool_formats import find_tool_format
+from gbnf_server.backends.prompts import find_tool_format
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.bundled import manifests_path

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from gbnf import Grammar
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import (
@@ -28,9 +29,13 @@ if TYPE_CHECKING:
     from gbnf_server.backends.in_process import InProcess
 
 
+ANY = Grammar.parse('root ::= "{}"')
+"""A grammar, for prompts of constrained answers."""
+
+
 def prompt_tokens(backend: InProcess, messages: Sequence[Message], *, constrained: bool) -> list[int]:
     """Return the prompt of a conversation as the backend tokenizes it."""
-    return backend._encoded(backend._template.prompt(messages, constrained=constrained))
+    return backend._encoded(backend._template.prompt(Request(messages, ANY if constrained else None)))
 
 
 async def acomplete(backend: Backend, request: Request) -> Completion:

@@ -10,7 +10,7 @@ import asyncio
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from contextvars import copy_context
 from dataclasses import replace
@@ -18,8 +18,10 @@ from pathlib import Path
 from secrets import token_hex
 from threading import TIMEOUT_MAX, Thread, Timer
 
-from gbnf.prompts.messages import PromptStyle
-from gbnf.tool_formats import ReasoningDelta, TextDelta
+from gbnf.errors import ToolFormatError
+from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
+from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.tool_formats import ReasoningDelta, TemplateRenderer, TextDelta
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
     BackendEvent,
@@ -30,8 +32,9 @@ from gbnf_server.backends.base import (
     Timings,
     Usage,
 )
-from gbnf_server.backends.chat_template import ChatTemplate
-from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
+from gbnf_server.backends.image_messages import refuse_images
+from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_of
+from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags, split_reasoning
 from gbnf_server.backends.request_backend import RequestBackend
 from gbnf_server.backends.streaming import ReasoningFilter
 from gbnf_server.llama.cancellation import Cancellation
@@ -43,7 +46,17 @@ from gbnf_server.llama.kv_cache import KVCache, Slot, free
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.sampler import Sampler, Truncation
 from gbnf_server.system.cpu_cores import usable_cores
-from gbnf_server.system.errors import ContextOverflowError, ModelLoadError
+from gbnf_server.system.errors import (
+    ChatTemplateError,
+    ContextOverflowError,
+    ConversationRefusedError,
+    ModelLoadError,
+)
+
+_CHATML = (  # llama.cpp's own choice for models without a template
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
 class InProcess(RequestBackend):
@@ -135,7 +148,7 @@ class InProcess(RequestBackend):
         slot = Slot()
         self._kv_cache.register(slot)
         try:
-            return len(self._tokens(self._prompt(request)))
+            return len(self._tokens(self._template.prompt(request)))
         finally:
             self._kv_cache.release(slot)
 
@@ -193,7 +206,7 @@ class InProcess(RequestBackend):
             self._kv_cache.register(slot)
             if request.timeout_s is not None:
                 timer.start()
-            prompt = self._prompt(request)
+            prompt = self._template.prompt(request)
             tokens = self._encoded(prompt)
             started = time.perf_counter()
             stop.begin("the grammar engine reads a grammar")
@@ -216,15 +229,6 @@ class InProcess(RequestBackend):
         finally:
             timer.cancel()
             self._kv_cache.release(slot)
-
-    def _prompt(self, request: Request) -> str:
-        return self._template.prompt(
-            request.messages,
-            constrained=request.is_whole_text,
-            tools=request.tools,
-            reasoning=request.reasoning,
-            native=request.is_native,
-        )
 
     def _tokens(self, prompt: str) -> list[int]:
         tokens = self._model.tokenize(prompt, special=True)
@@ -297,6 +301,39 @@ class InProcess(RequestBackend):
             logprobs=tuple(answer.logprobs),
             trace=tuple(answer.trace),
         )
+
+
+class ChatTemplate:
+    """The chat template of a model file, rendered here."""
+
+    def __init__(self, model: NativeModel) -> None:
+        source = model.metadata.get("tokenizer.chat_template", _CHATML)
+        self.reasoning_tags = find_reasoning_tags(source)
+        self.tool_format = find_tool_format(source, model.begin_text, model.end_text)
+        try:
+            self._renderer = TemplateRenderer(source, bos_token=model.begin_text, eos_token=model.end_text)
+            roles = roles_of(self._render)
+        except (ToolFormatError, ChatTemplateError) as error:
+            raise ModelLoadError(f"the chat template of {model.path} fails: {error}") from None
+        escape = make_escaper(model.control_token_texts | strings_removed_by(source))
+        self._rules = TemplateRules(roles, escape, self.tool_format, self.reasoning_tags)
+
+    def prompt(self, request: Request) -> str:
+        """Return the prompt of a request, up to where the answer begins."""
+        refuse_images(request.messages, "a model in this process")
+        conversation = self._rules.conversation(request)
+        try:
+            if conversation.tool_format is not None:
+                return conversation.render()
+            return conversation.finish(self._render(conversation.messages, reasons=conversation.reasons))
+        except (ChatTemplateError, ToolFormatError) as error:
+            raise ConversationRefusedError(error) from None
+
+    def _render(self, messages: Sequence[Message], *, reasons: bool = False) -> str:
+        try:
+            return self._renderer.render(messages, enable_thinking=reasons)
+        except ToolFormatError as error:
+            raise ChatTemplateError(str(error)) from None
 
 
 class _Pieces:

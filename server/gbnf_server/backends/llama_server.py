@@ -17,9 +17,8 @@ from typing import Any
 
 import httpx
 
-from gbnf.prompts.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
-from gbnf.prompts.messages import Message, PromptStyle
-from gbnf.tool_formats import ToolFormat
+from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
+from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats.probing import switches
 from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
 from gbnf_server.backends.base import (
@@ -34,23 +33,10 @@ from gbnf_server.backends.http_backend import HttpBackend, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
-from gbnf_server.backends.reasoning import (
-    append_reasoning,
-    close_reasoning,
-    find_reasoning_tags,
-    open_reasoning_tags,
-    split_reasoning_message,
-)
+from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, find_tool_format, probe_roles
+from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags
 from gbnf_server.backends.server_slots import ServerSlots
 from gbnf_server.backends.streaming import CompletionStream
-from gbnf_server.backends.template_roles import (
-    TemplateRoles,
-    adapt_messages,
-    escape_texts,
-    native_roles,
-    probe_roles,
-)
-from gbnf_server.backends.tool_formats import find_tool_format
 from gbnf_server.backends.wire import parse_count, value_at
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
@@ -72,8 +58,7 @@ class _ServerProperties:
     props: dict[str, Any]
     context_length: int
     info: ModelInfo
-    roles: TemplateRoles
-    escape: Escape
+    rules: TemplateRules
     media_marker: str
     slots: ServerSlots
 
@@ -195,26 +180,17 @@ class LlamaServer(HttpBackend):
         """Return the prompt, with a marker for each image, and the images."""
         if not properties.info.takes_images:
             refuse_images(request.messages, self.name)
-        tool_format = properties.info.tool_format
-        if request.tools and tool_format is None:
-            raise RequestNotSupportedError(self.name, "tools", "Its chat template has none.")
-        roles = native_roles(properties.roles, tool_format) if request.tools else properties.roles
-        marked, images = insert_image_markers(
-            adapt_messages(request.messages, roles, properties.escape), properties.media_marker
-        )
-        shown, reasoning = split_reasoning_message(marked)
-        tags = None if reasoning is None else properties.info.reasoning_tags
-        thinking = request.reasoning or tags is not None
-        if request.is_native and tool_format is not None:
-            tools = escape_texts(request.tools, properties.escape)
-            prompt = await self._render_with_tools(session, tool_format, shown, tools, thinking=thinking)
+        conversation = properties.rules.conversation(request)
+        messages, images = insert_image_markers(conversation.messages, properties.media_marker)
+        reasons, form = conversation.reasons, conversation.tool_format
+        if form is None:
+            prompt = await self._render(session, messages, {"enable_thinking": reasons})
         else:
-            prompt = await self._render(session, shown, thinking=thinking)
-            if request.is_whole_text and not thinking:
-                prompt = close_reasoning(prompt)
-        if reasoning is not None and tags is not None:
-            return append_reasoning(prompt, reasoning, tags), images
-        return prompt, images
+            adapted = adapt_conversation(form, messages)
+            variables = switches(form.template, reasoning=reasons)
+            prompt = await self._render(session, adapted, variables, conversation.tools)
+            prompt = close_prompt(form, prompt, reasoning=reasons)
+        return conversation.finish(prompt), images
 
     async def _present(self, *, refresh: bool = False) -> _ServerProperties:
         async with self._http.session() as session:
@@ -236,25 +212,24 @@ class LlamaServer(HttpBackend):
             slots = parse_count(props.get("total_slots")) or 1
             roles = await self._probe(session)
             template = str(props.get("chat_template", ""))
+            begin, end = (str(props.get(key) or "") for key in ("bos_token", "eos_token"))
+            tool_format = find_tool_format(template, begin, end)
+            reasoning_tags = find_reasoning_tags(template)
             marker = str(props.get("media_marker") or _MEDIA_MARKER)
+            names = strings_removed_by(template) | {marker} | control_tokens_in(f"{template} {begin} {end}")
             properties = _ServerProperties(
                 props,
                 length,
                 ModelInfo(
                     name=PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
                     prompt_style=self._prompt_style or ("minimal" if is_demonstration else "full"),
-                    reasoning_tags=find_reasoning_tags(template),
+                    reasoning_tags=reasoning_tags,
                     takes_images=bool(value_at(props, "modalities", "vision")),
-                    tool_format=find_tool_format(template, *_special_tokens(props)),
+                    tool_format=tool_format,
                     slots=slots,
                     build=str(props.get("build_info", "")),
                 ),
-                roles,
-                make_escaper(
-                    strings_removed_by(template)
-                    | {marker}
-                    | control_tokens_in(f"{template} {props.get('bos_token')} {props.get('eos_token')}")
-                ),
+                TemplateRules(roles, make_escaper(names), tool_format, reasoning_tags),
                 marker,
                 ServerSlots(slots),
             )
@@ -268,7 +243,7 @@ class LlamaServer(HttpBackend):
             messages = next(probing)
             while True:
                 try:
-                    rendered = await self._render(session, messages)
+                    rendered = await self._render(session, messages, {"enable_thinking": False})
                 except ServerResponseError as error:
                     if error.status not in {400, 500}:
                         raise
@@ -281,38 +256,19 @@ class LlamaServer(HttpBackend):
         except ChatTemplateError as error:
             raise BackendError(f"the model's chat template fails: {error}") from None
 
-    async def _render_with_tools(
-        self,
-        session: HttpSession,
-        tool_format: ToolFormat,
-        messages: Sequence[Message],
-        tools: Sequence[Any],
-        *,
-        thinking: bool,
-    ) -> str:
-        adapted = adapt_conversation(tool_format, messages)
-        declared: dict[str, Any] = {"tools": list(tools)} if tools else {}
-        prompt = await self._render(
-            session,
-            adapted,
-            **declared,
-            chat_template_kwargs=switches(tool_format.template, reasoning=thinking),
-        )
-        return close_prompt(tool_format, prompt, reasoning=thinking)
-
     async def _render(
         self,
         session: HttpSession,
         messages: Sequence[Mapping[str, Any]],
-        *,
-        thinking: bool = False,
-        **fields: Any,
+        variables: Mapping[str, Any],
+        tools: Sequence[Any] = (),
     ) -> str:
         body: dict[str, Any] = {
             "messages": [openai_message(message) for message in messages],
-            "chat_template_kwargs": {"enable_thinking": thinking},
-            **fields,
+            "chat_template_kwargs": variables,
         }
+        if tools:
+            body["tools"] = list(tools)
         answer = await _request(session, "POST", "/apply-template", body)
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
@@ -349,12 +305,6 @@ def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[s
     if request.grammar is None and info.reasoning_tags is not None:
         return list(info.reasoning_tags.tokens)
     return []
-
-
-def _special_tokens(props: dict[str, Any]) -> tuple[str, str]:
-    """Return the texts of the tokens that begin and end a text, "" for none."""
-    begin, end = (str(props.get(key) or "") for key in ("bos_token", "eos_token"))
-    return begin, end
 
 
 _MEDIA_MARKER = "<__media__>"

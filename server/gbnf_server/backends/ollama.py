@@ -44,9 +44,9 @@ from gbnf_server.backends.http_client import (
     parse_response,
 )
 from gbnf_server.backends.image_messages import ollama_message
+from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.backends.reasoning import split_reasoning
 from gbnf_server.backends.streaming import OllamaStream
-from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
 from gbnf_server.system.errors import (
     BackendError,

@@ -48,14 +48,9 @@ from gbnf_server.backends.http_client import (
 )
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
+from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages
 from gbnf_server.backends.reasoning import split_reasoning
 from gbnf_server.backends.streaming import ChatStream
-from gbnf_server.backends.template_roles import (
-    TemplateRoles,
-    adapt_messages,
-    escape_texts,
-    native_roles,
-)
 from gbnf_server.backends.wire import (
     abbreviate,
     message_text,
@@ -122,7 +117,12 @@ class OpenAICompatible(HttpBackend):
         )
         self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
         # the server adds the token that begins a prompt
-        self._tool_format = None if chat_template is None else detect(chat_template)
+        self._tool_format, self._rules = None, None
+        if chat_template is not None:
+            self._tool_format = detect(chat_template)
+            names = strings_removed_by(chat_template) | control_tokens_in(chat_template)
+            roles = TemplateRoles(system=True, tool=self._tool_format.result_role == "tool")
+            self._rules = TemplateRules(roles, make_escaper(names), self._tool_format)
         self._prompt_style: PromptStyle = prompt_style
         self._roles = TemplateRoles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
@@ -231,20 +231,13 @@ class OpenAICompatible(HttpBackend):
 
     def _conversation(self, request: Request) -> dict[str, Any]:
         """Return the fields with the messages, or with the prompt that declares tools."""
-        tool_format = self._tool_format
-        if tool_format is None or not self._renders(request):
+        if self._rules is None or not self._renders(request):
             messages = adapt_messages(request.messages, self._roles)
             return {"messages": [openai_message(message) for message in messages]}
         refuse_images(request.messages, "a prompt that is rendered here")
-        source = tool_format.template
-        escape = make_escaper(strings_removed_by(source) | control_tokens_in(source))
-        roles = native_roles(TemplateRoles(system=True, tool=True), tool_format)
+        conversation = self._rules.conversation(request)
         try:
-            prompt = tool_format.prompt(
-                adapt_messages(request.messages, roles, escape),
-                escape_texts(request.tools, escape),
-                reasoning=request.reasoning,
-            )
+            prompt = conversation.render()
         except ToolFormatError as error:
             raise ConversationRefusedError(error) from None
         return {

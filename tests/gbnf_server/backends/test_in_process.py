@@ -430,7 +430,7 @@ RUN: list[Message] = [
 )
 def test_templates(tmp_path: Path, template: str | None, prompt: str) -> None:
     with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as loaded:
-        assert loaded._template.prompt(RUN, constrained=False) == prompt
+        assert loaded._template.prompt(Request(RUN)) == prompt
 
 
 @pytest.mark.parametrize(

@@ -306,6 +306,6 @@ def test_roles_that_the_template_lacks(tmp_path: Path) -> None:
         InProcess(tmp_path / "m.gguf", threads=1) as local,
     ):
         there = client.complete(Request(messages, grammar=CALL))
-        assert local._template.prompt(messages, constrained=False) == '[q][c][Result of step 1: {"n": 1}]'
+        assert local._template.prompt(Request(messages)) == '[q][c][Result of step 1: {"n": 1}]'
         assert there.usage.prompt_tokens == len(prompt_tokens(local, messages, constrained=True))
         assert there.text == local.complete(Request(messages, grammar=CALL)).text

@@ -23,7 +23,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
-from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
+from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import RequestNotSupportedError
 from support.backends import acomplete, streamed
