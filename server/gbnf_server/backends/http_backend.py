@@ -10,15 +10,15 @@ from typing import Any, TypeAlias
 
 import httpx
 
-from gbnf_server.backends.base import BackendEvent, Completion, ReasoningDelta, Request, TextDelta
+from gbnf_server.backends.base import BackendEvent, Completion, Request
 from gbnf_server.backends.http_client import HttpClient, HttpSession
-from gbnf_server.backends.reasoning import ReasoningTags
+from gbnf_server.backends.reasoning import ReasoningSplitter, ReasoningTags
 from gbnf_server.backends.request_backend import RequestBackend
-from gbnf_server.backends.streaming import EventStream, ReasoningFilter
+from gbnf_server.backends.streaming import EventStream
 from gbnf_server.system.errors import RequestNotSupportedError
 
 ReadResponse: TypeAlias = Callable[[httpx.Response, dict[str, Any]], Completion]
-"""Parses a response, and the object that its lines add up to."""
+"""Parses a response, and the object that its lines add up to, without splitting reasoning from its text."""
 
 
 class HttpBackend(RequestBackend):
@@ -60,15 +60,10 @@ async def stream_answer(
     read: ReadResponse,
     open_tags: ReasoningTags | None = None,
 ) -> AsyncGenerator[BackendEvent, None]:
-    """Send the body, and yield the events of the response. `open_tags`: see `ReasoningFilter`."""
+    """Send the body, and yield the events of the response. `open_tags`: see `ReasoningSplitter`."""
     arrived: list[BackendEvent] = []
-    reasoning_filter = ReasoningFilter(
-        lambda text: arrived.append(TextDelta(text)),
-        lambda text: arrived.append(ReasoningDelta(text)),
-        constrained=request.is_whole_text,
-        open_tags=open_tags,
-    )
-    stream = parser(reasoning_filter, request.max_tokens)
+    splitter = ReasoningSplitter(arrived.append, open_tags, constrained=request.is_whole_text)
+    stream = parser(splitter, request.max_tokens)
     response = httpx.Response(200)
     asked = {**body, **parser.FIELDS}
     received = session.lines(path, asked, tokens=request.max_tokens, timeout=request.timeout_s)
@@ -85,9 +80,10 @@ async def stream_answer(
             if repeats and line.strip():  # and this line did not end it
                 break
     completion = read(response, stream.end())
+    reasoning, text = splitter.close()
+    completion = replace(completion, text=text, reasoning=completion.reasoning or reasoning)
     if stream.repeated and completion.finish_reason == "length":
         completion = replace(completion, shortened_at=len(completion.text), repeated=stream.repeated)
-    reasoning_filter.end(completion)
     for event in arrived:
         yield event
     yield completion

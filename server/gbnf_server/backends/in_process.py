@@ -34,9 +34,8 @@ from gbnf_server.backends.base import (
 )
 from gbnf_server.backends.image_messages import refuse_images
 from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_of
-from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags, split_reasoning
+from gbnf_server.backends.reasoning import ReasoningSplitter, find_reasoning_tags, open_reasoning_tags
 from gbnf_server.backends.request_backend import RequestBackend
-from gbnf_server.backends.streaming import ReasoningFilter
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.constraint import Constraint
 from gbnf_server.llama.decoder import Decoder, OnText
@@ -214,18 +213,12 @@ class InProcess(RequestBackend):
             if constrained is not None:
                 constrained.stop = stop
                 constrained.seconds = time.perf_counter() - started
-            open_tags = open_reasoning_tags(prompt)
-            reasoning_filter = ReasoningFilter(
-                lambda text: pieces.put(TextDelta(text)),
-                lambda text: pieces.put(ReasoningDelta(text)),
-                constrained=request.is_whole_text,
-                open_tags=open_tags,
+            splitter = ReasoningSplitter(
+                pieces.put, open_reasoning_tags(prompt), constrained=request.is_whole_text
             )
-            answer = self._answer(tokens, constrained, request, sampler, stop, reasoning_filter.feed, slot)
-            if not request.is_whole_text:
-                reasoning, text = split_reasoning(answer.text, open_tags)
-                answer = replace(answer, text=text, reasoning=reasoning)
-            return reasoning_filter.end(answer)
+            answer = self._answer(tokens, constrained, request, sampler, stop, splitter.feed, slot)
+            reasoning, text = splitter.close()
+            return replace(answer, text=text, reasoning=reasoning)
         finally:
             timer.cancel()
             self._kv_cache.release(slot)

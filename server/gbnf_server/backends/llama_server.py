@@ -158,9 +158,7 @@ class LlamaServer(HttpBackend):
         open_tags = open_reasoning_tags(prompt)
 
         def read(response: httpx.Response, streamed: dict[str, Any]) -> Completion:
-            return read_completion(
-                unpack_response(response, streamed), request, open_tags, properties.context_length
-            )
+            return read_completion(unpack_response(response, streamed), request, properties.context_length)
 
         with ExitStack() as stack:
             if request.cache_salt:

@@ -45,7 +45,6 @@ from gbnf_server.backends.http_client import (
 )
 from gbnf_server.backends.image_messages import ollama_message
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
-from gbnf_server.backends.reasoning import split_reasoning
 from gbnf_server.backends.streaming import OllamaStream
 from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
 from gbnf_server.system.errors import (
@@ -119,7 +118,7 @@ class Ollama(HttpBackend):
         if request.stop and request.grammar is not None:
             raise RequestNotSupportedError(self.name, "stop with a JSON Schema", "Leave out one of the two.")
         body = self._body(request)
-        read = partial(self._read, body=body, request=request)
+        read = partial(self._read, body=body)
         return stream_answer(session, "/api/chat", body, request, OllamaStream, read)
 
     def _body(self, request: Request) -> dict[str, Any]:
@@ -151,14 +150,7 @@ class Ollama(HttpBackend):
             body["options"]["stop"] = list(request.stop)
         return body
 
-    def _read(
-        self,
-        response: httpx.Response,
-        streamed: dict[str, Any],
-        *,
-        body: dict[str, Any],
-        request: Request,
-    ) -> Completion:
+    def _read(self, response: httpx.Response, streamed: dict[str, Any], body: dict[str, Any]) -> Completion:
         answer, error = parse_response(response, streamed)
         if error:
             raise self._refusal(response.status_code, error)
@@ -171,9 +163,6 @@ class Ollama(HttpBackend):
         reason = answer.get("done_reason", "length" if full else "stop")
         finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
         reasoning = message_text(value_at(answer, "message", "thinking")) or ""
-        if request.grammar is None:
-            split, text = split_reasoning(text)
-            reasoning = reasoning or split
         return Completion(
             text=text,
             finish_reason=finish,

@@ -49,7 +49,6 @@ from gbnf_server.backends.http_client import (
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages
-from gbnf_server.backends.reasoning import split_reasoning
 from gbnf_server.backends.streaming import ChatStream
 from gbnf_server.backends.wire import (
     abbreviate,
@@ -280,9 +279,6 @@ class OpenAICompatible(HttpBackend):
         reasoning = (
             message_text(message.get("reasoning_content")) or message_text(message.get("reasoning")) or ""
         )
-        if not request.is_whole_text:
-            split, text = split_reasoning(text)
-            reasoning = reasoning or split
         usage = answer.get("usage")
         return Completion(
             text=text,

@@ -279,7 +279,7 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     with Ollama("m") as backend:
         try:
             body = backend._body(Request(ASK))
-            read = backend._read(reply, answer, body=body, request=Request(ASK))
+            read = backend._read(reply, answer, body=body)
         except BackendError as error:
             str(error).encode()
         else:

@@ -25,10 +25,11 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.backends.reasoning import (
     KNOWN_REASONING_TAGS,
+    ReasoningSplitter,
     reasoning_grammar,
     reasoning_message,
 )
-from gbnf_server.backends.streaming import ChatStream, CompletionStream, OllamaStream, ReasoningFilter
+from gbnf_server.backends.streaming import ChatStream, CompletionStream, EventStream, OllamaStream
 from gbnf_server.backends.wire import LineDecoder, join_surrogates
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
@@ -196,13 +197,18 @@ def content(answer: Any) -> str:
     return found
 
 
+def constrained(reader: type[EventStream], said: list[str], most: int | None = None) -> EventStream:
+    """A parser of an answer with a grammar, whose pieces go into a list."""
+    return reader(ReasoningSplitter(lambda piece: said.append(piece.text), constrained=True), most)
+
+
 @pytest.mark.parametrize(("reader", "events"), READERS)
 @given(pieces=st.lists(BROKEN | ANY_TEXT), sizes=SIZES, end=st.sampled_from(["\n", "\r\n"]))
 def test_text_arrives_complete_whatever_it_contains_and_however_its_bytes_are_split(
     reader: Any, events: Any, pieces: list[str], sizes: list[int], end: str
 ) -> None:
     said: list[str] = []
-    lines = reader(ReasoningFilter(said.append, said.append, constrained=True))
+    lines = constrained(reader, said)
     decoder = LineDecoder()
 
     def read() -> str:
@@ -267,7 +273,7 @@ def test_a_response_that_is_not_streamed_is_accepted(
 
 def test_a_whole_message_after_its_pieces_is_not_repeated() -> None:
     said: list[str] = []
-    lines = ChatStream(ReasoningFilter(said.append, said.append, constrained=True))
+    lines = constrained(ChatStream, said)
     stream = [*str(chat_events(*PIECES).body).split("\n"), dumps(whole_of(chat_events, CALL))]
     for line in stream:
         lines.feed(line)
@@ -280,7 +286,7 @@ def test_a_whole_message_after_its_pieces_is_not_repeated() -> None:
 )
 def test_lines_without_data_say_nothing(reader: Any, events: Any, noise: str) -> None:
     said: list[str] = []
-    lines = reader(ReasoningFilter(said.append, said.append, constrained=True))
+    lines = constrained(reader, said)
     for line in str(events(*PIECES).body).split("\n"):
         lines.feed(line)
         lines.feed(noise)
@@ -325,7 +331,7 @@ def test_an_event_of_any_depth_is_parsed_or_a_backend_error(
 @given(data=st.data())
 def test_any_event_is_parsed_or_a_backend_error(reader: Any, events: Any, data: st.DataObject) -> None:
     said: list[str] = []
-    lines = reader(ReasoningFilter(said.append, said.append, constrained=True))
+    lines = constrained(reader, said)
     body = str(events(CALL).body)
     try:
         for line in data.draw(st.sampled_from([body, dumps(whole_of(events, CALL))])).split("\n"):
@@ -348,7 +354,7 @@ def test_the_connection_is_closed_if_a_server_continues_after_the_last_token(
 
     def read(pieces: list[str]) -> str:
         said.clear()
-        lines = reader(ReasoningFilter(said.append, said.append, constrained=True), 10)
+        lines = constrained(reader, said, 10)
         for line in str(events(*pieces).body).split("\n"):
             lines.feed(line)
         return content(lines.end())
