@@ -10,7 +10,7 @@ import httpx
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.answer import Asked, collect_answer
+from gbnf_server.backends.answer import Asked, RequestBackend, collect_answer
 from gbnf_server.backends.base import (
     Backend,
     BackendEvent,
@@ -21,7 +21,6 @@ from gbnf_server.backends.base import (
     Request,
     TextDelta,
 )
-from gbnf_server.backends.request_backend import RequestBackend
 from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.system.event_loop import shared_loop
 

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import inf
+from time import monotonic
 from typing import Any, Literal
 
 import httpx
 
-from gbnf_server.backends.http_transport import Deadline, RequestBudget, Transport, proxy_of
+from gbnf_server.backends.http_transport import RequestBudget, Transport, proxy_of
 from gbnf_server.backends.wire import LineDecoder, join_all_surrogates, parse_error_body, read
 from gbnf_server.llama.api_keys import find as find_saved_key
 from gbnf_server.system.addresses import is_loopback
@@ -174,7 +175,7 @@ class HttpSession:
         policy = self._owner.retry_policy
         broken, waited, pause = 0, 0.0, policy.backoff
         timeout = min(timeout or inf, policy.timeout)
-        deadline = Deadline(timeout)
+        deadline = monotonic() + timeout
         has_begun = False
         while True:
             response = None
@@ -205,7 +206,7 @@ class HttpSession:
                     return
             seconds = max(pause, retry_after or 0)
             await asyncio.sleep(seconds)
-            deadline.extend(seconds)
+            deadline += seconds
             waited += seconds
             pause = min(2 * pause, 5.0)
 
@@ -215,7 +216,7 @@ class HttpSession:
         path: str,
         body: dict[str, Any] | None,
         tokens: int,
-        deadline: Deadline,
+        deadline: float,
         by_line: bool,
     ) -> AsyncGenerator[str | httpx.Response, None]:
         """Send a request once, and yield what comes. Raises BackendError if it is compressed or too long."""

@@ -22,6 +22,7 @@ from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message, PromptStyle
 from gbnf.tool_formats import ReasoningDelta, TemplateRenderer, TextDelta
+from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
     BackendEvent,
@@ -35,7 +36,6 @@ from gbnf_server.backends.base import (
 from gbnf_server.backends.image_messages import refuse_images
 from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_of
 from gbnf_server.backends.reasoning import ReasoningSplitter, find_reasoning_tags, open_reasoning_tags
-from gbnf_server.backends.request_backend import RequestBackend
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.constraint import Constraint
 from gbnf_server.llama.decoder import Decoder, OnText

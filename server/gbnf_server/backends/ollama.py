@@ -35,7 +35,7 @@ from gbnf_server.backends.base import (
     Timings,
     Usage,
 )
-from gbnf_server.backends.http_backend import HttpBackend, stream_answer
+from gbnf_server.backends.http_backend import HttpBackend, OllamaStream, stream_answer
 from gbnf_server.backends.http_client import (
     HttpClient,
     HttpSession,
@@ -45,7 +45,6 @@ from gbnf_server.backends.http_client import (
 )
 from gbnf_server.backends.image_messages import ollama_message
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
-from gbnf_server.backends.streaming import OllamaStream
 from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
 from gbnf_server.system.errors import (
     BackendError,

@@ -38,7 +38,7 @@ from gbnf_server.backends.base import (
     Request,
     Usage,
 )
-from gbnf_server.backends.http_backend import HttpBackend, stream_answer
+from gbnf_server.backends.http_backend import ChatStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import (
     HttpClient,
     HttpSession,
@@ -49,7 +49,6 @@ from gbnf_server.backends.http_client import (
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages
-from gbnf_server.backends.streaming import ChatStream
 from gbnf_server.backends.wire import (
     abbreviate,
     message_text,

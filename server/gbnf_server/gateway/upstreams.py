@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Image
+from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import (
     AnswerTimeoutError,
     Backend,
@@ -32,7 +33,6 @@ from gbnf_server.backends.base import (
     ServerResponseError,
 )
 from gbnf_server.backends.http_client import HttpClient, RetryPolicy
-from gbnf_server.backends.request_backend import RequestBackend
 
 _KNOWN_PREFIXES = 10_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0

@@ -18,6 +18,7 @@ from gbnf.prompts.messages import Message
 from gbnf.tools import FINAL_ANSWER
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, Asked, answer
 from gbnf_server.backends.base import AnswerFormat, Backend, Completion, Request
+from gbnf_server.backends.http_backend import ChatStream, CompletionStream, EventStream, OllamaStream
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
@@ -29,7 +30,6 @@ from gbnf_server.backends.reasoning import (
     reasoning_grammar,
     reasoning_message,
 )
-from gbnf_server.backends.streaming import ChatStream, CompletionStream, EventStream, OllamaStream
 from gbnf_server.backends.wire import LineDecoder, join_surrogates
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
