@@ -81,7 +81,7 @@ async def stream_answer(
     stream = parser(splitter, request.max_tokens)
     response = httpx.Response(200)
     asked = {**body, **parser.FIELDS}
-    received = session.lines(path, asked, tokens=request.max_tokens, timeout=request.timeout_s)
+    received = session.lines("POST", path, asked, tokens=request.max_tokens, timeout=request.timeout_s)
     async with aclosing(received):
         async for line in received:
             if isinstance(line, httpx.Response):

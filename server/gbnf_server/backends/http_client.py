@@ -146,13 +146,20 @@ class HttpSession:
 
     async def request(self, method: Method, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         """Return a response; for errors see `lines`."""
-        async with aclosing(self._received(method, path, body, 0, None, by_line=False)) as received:
+        async with aclosing(self.lines(method, path, body, by_line=False)) as received:
             *_, answer = [each async for each in received]
         assert isinstance(answer, httpx.Response)
         return answer
 
-    def lines(
-        self, path: str, body: dict[str, Any], *, tokens: int, timeout: float | None = None
+    async def lines(
+        self,
+        method: Method,
+        path: str,
+        body: dict[str, Any] | None,
+        *,
+        tokens: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 - of the request with its retries
+        by_line: bool = True,
     ) -> AsyncGenerator[str | httpx.Response, None]:
         """Yield each line of a response as it arrives, and last the response; of an error only that.
 
@@ -160,18 +167,6 @@ class HttpSession:
         Raises BackendUnreachableError, of which AnswerTimeoutError is a kind, or BackendError if the response
         is larger than it may be.
         """
-        return self._received("POST", path, body, tokens, timeout, by_line=True)
-
-    async def _received(
-        self,
-        method: Method,
-        path: str,
-        body: dict[str, Any] | None,
-        tokens: int,
-        timeout: float | None,  # noqa: ASYNC109 - of the request with its retries
-        *,
-        by_line: bool,
-    ) -> AsyncGenerator[str | httpx.Response, None]:
         policy = self._owner.retry_policy
         broken, waited, pause = 0, 0.0, policy.backoff
         timeout = min(timeout or inf, policy.timeout)

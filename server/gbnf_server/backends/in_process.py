@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from contextvars import copy_context
-from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from threading import TIMEOUT_MAX, Thread, Timer
@@ -37,11 +36,10 @@ from gbnf_server.backends.image_messages import refuse_images
 from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_of
 from gbnf_server.backends.reasoning import ReasoningSplitter, find_reasoning_tags, open_reasoning_tags
 from gbnf_server.llama.cancellation import Cancellation
-from gbnf_server.llama.constraint import Constraint
-from gbnf_server.llama.decoder import Decoder, OnText
-from gbnf_server.llama.grammar_engines import GrammarEngine, GrammarEngineName, grammar_engine
+from gbnf_server.llama.decoder import Decoder
+from gbnf_server.llama.grammar_engines import GrammarEngineName, grammar_engine
 from gbnf_server.llama.grammar_limits import guard_grammar
-from gbnf_server.llama.kv_cache import KVCache, Slot, free
+from gbnf_server.llama.kv_cache import KVCache, free
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.sampler import Sampler, Truncation
 from gbnf_server.system.cpu_cores import usable_cores
@@ -115,7 +113,7 @@ class InProcess(RequestBackend):
         self._jumps = jump_forward and not model.has_recurrent_state
         self._deterministic = deterministic
         self._calls: set[Cancellation] = set()
-        self._engine: GrammarEngine = grammar_engine(engine, model)
+        self._engine = grammar_engine(engine, model)
         self._kv_cache = KVCache(
             model,
             length=self._context_length,
@@ -135,21 +133,13 @@ class InProcess(RequestBackend):
 
     def clear_prompt_cache(self) -> None:
         """Clear the KV cache of finished calls. Raises BackendError after `close`."""
-        slot = Slot()
-        self._kv_cache.register(slot)
-        try:
+        with self._kv_cache.slot():
             self._kv_cache.clear_unused()
-        finally:
-            self._kv_cache.release(slot)
 
     def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
-        slot = Slot()
-        self._kv_cache.register(slot)
-        try:
+        with self._kv_cache.slot():
             return len(self._tokens(self._template.prompt(request)))
-        finally:
-            self._kv_cache.release(slot)
 
     def close(self) -> None:
         """Free the model and its KV cache once the running calls have ended. Idempotent."""
@@ -198,30 +188,68 @@ class InProcess(RequestBackend):
         )
         sampler = Sampler(request.temperature, request.seed, truncation)
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
-        slot = Slot()
         timer = Timer(min(request.timeout_s or 0, TIMEOUT_MAX), stop.set)
         timer.daemon = True
         try:
-            self._kv_cache.register(slot)
-            if request.timeout_s is not None:
-                timer.start()
-            prompt = self._template.prompt(request)
-            tokens = self._encoded(prompt)
-            started = time.perf_counter()
-            stop.begin("the grammar engine reads a grammar")
-            constrained = None if grammar is None else self._engine.constraint(grammar)
-            if constrained is not None:
-                constrained.stop = stop
-                constrained.seconds = time.perf_counter() - started
-            splitter = ReasoningSplitter(
-                pieces.put, open_reasoning_tags(prompt), constrained=request.is_whole_text
-            )
-            answer = self._answer(tokens, constrained, request, sampler, stop, splitter.feed, slot)
-            reasoning, text = splitter.close()
-            return replace(answer, text=text, reasoning=reasoning)
+            with self._kv_cache.slot() as slot:
+                if request.timeout_s is not None:
+                    timer.start()
+                prompt = self._template.prompt(request)
+                tokens = self._encoded(prompt)
+                started = time.perf_counter()
+                stop.begin("the grammar engine reads a grammar")
+                constraint = None if grammar is None else self._engine.constraint(grammar)
+                if constraint is not None:
+                    constraint.stop = stop
+                    constraint.seconds = time.perf_counter() - started
+                splitter = ReasoningSplitter(
+                    pieces.put, open_reasoning_tags(prompt), constrained=request.is_whole_text
+                )
+                salt = token_hex() if self._deterministic else request.cache_salt
+                sequence, cached = self._kv_cache.acquire(slot, tokens, stop, salt)
+                started = time.perf_counter()
+                answer = Decoder(
+                    self._model,
+                    self._kv_cache,
+                    sequence,
+                    sampler,
+                    constraint,
+                    jumps=self._jumps,
+                    stop=stop,
+                    stop_strings=request.stop,
+                    logprobs=request.logprobs,
+                    on_text=splitter.feed,
+                    control_texts=self._control_texts(request),
+                    trace=request.trace,
+                    splits=None if self._deterministic else self._model.splits,
+                ).generate(tokens, min(request.max_tokens, self._context_length - len(tokens)))
+                ended = time.perf_counter()
         finally:
             timer.cancel()
-            self._kv_cache.release(slot)
+        begun = answer.first_token_at or ended
+        reasoning, text = splitter.close()
+        return Completion(
+            text=text,
+            finish_reason=answer.finish,
+            usage=Usage(
+                len(tokens),
+                len(answer.tokens),
+                cached,
+                answer.forced_tokens,
+                answer.drafted_tokens,
+                answer.accepted_tokens,
+            ),
+            timings=Timings(
+                begun - started, ended - begun, None if constraint is None else constraint.seconds
+            ),
+            reasoning=reasoning,
+            context_length=self._context_length,
+            stop_string=answer.stop_string,
+            shortened_at=answer.shortened_at,
+            repeated=answer.repeated,
+            logprobs=tuple(answer.logprobs),
+            trace=tuple(answer.trace),
+        )
 
     def _tokens(self, prompt: str) -> list[int]:
         tokens = self._model.tokenize(prompt, special=True)
@@ -240,60 +268,6 @@ class InProcess(RequestBackend):
         """Return the texts of the tool-call format that are control tokens of this model."""
         form = self._template.tool_format if request.is_native else None
         return self._model.control_token_texts.intersection(form.control_texts) if form else frozenset()
-
-    def _answer(
-        self,
-        prompt: list[int],
-        constrained: Constraint | None,
-        request: Request,
-        sampler: Sampler,
-        stop: Cancellation,
-        on_text: OnText,
-        slot: Slot,
-    ) -> Completion:
-        salt = token_hex() if self._deterministic else request.cache_salt
-        sequence, cached = self._kv_cache.acquire(slot, prompt, stop, salt)
-        started = time.perf_counter()
-        decoder = Decoder(
-            self._model,
-            self._kv_cache,
-            sequence,
-            sampler,
-            constrained,
-            jumps=self._jumps,
-            stop=stop,
-            stop_strings=request.stop,
-            logprobs=request.logprobs,
-            on_text=on_text,
-            control_texts=self._control_texts(request),
-            trace=request.trace,
-            splits=None if self._deterministic else self._model.splits,
-        )
-        answer = decoder.generate(prompt, min(request.max_tokens, self._context_length - len(prompt)))
-        ended = time.perf_counter()
-        return Completion(
-            text=answer.text,
-            finish_reason=answer.finish,
-            usage=Usage(
-                len(prompt),
-                len(answer.tokens),
-                cached,
-                answer.forced_tokens,
-                answer.drafted_tokens,
-                answer.accepted_tokens,
-            ),
-            timings=Timings(
-                (answer.first_token_at or ended) - started,
-                ended - (answer.first_token_at or ended),
-                None if constrained is None else constrained.seconds,
-            ),
-            context_length=self._context_length,
-            stop_string=answer.stop_string,
-            shortened_at=answer.shortened_at,
-            repeated=answer.repeated,
-            logprobs=tuple(answer.logprobs),
-            trace=tuple(answer.trace),
-        )
 
 
 class ChatTemplate:

@@ -21,7 +21,7 @@ from gbnf.grammar.ir import EPSILON, Literal, Ref, Rules, char_class, seq
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.llama import constraint as constraint_module
+from gbnf_server.llama import grammar_engines
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
 from gbnf_server.llama.native import NativeGrammar
@@ -303,7 +303,7 @@ def test_a_cancelled_call_has_ended_when_its_cancellation_has(
 def test_a_long_question_to_the_grammar_engine_is_cancelled_between_its_parts(
     backend: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constraint_module, "_PART", 8)
+    monkeypatch.setattr(grammar_engines, "_PART", 8)
     stop, parts = Cancellation(), list[int]()
     allowed = NativeGrammar.allowed
 
