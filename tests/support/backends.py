@@ -10,17 +10,9 @@ import httpx
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
+from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf_server.backends.answer import Asked, RequestBackend, collect_answer
-from gbnf_server.backends.base import (
-    Backend,
-    BackendEvent,
-    Completion,
-    Dialect,
-    ModelInfo,
-    ReasoningDelta,
-    Request,
-    TextDelta,
-)
+from gbnf_server.backends.base import Backend, BackendEvent, Completion, Dialect, ModelInfo, Request
 from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.system.event_loop import shared_loop
 

@@ -32,45 +32,7 @@ from gbnf.prompts.messages import Message, PromptStyle
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import ReasoningDelta, TextDelta, ToolFormat
 from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.llama.grammar_limits import MOST_RULES
 from gbnf_server.llama.token_values import TokenLogprob, TracedToken
-from gbnf_server.system.errors import (
-    AnswerTimeoutError,
-    BackendError,
-    BackendUnreachableError,
-    ContextOverflowError,
-    ConversationRefusedError,
-    GrammarRefusedError,
-    RequestNotSupportedError,
-    ServerResponseError,
-)
-
-__all__ = [
-    "DEMO_MODEL_NAME",
-    "MAX_LOGPROBS",
-    "MOST_RULES",
-    "AnswerFormat",
-    "AnswerTimeoutError",
-    "Backend",
-    "BackendError",
-    "BackendEvent",
-    "BackendUnreachableError",
-    "Completion",
-    "ContextOverflowError",
-    "ConversationRefusedError",
-    "Dialect",
-    "GrammarRefusedError",
-    "ModelInfo",
-    "ReasoningDelta",
-    "Request",
-    "RequestNotSupportedError",
-    "ServerResponseError",
-    "TextDelta",
-    "Timings",
-    "TokenLogprob",
-    "TracedToken",
-    "Usage",
-]
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""

@@ -22,7 +22,7 @@ from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
 from gbnf.tools.tool import excluding
-from gbnf_server.backends.base import MOST_RULES, AnswerFormat, Backend, Dialect
+from gbnf_server.backends.base import AnswerFormat, Backend, Dialect
 from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import (
     ChatRequest,
@@ -33,6 +33,7 @@ from gbnf_server.gateway.chat import (
     OutputFormat,
 )
 from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tool, opened, strict_error, strict_problem
+from gbnf_server.llama.grammar_limits import MOST_RULES
 from gbnf_server.web.errors import HttpError
 
 _Result = TypeVar("_Result")

@@ -17,25 +17,23 @@ from gbnf.prompts.messages import Message
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import CallStarted, Delta
 from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
-from gbnf_server.backends.base import (
-    AnswerTimeoutError,
-    Backend,
-    BackendError,
-    BackendUnreachableError,
-    ContextOverflowError,
-    ConversationRefusedError,
-    GrammarRefusedError,
-    Request,
-    RequestNotSupportedError,
-    ServerResponseError,
-    Usage,
-)
+from gbnf_server.backends.base import Backend, Request, Usage
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
 from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
 from gbnf_server.gateway.gateway import Answers
+from gbnf_server.system.errors import (
+    AnswerTimeoutError,
+    BackendError,
+    BackendUnreachableError,
+    ContextOverflowError,
+    ConversationRefusedError,
+    GrammarRefusedError,
+    RequestNotSupportedError,
+    ServerResponseError,
+)
 from gbnf_server.web.errors import HttpError
 
 _LETTERS = string.ascii_letters + string.digits

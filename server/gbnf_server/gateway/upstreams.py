@@ -21,18 +21,14 @@ from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Image
 from gbnf_server.backends.answer import RequestBackend
-from gbnf_server.backends.base import (
+from gbnf_server.backends.base import Backend, BackendEvent, Dialect, ModelInfo, Request
+from gbnf_server.backends.http_client import HttpClient, RetryPolicy
+from gbnf_server.system.errors import (
     AnswerTimeoutError,
-    Backend,
     BackendError,
-    BackendEvent,
     BackendUnreachableError,
-    Dialect,
-    ModelInfo,
-    Request,
     ServerResponseError,
 )
-from gbnf_server.backends.http_client import HttpClient, RetryPolicy
 
 _KNOWN_PREFIXES = 10_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Backend, ReasoningDelta, Request, TextDelta
+from gbnf.tool_formats import ReasoningDelta, TextDelta
+from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama

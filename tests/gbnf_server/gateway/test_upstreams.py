@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
-from gbnf_server.backends.base import BackendEvent, Completion, Request, TextDelta, Usage
+from gbnf.tool_formats import TextDelta
+from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, http_probe
