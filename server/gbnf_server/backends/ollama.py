@@ -24,9 +24,9 @@ from typing import Any, Literal
 import httpx
 
 from gbnf.prompts.messages import PromptStyle
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
-    AnswerFormat,
     BackendEvent,
     Completion,
     Dialect,

@@ -28,16 +28,9 @@ from gbnf.dialects import xgrammar_text
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import PromptStyle
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import detect
-from gbnf_server.backends.base import (
-    AnswerFormat,
-    BackendEvent,
-    Completion,
-    Dialect,
-    ModelInfo,
-    Request,
-    Usage,
-)
+from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
 from gbnf_server.backends.http_backend import ChatStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import (
     HttpClient,

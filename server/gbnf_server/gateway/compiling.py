@@ -17,12 +17,12 @@ from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.pool import CompiledTool, compile_tool, left_out_finding
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
-from gbnf.protocols.protocol import CallProtocol, Offered, tools_prompt
+from gbnf.protocols.protocol import AnswerFormat, CallProtocol, Offered, tools_prompt
 from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
 from gbnf.tools.tool import excluding
-from gbnf_server.backends.base import AnswerFormat, Backend, Dialect
+from gbnf_server.backends.base import Backend, Dialect
 from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import (
     ChatRequest,

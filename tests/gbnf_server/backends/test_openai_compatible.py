@@ -20,8 +20,9 @@ from jsonschema import Draft202012Validator
 from gbnf import compile_pool
 from gbnf.dialects import call_schema, xgrammar_text
 from gbnf.prompts.messages import Image, Message
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import AnswerFormat, Backend, Completion, Request
+from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.llama import server_build as build

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from gbnf import Grammar, compile_pool
 from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Message
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tools import FINAL_ANSWER
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, Asked, answer
-from gbnf_server.backends.base import AnswerFormat, Backend, Completion, Request
+from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.http_backend import ChatStream, CompletionStream, EventStream, OllamaStream
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.in_process import InProcess
