@@ -44,8 +44,7 @@ from gbnf import Grammar, compile_pool, load_manifests
 from gbnf.compiler.layout import Whitespace
 from gbnf.prompts.messages import Message, call_text, system_prompt
 from gbnf_server.backends.base import Request
-from gbnf_server.backends.chat_template import ChatTemplate
-from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.in_process import ChatTemplate, InProcess
 from gbnf_server.llama import api_keys
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
@@ -124,7 +123,8 @@ def embedded_jobs(model: NativeModel) -> list[Job]:
             {"role": "system", "content": system_prompt(tools, style="minimal")},
             {"role": "user", "content": request},
         ]
-        made.append(Job(name, "", messages, template.prompt(messages, constrained=True)))
+        constrained = Request(messages, Grammar.parse('root ::= "{}"'))
+        made.append(Job(name, "", messages, template.prompt(constrained)))
     return made
 
 

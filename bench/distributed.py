@@ -197,7 +197,7 @@ def gateway_table(vllm_url: str | None, levels: Sequence[int], requests: Sequenc
     model = ""
     if vllm_url is not None:
         with closing(vllm_backend(vllm_url)) as backend:
-            model = backend.model_name
+            model = backend.model_name()
     bodies = [body_of(request, 1, seed) for seed, request in enumerate(requests)]
     for level in levels:
         reference = 0.0

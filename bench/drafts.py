@@ -193,12 +193,8 @@ def summary(results: Sequence[Result], title: str) -> Table:
 
 def step_costs(backend: InProcess, messages: list[Message]) -> str:
     """Return how long batches take, in steps: the reason why drafts pay, or do not."""
-
-    from gbnf_server.llama.kv_cache import Slot  # noqa: PLC0415  # likewise
-
-    cache, slot, stop = backend._kv_cache, Slot(), Cancellation()  # noqa: SLF001  # timed directly
-    cache.register(slot)
-    try:
+    cache, stop = backend._kv_cache, Cancellation()  # noqa: SLF001  # timed directly
+    with cache.slot() as slot:
         tokens = backend._model.tokenize(messages[0]["content"], special=False)[:300]  # noqa: SLF001
         sequence, _ = cache.acquire(slot, tokens, stop)
         costs: dict[int, float] = {}
@@ -211,8 +207,6 @@ def step_costs(backend: InProcess, messages: list[Message]) -> str:
                 begun = time.thread_time()
                 cache.evaluate(sequence, tokens[-16:][:size], stop, range(size))
                 costs[size] = min(costs.get(size, 1e9), time.thread_time() - begun)
-    finally:
-        cache.release(slot)
     shown = ", ".join(f"{size}: {seconds / costs[1]:.2f}" for size, seconds in costs.items() if size > 1)
     return f"a step takes {1e3 * costs[1]:.1f} ms; a batch with all logits, in steps: {shown}"
 

@@ -160,7 +160,7 @@ def main() -> None:
         vllm_server(options.vllm, options.folder, sequences=4) as url,
         closing(vllm_backend(url)) as backend,
     ):
-        constructs_table(url, backend.model_name, options.seeds)
+        constructs_table(url, backend.model_name(), options.seeds)
         print()
         print_heads("grammars of | number | complete | truncated | loosened | refused | error | slowest, s")
         grammars_row(backend, "MaskBench", [*schemas(options.every)])

@@ -70,7 +70,7 @@ def supported_strategies(backend: Backend, names: Sequence[str] = ()) -> tuple[C
 def _is_supported(strategy: Configuration, backend: Backend) -> bool:
     match strategy.settings["call_format"]:
         case "native":
-            return backend.capabilities.tool_format is not None
+            return backend.info().tool_format is not None
         case "json":
             # an engine that takes a JSON Schema chooses the whitespace itself
             ruled = (

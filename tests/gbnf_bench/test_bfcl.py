@@ -23,7 +23,7 @@ from gbnf_bench.configurations import STRATEGIES, Configuration, named
 from gbnf_bench.errors import ResultsFileError
 from gbnf_bench.run_log import RunLog
 from gbnf_bench.runner import RunOptions
-from gbnf_server.backends.base import Completion, Timings, Usage
+from gbnf_server.backends.base import Completion, ModelInfo, Timings, Usage
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.cli import main
 from support.backends import FakeBackend
@@ -350,7 +350,7 @@ def test_an_expected_call_that_its_schema_forbids_is_counted_as_invalid() -> Non
 class Told(FakeBackend):
     """A backend that says its texts in order, in every run anew."""
 
-    prompt_style = "full"
+    model = ModelInfo()
 
     def __init__(self, *texts: str) -> None:
         self.texts = texts

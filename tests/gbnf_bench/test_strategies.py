@@ -18,8 +18,8 @@ from gbnf_bench.generated_cases import generate_suite, stub_result
 from gbnf_bench.results import Results, about
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_bench.tables import best_strategy, strategy_table
-from gbnf_server.backends.base import Capabilities, Completion, Dialect, Timings, Usage
-from gbnf_server.backends.tool_formats import find_tool_format
+from gbnf_server.backends.base import Completion, Dialect, ModelInfo, Timings, Usage
+from gbnf_server.backends.prompts import find_tool_format
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.bundled import manifests_path
@@ -34,7 +34,7 @@ SUITE, LEFT_OUT = generate_suite(POOL)
 class Speaks(FakeBackend):
     """A model that knows the case: it calls rightly, but only in the shape that it likes."""
 
-    prompt_style = "full"
+    model = ModelInfo()
 
     def __init__(self, shape: str) -> None:
         self._shape = shape
@@ -140,5 +140,5 @@ def test_a_server_without_grammars_has_fewer_strategies(dialect: Dialect, names:
 def test_native_is_a_strategy_where_the_template_has_tools() -> None:
     backend = FakeBackend()
     source = NativeModel(model_path(), vocab_only=True).metadata["tokenizer.chat_template"]
-    backend.capabilities = Capabilities(tool_format=find_tool_format(source))
+    backend.model = ModelInfo(tool_format=find_tool_format(source))
     assert supported_strategies(backend) == STRATEGIES

@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from gbnf.prompts.messages import Message, PromptStyle
-from gbnf_server.backends.answer import Asked, collect_answer
-from gbnf_server.backends.base import (
-    Backend,
-    BackendEvent,
-    Capabilities,
-    Completion,
-    Dialect,
-    ReasoningDelta,
-    Request,
-    TextDelta,
-)
-from gbnf_server.backends.request_backend import RequestBackend
+from gbnf import Grammar
+from gbnf.prompts.messages import Message
+from gbnf.tool_formats import ReasoningDelta, TextDelta
+from gbnf_server.backends.answer import Asked, RequestBackend, collect_answer
+from gbnf_server.backends.base import Backend, BackendEvent, Completion, Dialect, ModelInfo, Request
 from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.system.event_loop import shared_loop
 
@@ -28,9 +20,13 @@ if TYPE_CHECKING:
     from gbnf_server.backends.in_process import InProcess
 
 
+ANY = Grammar.parse('root ::= "{}"')
+"""A grammar, for prompts of constrained answers."""
+
+
 def prompt_tokens(backend: InProcess, messages: Sequence[Message], *, constrained: bool) -> list[int]:
     """Return the prompt of a conversation as the backend tokenizes it."""
-    return backend._encoded(backend._template.prompt(messages, constrained=constrained))
+    return backend._encoded(backend._template.prompt(Request(messages, ANY if constrained else None)))
 
 
 async def acomplete(backend: Backend, request: Request) -> Completion:
@@ -55,11 +51,16 @@ class FakeBackend(RequestBackend):
     """A backend without a model. Subclasses override `respond`, or `arespond`."""
 
     name = "fake"
-    prompt_style: PromptStyle = "minimal"
-    context_length = 4096
     dialect: Dialect = "gbnf"
-    capabilities = Capabilities()
+    model = ModelInfo(prompt_style="minimal")
+    context = 4096
     enforces_grammar = True
+
+    def info(self) -> ModelInfo:
+        return self.model
+
+    def context_length(self) -> int:
+        return self.context
 
     def respond(self, *_given: Any, **_limits: Any) -> Completion:
         raise NotImplementedError

@@ -225,7 +225,10 @@ class Mode:
 
 @dataclass
 class Server:
-    """`sent`: bytes that went out, in all. `gave_up`: the client took all that a mode is ready to send."""
+    """`sent`: bytes that went out, in all. `gave_up`: the client took all that a mode is ready to send.
+
+    `attacks`: if not, all answers are good.
+    """
 
     wire: Wire
     mode: Mode
@@ -233,6 +236,7 @@ class Server:
     listener: socket.socket
     sent: int = 0
     gave_up: bool = False
+    attacks: bool = True
     requests: int = 0
     attacked: int = 0
     closed: threading.Event = field(default_factory=threading.Event)
@@ -269,7 +273,7 @@ class Server:
             while (asked := _request(reader)) is not None:
                 self.requests += 1
                 peer = Peer(self, connection, *asked)
-                if self.mode.everywhere or peer.path == self.path:
+                if self.attacks and (self.mode.everywhere or peer.path == self.path):
                     self.attacked += 1
                     self.mode.act(peer)
                     if not self.mode.everywhere:
@@ -342,6 +346,7 @@ def _attack(mode: Mode, wire: Wire, way: Way, context: Context, path: str, secon
     )
     with hostile(mode, wire, path) as server, wire.client(server.url, retry_policy) as backend:
         seen: list[Event] = []
+        server.attacks = False
         planner = Planner(
             [TOOL],
             backend,
@@ -349,6 +354,7 @@ def _attack(mode: Mode, wire: Wire, way: Way, context: Context, path: str, secon
             context=context,
             hooks=(seen.append,),
         )
+        server.attacks = True
         run = planned(planner, "look", way)
         assert isinstance(seen[-1], RunFinished)
         called = sum(isinstance(event, ToolCalled) for event in seen)

@@ -14,10 +14,11 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from gbnf import Grammar
 from gbnf.calls.stop_strings import StopStrings
@@ -28,6 +29,7 @@ from gbnf.protocols.readers import AnswerNotAllowedError, AnswerReader, PlainTex
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request, Usage
 from gbnf_server.system.errors import BackendError, GrammarRefusedError
+from gbnf_server.system.event_loop import shared_loop
 
 _REPLACEMENT = "\ufffd"
 """What servers send for the first half of a character that was truncated."""
@@ -122,19 +124,7 @@ async def answer(backend: Backend, asked: Asked) -> AsyncGenerator[AnswerEvent, 
                     yield piece
                 if reading.is_over:
                     break
-        completion = reading.completion or await _ended_here(backend, request, reading)
-        end = Answered(
-            replace(
-                completion,
-                grammar_violation=reading.violation,
-                stop_string=reading.stop_string or completion.stop_string,
-            ),
-            tuple(reading.calls),
-            reading.is_verified,
-            reading.is_complete,
-            reading.reasoning_pieces,
-            attempt,
-        )
+        end = reading.answered(reading.completion or await reading.end_here(backend, request), attempt)
         is_last = has_left or attempt == asked.retries
         if not is_last and reading.violation is not None:
             continue
@@ -146,21 +136,6 @@ async def answer(backend: Backend, asked: Asked) -> AsyncGenerator[AnswerEvent, 
             yield piece
         yield end
         return
-
-
-async def _ended_here(backend: Backend, request: Request, reading: _Reading) -> Completion:
-    """Return the completion of an answer that was ended here, with the tokens as far as they are known."""
-    try:
-        prompt_tokens = await asyncio.to_thread(backend.count_tokens, request)
-    except BackendError:
-        prompt_tokens = 0
-    return Completion(
-        reading.text,
-        "stop",
-        Usage(prompt_tokens, reading.piece_count),
-        reasoning=reading.reasoning,
-        stop_string=reading.stop_string,
-    )
 
 
 @dataclass(slots=True)
@@ -197,26 +172,6 @@ class _Reading:
         return "".join(self._texts)
 
     @property
-    def reasoning(self) -> str:
-        """The reasoning that the backend has separated."""
-        return "".join(self._thoughts)
-
-    @property
-    def piece_count(self) -> int:
-        """How many pieces there were: about one per token."""
-        return len(self._texts) + len(self._thoughts)
-
-    @property
-    def is_verified(self) -> bool:
-        """Whether the answer so far has been matched against the grammar."""
-        return self._state is not None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing can follow the answer."""
-        return self._state is not None and self._state.must_end
-
-    @property
     def is_over(self) -> bool:
         """Whether nothing more is read."""
         return self.stop_string is not None or self.violation is not None
@@ -236,6 +191,30 @@ class _Reading:
                 return AnswerPiece(text, tuple(self._read(kept)))
             case Completion():
                 return self._end(event)
+
+    async def end_here(self, backend: Backend, request: Request) -> Completion:
+        """Return the completion of an answer that was ended here, with what is known of its tokens."""
+        try:
+            prompt_tokens = await asyncio.to_thread(backend.count_tokens, request)
+        except BackendError:
+            prompt_tokens = 0
+        usage = Usage(prompt_tokens, len(self._texts) + len(self._thoughts))  # about one token a piece
+        return Completion(self.text, "stop", usage, reasoning="".join(self._thoughts))
+
+    def answered(self, completion: Completion, retries: int) -> Answered:
+        """Return the end of the answer."""
+        return Answered(
+            replace(
+                completion,
+                grammar_violation=self.violation,
+                stop_string=self.stop_string or completion.stop_string,
+            ),
+            tuple(self.calls),
+            verified=self._state is not None,
+            is_complete=self._state is not None and self._state.must_end,
+            reasoning_pieces=self.reasoning_pieces,
+            retries=retries,
+        )
 
     def _end(self, completion: Completion) -> AnswerPiece:
         """Read the rest: the completion may have more than the pieces."""
@@ -384,3 +363,30 @@ def grammar_violation(grammar: Grammar, text: str, *, truncated: bool) -> str | 
     else:
         found = f"found {text[match.position : match.position + 20]!r}"
     return f"at character {match.position}: {found}, expected {expected}"
+
+
+class RequestBackend(ABC):
+    """A backend whose answers can be awaited, or waited for."""
+
+    @property
+    def enforces_grammar(self) -> bool:
+        """See `Backend`."""
+        return False
+
+    @abstractmethod
+    def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        """Yield the events of one answer; see `Backend`."""
+
+    def complete(self: Backend, request: Request) -> Completion:
+        """Return one answer, verified, blocking; see `Backend`."""
+        return shared_loop().run(collect_answer(self, Asked(request))).completion
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the model. Idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -32,65 +32,34 @@ from gbnf.prompts.messages import Message, PromptStyle
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import ReasoningDelta, TextDelta, ToolFormat
 from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.llama.grammar_limits import MOST_RULES
 from gbnf_server.llama.token_values import TokenLogprob, TracedToken
-from gbnf_server.system.errors import (
-    AnswerTimeoutError,
-    BackendError,
-    BackendUnreachableError,
-    ContextOverflowError,
-    ConversationRefusedError,
-    GrammarRefusedError,
-    RequestNotSupportedError,
-    ServerResponseError,
-)
-
-__all__ = [
-    "DEMO_MODEL_NAME",
-    "MAX_LOGPROBS",
-    "MOST_RULES",
-    "AnswerFormat",
-    "AnswerTimeoutError",
-    "Backend",
-    "BackendError",
-    "BackendEvent",
-    "BackendUnreachableError",
-    "Capabilities",
-    "Completion",
-    "ContextOverflowError",
-    "ConversationRefusedError",
-    "Dialect",
-    "GrammarRefusedError",
-    "ReasoningDelta",
-    "Request",
-    "RequestNotSupportedError",
-    "ServerResponseError",
-    "TextDelta",
-    "Timings",
-    "TokenLogprob",
-    "TracedToken",
-    "Usage",
-]
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a backend and its model support.
+class ModelInfo:
+    """What a backend knows of its model, and what the two support.
 
-    `reasoning_tags`: the tags of the model's reasoning, for a backend that continues a `reasoning_message`.
-    `takes_images`: whether messages may contain images; other backends refuse them. `tool_format`: the format
-    of tool calls in the model's chat template, None if the template has none or is unknown. `traces`: whether
-    a request may ask for a trace. `parameters`: the number of the model's weights, None if it is unknown.
+    `name`: the model, as a server or its file names it, "" if it is unknown. `prompt_style`: the style of the
+    system prompt that suits the model. `reasoning_tags`: the tags of its reasoning, for a backend that
+    continues a `reasoning_message`. `takes_images`: whether messages may contain images; other backends
+    refuse them. `tool_format`: the format of tool calls in the model's chat template, None if the template
+    has none or is unknown. `traces`: whether a request may ask for a trace. `parameters`: the number of the
+    model's weights, None if it is unknown. `slots`: how many answers a llama-server generates at a time;
+    `build`: its version.
     """
 
+    name: str = ""
+    prompt_style: PromptStyle = "full"
     reasoning_tags: ReasoningTags | None = None
     takes_images: bool = False
     tool_format: ToolFormat | None = None
     traces: bool = False
     parameters: int | None = None
+    slots: int = 1
+    build: str = ""
 
 
 DEMO_MODEL_NAME = "gbnf-planner-demo"
@@ -227,7 +196,7 @@ BackendEvent: TypeAlias = TextDelta | ReasoningDelta | Completion
 
 
 class Backend(Protocol):
-    """A language model, in this process or behind a server. Its properties may send a request."""
+    """A language model, in this process or behind a server. Only its methods send requests."""
 
     @property
     def enforces_grammar(self) -> bool:
@@ -252,23 +221,22 @@ class Backend(Protocol):
         ...
 
     @property
-    def prompt_style(self) -> PromptStyle:
-        """The style of the system prompt that suits the model."""
-        ...
-
-    @property
-    def context_length(self) -> int:
-        """The longest conversation in tokens, prompt and answer together."""
-        ...
-
-    @property
     def dialect(self) -> Dialect:
-        """What `grammar` is; known without a request to the server."""
+        """What `grammar` is."""
         ...
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the backend and its model support."""
+    def info(self) -> ModelInfo:
+        """Return what is known of the model, blocking. Raises BackendError.
+
+        Only a llama-server is asked, each time, since it may have been restarted with another model.
+        """
+        ...
+
+    def context_length(self) -> int:
+        """Return the longest conversation in tokens, prompt and answer together, blocking.
+
+        Asks a server that has not yet told. Raises BackendError if it does not report it.
+        """
         ...
 
     def count_tokens(self, request: Request) -> int:

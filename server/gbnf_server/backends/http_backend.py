@@ -1,24 +1,39 @@
-"""The common part of the HTTP backends: send a body, and yield the events of the answer as they arrive."""
+"""The common part of the HTTP backends: send a body, and yield the events of the answer as they arrive.
+
+Answers are streamed in three wire formats:
+
+    llama-server   data: {"content": "…", "stop": false}
+    chat servers   data: {"choices": [{"delta": {"content": "…"}}]}, at the end data: [DONE]
+    Ollama         {"message": {"content": "…"}, "done": false}
+
+A parser of each takes lines, passes each piece of text to a `ReasoningSplitter`, and returns at the end the
+object that the server would have sent without streaming, so that both are read by the same code.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import httpx
 
-from gbnf_server.backends.base import BackendEvent, Completion, ReasoningDelta, Request, TextDelta
+from gbnf_server.backends.answer import RequestBackend
+from gbnf_server.backends.base import BackendEvent, Completion, Request
 from gbnf_server.backends.http_client import HttpClient, HttpSession
-from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.backends.request_backend import RequestBackend
-from gbnf_server.backends.streaming import EventStream, ReasoningFilter
-from gbnf_server.system.errors import RequestNotSupportedError
+from gbnf_server.backends.reasoning import ReasoningSplitter, ReasoningTags
+from gbnf_server.backends.wire import SurrogateJoiner, abbreviate, message_text, parse_json, value_at
+from gbnf_server.llama.repetition import RepetitionDetector
+from gbnf_server.system.errors import BackendError, RequestNotSupportedError
 
+_LONG_TOKEN = 16
+"""Characters of a long token; hardly any text has more per token on average."""
+_SKIPPED = (":", "event:", "id:", "retry:")
+"""Prefixes of lines of server-sent events without data."""
 ReadResponse: TypeAlias = Callable[[httpx.Response, dict[str, Any]], Completion]
-"""Parses a response, and the object that its lines add up to."""
+"""Parses a response, and the object that its lines add up to, without splitting reasoning from its text."""
 
 
 class HttpBackend(RequestBackend):
@@ -60,18 +75,13 @@ async def stream_answer(
     read: ReadResponse,
     open_tags: ReasoningTags | None = None,
 ) -> AsyncGenerator[BackendEvent, None]:
-    """Send the body, and yield the events of the response. `open_tags`: see `ReasoningFilter`."""
+    """Send the body, and yield the events of the response. `open_tags`: see `ReasoningSplitter`."""
     arrived: list[BackendEvent] = []
-    reasoning_filter = ReasoningFilter(
-        lambda text: arrived.append(TextDelta(text)),
-        lambda text: arrived.append(ReasoningDelta(text)),
-        constrained=request.is_whole_text,
-        open_tags=open_tags,
-    )
-    stream = parser(reasoning_filter, request.max_tokens)
+    splitter = ReasoningSplitter(arrived.append, open_tags, constrained=request.is_whole_text)
+    stream = parser(splitter, request.max_tokens)
     response = httpx.Response(200)
     asked = {**body, **parser.FIELDS}
-    received = session.lines(path, asked, tokens=request.max_tokens, timeout=request.timeout_s)
+    received = session.lines("POST", path, asked, tokens=request.max_tokens, timeout=request.timeout_s)
     async with aclosing(received):
         async for line in received:
             if isinstance(line, httpx.Response):
@@ -85,9 +95,211 @@ async def stream_answer(
             if repeats and line.strip():  # and this line did not end it
                 break
     completion = read(response, stream.end())
+    reasoning, text = splitter.close()
+    completion = replace(completion, text=text, reasoning=completion.reasoning or reasoning)
     if stream.repeated and completion.finish_reason == "length":
         completion = replace(completion, shortened_at=len(completion.text), repeated=stream.repeated)
-    reasoning_filter.end(completion)
     for event in arrived:
         yield event
     yield completion
+
+
+class EventStream(ABC):
+    """Parses lines: server-sent events, or one object per line.
+
+    A server or a proxy that does not stream sends one object, on one line or several. `repeated`: what the
+    text repeats without an end, "" if it does not; what has arrived of it is truncated.
+    """
+
+    FIELDS: ClassVar[Mapping[str, Any]] = {"stream": True}
+    """The fields of a request for a stream."""
+    REASONING: ClassVar[tuple[str, ...]] = ()
+    """The keys of the reasoning in a message; some servers send the same under two."""
+
+    def __init__(self, splitter: ReasoningSplitter, max_tokens: int | None = None) -> None:
+        self._splitter, self._max_tokens = splitter, max_tokens
+        self._others: list[str] = []
+        self._texts: dict[str, list[str]] = {key: [] for key in ("content", *self.REASONING)}
+        self._joiners = {key: SurrogateJoiner() for key in self._texts}
+        self._reasoning_key = ""
+        self._pieces = self._characters = 0
+        self._detector = RepetitionDetector()
+        self._last: dict[str, Any] = {}
+        self._logprobs: list[Any] = []
+
+    def feed(self, line: str) -> None:
+        """Parse a line. Raises BackendError if an event is not a JSON object."""
+        if not self._others:
+            if line.startswith("data:"):
+                data = line.removeprefix("data:").strip()
+                if data not in {"", "[DONE]"}:
+                    self._read(_object(data))
+                return
+            if not line.strip() or line.startswith(_SKIPPED):
+                return
+            if line.startswith("{"):
+                try:
+                    event = _object(line)
+                except BackendError:
+                    pass  # it may continue on the next line
+                else:
+                    self._read(event)
+                    return
+        self._others.append(line)
+
+    def end(self) -> dict[str, Any]:
+        """Return the object that the server would have sent without streaming; {} if the stream ended early.
+
+        Raises BackendError for lines that are neither events nor an object.
+        """
+        if self._others:
+            self._read(_object("\n".join(self._others)))
+        for joiner in self._joiners.values():
+            joiner.end()
+        return self._whole({key: "".join(texts) for key, texts in self._texts.items()})
+
+    @property
+    def repeated(self) -> str:
+        """See the class."""
+        return self._detector.repeated
+
+    def _add(self, message: Any) -> None:
+        """Add the pieces of text in an object: the content, and the reasoning of the first key that comes.
+
+        Raises BackendError if the content is not a string or too long, MalformedTextError if it is not valid
+        Unicode.
+        """
+        for key, joiner in self._joiners.items():
+            piece = value_at(message, key)
+            text = message_text(piece)
+            if text is None:
+                if piece is not None and key == "content":
+                    raise BackendError(f"the server sent {abbreviate(piece)} instead of text")
+                continue
+            self._count(text)
+            if not (text := joiner.feed(text)):
+                continue
+            self._texts[key].append(text)
+            if key == "content":
+                self._detector.feed(text)
+                self._splitter.feed(text)
+            else:
+                self._reasoning_key = self._reasoning_key or key
+                if key == self._reasoning_key:
+                    self._splitter.feed_reasoning(text)
+
+    def _count(self, text: str) -> None:
+        """Raise BackendError if a server continues after `max_tokens`.
+
+        A piece is a token, or a part of one if a proxy splits the text: so both the pieces and the characters
+        have to be too many.
+        """
+        self._pieces += bool(text)
+        self._characters += len(text)
+        most = self._max_tokens
+        if most is not None and self._pieces > most and self._characters > _LONG_TOKEN * most:
+            raise BackendError(
+                f"the server did not stop after {most} tokens as requested. Update the server."
+            )
+
+    def _add_logprobs(self, found: Any) -> None:
+        if isinstance(found, list):
+            self._logprobs += found
+
+    @abstractmethod
+    def _read(self, event: dict[str, Any]) -> None: ...
+
+    @abstractmethod
+    def _whole(self, texts: dict[str, str]) -> dict[str, Any]: ...
+
+
+class CompletionStream(EventStream):
+    """llama-server's `/completion`."""
+
+    def _read(self, event: dict[str, Any]) -> None:
+        self._add(event)
+        self._add_logprobs(event.get("completion_probabilities"))
+        if event.get("stop") or _has_error(event):
+            self._last = event
+
+    def _whole(self, texts: dict[str, str]) -> dict[str, Any]:
+        last = self._last
+        if self.repeated and not last:
+            last = {"stop_type": "limit", "tokens_predicted": self._pieces}
+        logprobs = {"completion_probabilities": self._logprobs} if self._logprobs else {}
+        return {**last, **texts, **logprobs} if last else {}
+
+
+class ChatStream(EventStream):
+    """`/v1/chat/completions`, with `stream_options` for the usage at the end."""
+
+    FIELDS: ClassVar[Mapping[str, Any]] = {"stream": True, "stream_options": {"include_usage": True}}
+    REASONING = ("reasoning_content", "reasoning")
+
+    def __init__(self, splitter: ReasoningSplitter, max_tokens: int | None = None) -> None:
+        super().__init__(splitter, max_tokens)
+        self._begun = False
+        self._finish: Any = None
+        self._stop_reason: Any = None
+        self._usage: Any = None
+
+    def _read(self, event: dict[str, Any]) -> None:
+        if _has_error(event):
+            self._last = event
+        self._usage = event.get("usage") or self._usage
+        choices = event.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(choice, dict):
+            return
+        message = choice.get("delta")
+        if message is None and isinstance(choice.get("text"), str):  # of /v1/completions
+            message = {"content": choice["text"]}
+        elif message is None and not any(self._texts.values()):
+            message = choice.get("message")
+        self._begun = self._begun or isinstance(message, dict)
+        self._add(message)
+        self._add_logprobs(value_at(choice, "logprobs", "content"))
+        self._stop_reason = choice.get("stop_reason") or choice.get("matched_stop") or self._stop_reason
+        self._finish = choice.get("finish_reason") or self._finish
+
+    def _whole(self, texts: dict[str, str]) -> dict[str, Any]:
+        if self._last or not self._begun:
+            return self._last
+        choice = {
+            "message": texts,
+            "finish_reason": self._finish or ("length" if self.repeated else None),
+            "stop_reason": self._stop_reason,
+            "logprobs": {"content": self._logprobs},
+        }
+        return {"choices": [choice], "usage": self._usage}
+
+
+class OllamaStream(EventStream):
+    """Ollama's `/api/chat`."""
+
+    REASONING = ("thinking",)
+
+    def _read(self, event: dict[str, Any]) -> None:
+        self._add(event.get("message"))
+        if event.get("done") is True or _has_error(event):
+            self._last = event
+
+    def _whole(self, texts: dict[str, str]) -> dict[str, Any]:
+        last = self._last
+        if self.repeated and not last:
+            last = {"done": True, "done_reason": "length", "eval_count": self._pieces}
+        return {**last, "message": texts} if last else {}
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = parse_json(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise BackendError(f"the server sent {text[:200]!r} in its answer, which is not a JSON object")
+    return value
+
+
+def _has_error(event: dict[str, Any]) -> bool:
+    return event.get("error") is not None

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import inf
+from time import monotonic
 from typing import Any, Literal
 
 import httpx
 
-from gbnf_server.backends.http_transport import Deadline, RequestBudget, Transport, proxy_of
+from gbnf_server.backends.http_transport import RequestBudget, Transport, proxy_of
 from gbnf_server.backends.wire import LineDecoder, join_all_surrogates, parse_error_body, read
 from gbnf_server.llama.api_keys import find as find_saved_key
 from gbnf_server.system.addresses import is_loopback
@@ -145,13 +146,20 @@ class HttpSession:
 
     async def request(self, method: Method, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         """Return a response; for errors see `lines`."""
-        async with aclosing(self._received(method, path, body, 0, None, by_line=False)) as received:
+        async with aclosing(self.lines(method, path, body, by_line=False)) as received:
             *_, answer = [each async for each in received]
         assert isinstance(answer, httpx.Response)
         return answer
 
-    def lines(
-        self, path: str, body: dict[str, Any], *, tokens: int, timeout: float | None = None
+    async def lines(
+        self,
+        method: Method,
+        path: str,
+        body: dict[str, Any] | None,
+        *,
+        tokens: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 - of the request with its retries
+        by_line: bool = True,
     ) -> AsyncGenerator[str | httpx.Response, None]:
         """Yield each line of a response as it arrives, and last the response; of an error only that.
 
@@ -159,22 +167,10 @@ class HttpSession:
         Raises BackendUnreachableError, of which AnswerTimeoutError is a kind, or BackendError if the response
         is larger than it may be.
         """
-        return self._received("POST", path, body, tokens, timeout, by_line=True)
-
-    async def _received(
-        self,
-        method: Method,
-        path: str,
-        body: dict[str, Any] | None,
-        tokens: int,
-        timeout: float | None,  # noqa: ASYNC109 - of the request with its retries
-        *,
-        by_line: bool,
-    ) -> AsyncGenerator[str | httpx.Response, None]:
         policy = self._owner.retry_policy
         broken, waited, pause = 0, 0.0, policy.backoff
         timeout = min(timeout or inf, policy.timeout)
-        deadline = Deadline(timeout)
+        deadline = monotonic() + timeout
         has_begun = False
         while True:
             response = None
@@ -205,7 +201,7 @@ class HttpSession:
                     return
             seconds = max(pause, retry_after or 0)
             await asyncio.sleep(seconds)
-            deadline.extend(seconds)
+            deadline += seconds
             waited += seconds
             pause = min(2 * pause, 5.0)
 
@@ -215,7 +211,7 @@ class HttpSession:
         path: str,
         body: dict[str, Any] | None,
         tokens: int,
-        deadline: Deadline,
+        deadline: float,
         by_line: bool,
     ) -> AsyncGenerator[str | httpx.Response, None]:
         """Send a request once, and yield what comes. Raises BackendError if it is compressed or too long."""

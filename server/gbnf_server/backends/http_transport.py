@@ -31,31 +31,16 @@ _CONNECTIONS: dict[str, Any] = {
 }
 
 
-class Deadline:
-    """A point in time, `seconds` from now."""
-
-    def __init__(self, seconds: float) -> None:
-        self._until = monotonic() + seconds
-
-    def left(self) -> float:
-        """Return the seconds until then, negative afterwards."""
-        return self._until - monotonic()
-
-    def extend(self, seconds: float) -> None:
-        """Move the deadline back."""
-        self._until += seconds
-
-
 class RequestBudget:
-    """The limits of one request: until `deadline`, the headers and `size` bytes of a body."""
+    """The limits of one request: until `deadline` (`monotonic`), the headers and `size` bytes of a body."""
 
-    def __init__(self, deadline: Deadline, size: int) -> None:
+    def __init__(self, deadline: float, size: int) -> None:
         self._deadline, self._size = deadline, size
         self._received, self._limit = 0, _MOST_HEADERS
 
     def seconds(self, timeout: float | None, error: type[httpcore.TimeoutException]) -> float:
         """Return how long an operation may take. Raises `error` if no time is left."""
-        left = self._deadline.left()
+        left = self._deadline - monotonic()
         if left <= 0:
             raise error("no time is left")
         return left if timeout is None else min(timeout, left)
@@ -130,8 +115,9 @@ class Transport(httpx.AsyncBaseTransport):
     budget: RequestBudget
 
     def __init__(self, verify: ssl.SSLContext | None, proxy: httpx.Proxy | None) -> None:
+        through = None if proxy is None else httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
         self._pool = httpcore.AsyncConnectionPool(
-            verify, _for_core(proxy), network_backend=_Backend(self), **_CONNECTIONS
+            verify, through, network_backend=_Backend(self), **_CONNECTIONS
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -140,7 +126,8 @@ class Transport(httpx.AsyncBaseTransport):
             answer = await self._pool.handle_async_request(_core_request(request))
         self.budget.end_headers()
         assert isinstance(answer.stream, AsyncIterable)
-        return httpx.Response(answer.status, headers=_read_headers(answer), stream=_Body(answer.stream))
+        headers = [(name, value) for name, value in answer.headers if name.lower() in _READ]
+        return httpx.Response(answer.status, headers=headers, stream=_Body(answer.stream))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -170,10 +157,6 @@ def proxy_of(address: httpx.URL) -> httpx.Proxy | None:
     return httpx.Proxy(found if "://" in found else f"http://{found}") if found else None
 
 
-def _for_core(proxy: httpx.Proxy | None) -> httpcore.Proxy | None:
-    return None if proxy is None else httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
-
-
 def _core_request(request: httpx.Request) -> httpcore.Request:
     url = httpcore.URL(
         scheme=request.url.raw_scheme,
@@ -188,10 +171,6 @@ def _core_request(request: httpx.Request) -> httpcore.Request:
         content=request.stream,
         extensions=request.extensions,
     )
-
-
-def _read_headers(answer: httpcore.Response) -> list[tuple[bytes, bytes]]:
-    return [(name, value) for name, value in answer.headers if name.lower() in _READ]
 
 
 @contextmanager

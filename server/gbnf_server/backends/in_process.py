@@ -10,40 +10,50 @@ import asyncio
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from contextvars import copy_context
-from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from threading import TIMEOUT_MAX, Thread, Timer
 
-from gbnf.prompts.messages import PromptStyle
-from gbnf.tool_formats import ReasoningDelta, TextDelta
+from gbnf.errors import ToolFormatError
+from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
+from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.tool_formats import ReasoningDelta, TemplateRenderer, TextDelta
+from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
     BackendEvent,
-    Capabilities,
     Completion,
     Dialect,
+    ModelInfo,
     Request,
     Timings,
     Usage,
 )
-from gbnf_server.backends.chat_template import ChatTemplate
-from gbnf_server.backends.reasoning import open_reasoning_tags, split_reasoning
-from gbnf_server.backends.request_backend import RequestBackend
-from gbnf_server.backends.streaming import ReasoningFilter
+from gbnf_server.backends.image_messages import refuse_images
+from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_of
+from gbnf_server.backends.reasoning import ReasoningSplitter, find_reasoning_tags, open_reasoning_tags
 from gbnf_server.llama.cancellation import Cancellation
-from gbnf_server.llama.constraint import Constraint
-from gbnf_server.llama.decoder import Decoder, OnText
-from gbnf_server.llama.grammar_engines import GrammarEngine, GrammarEngineName, grammar_engine
+from gbnf_server.llama.decoder import Decoder
+from gbnf_server.llama.grammar_engines import GrammarEngineName, grammar_engine
 from gbnf_server.llama.grammar_limits import guard_grammar
-from gbnf_server.llama.kv_cache import KVCache, Slot, free
+from gbnf_server.llama.kv_cache import KVCache, free
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.sampler import Sampler, Truncation
 from gbnf_server.system.cpu_cores import usable_cores
-from gbnf_server.system.errors import ContextOverflowError, ModelLoadError
+from gbnf_server.system.errors import (
+    ChatTemplateError,
+    ContextOverflowError,
+    ConversationRefusedError,
+    ModelLoadError,
+)
+
+_CHATML = (  # llama.cpp's own choice for models without a template
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
 class InProcess(RequestBackend):
@@ -87,14 +97,13 @@ class InProcess(RequestBackend):
         if not model.end_tokens:
             raise ModelLoadError(f"{model.path} has no end-of-generation token, so an answer could not end.")
         self.name: str = name or model.name
-        self.prompt_style: PromptStyle = prompt_style or (
-            "minimal" if model.name == DEMO_MODEL_NAME else "full"
-        )
-        self.context_length: int = context_length or model.default_context
+        self._context_length: int = context_length or model.default_context
         self._model = model
         self._template = ChatTemplate(model)
         self.dialect: Dialect = "gbnf"
-        self.capabilities = Capabilities(
+        self._info = ModelInfo(
+            name=self.name,
+            prompt_style=prompt_style or ("minimal" if model.name == DEMO_MODEL_NAME else "full"),
             reasoning_tags=self._template.reasoning_tags,
             tool_format=self._template.tool_format,
             traces=True,
@@ -104,33 +113,33 @@ class InProcess(RequestBackend):
         self._jumps = jump_forward and not model.has_recurrent_state
         self._deterministic = deterministic
         self._calls: set[Cancellation] = set()
-        self._engine: GrammarEngine = grammar_engine(engine, model)
+        self._engine = grammar_engine(engine, model)
         self._kv_cache = KVCache(
             model,
-            length=self.context_length,
+            length=self._context_length,
             parallel=parallel,
             threads=threads or (1 if model.is_small else usable_cores().count),
             batches_alone=deterministic,
         )
         self._free = weakref.finalize(self, free, model, self._kv_cache.context, self._kv_cache.batch)
 
+    def info(self) -> ModelInfo:
+        """Return what is known of the model; see `Backend`."""
+        return self._info
+
+    def context_length(self) -> int:
+        """Return the longest conversation in tokens."""
+        return self._context_length
+
     def clear_prompt_cache(self) -> None:
         """Clear the KV cache of finished calls. Raises BackendError after `close`."""
-        slot = Slot()
-        self._kv_cache.register(slot)
-        try:
+        with self._kv_cache.slot():
             self._kv_cache.clear_unused()
-        finally:
-            self._kv_cache.release(slot)
 
     def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
-        slot = Slot()
-        self._kv_cache.register(slot)
-        try:
-            return len(self._tokens(self._prompt(request)))
-        finally:
-            self._kv_cache.release(slot)
+        with self._kv_cache.slot():
+            return len(self._tokens(self._template.prompt(request)))
 
     def close(self) -> None:
         """Free the model and its KV cache once the running calls have ended. Idempotent."""
@@ -179,44 +188,67 @@ class InProcess(RequestBackend):
         )
         sampler = Sampler(request.temperature, request.seed, truncation)
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
-        slot = Slot()
         timer = Timer(min(request.timeout_s or 0, TIMEOUT_MAX), stop.set)
         timer.daemon = True
         try:
-            self._kv_cache.register(slot)
-            if request.timeout_s is not None:
-                timer.start()
-            prompt = self._prompt(request)
-            tokens = self._encoded(prompt)
-            started = time.perf_counter()
-            stop.begin("the grammar engine reads a grammar")
-            constrained = None if grammar is None else self._engine.constraint(grammar)
-            if constrained is not None:
-                constrained.stop = stop
-                constrained.seconds = time.perf_counter() - started
-            open_tags = open_reasoning_tags(prompt)
-            reasoning_filter = ReasoningFilter(
-                lambda text: pieces.put(TextDelta(text)),
-                lambda text: pieces.put(ReasoningDelta(text)),
-                constrained=request.is_whole_text,
-                open_tags=open_tags,
-            )
-            answer = self._answer(tokens, constrained, request, sampler, stop, reasoning_filter.feed, slot)
-            if not request.is_whole_text:
-                reasoning, text = split_reasoning(answer.text, open_tags)
-                answer = replace(answer, text=text, reasoning=reasoning)
-            return reasoning_filter.end(answer)
+            with self._kv_cache.slot() as slot:
+                if request.timeout_s is not None:
+                    timer.start()
+                prompt = self._template.prompt(request)
+                tokens = self._encoded(prompt)
+                started = time.perf_counter()
+                stop.begin("the grammar engine reads a grammar")
+                constraint = None if grammar is None else self._engine.constraint(grammar)
+                if constraint is not None:
+                    constraint.stop = stop
+                    constraint.seconds = time.perf_counter() - started
+                splitter = ReasoningSplitter(
+                    pieces.put, open_reasoning_tags(prompt), constrained=request.is_whole_text
+                )
+                salt = token_hex() if self._deterministic else request.cache_salt
+                sequence, cached = self._kv_cache.acquire(slot, tokens, stop, salt)
+                started = time.perf_counter()
+                answer = Decoder(
+                    self._model,
+                    self._kv_cache,
+                    sequence,
+                    sampler,
+                    constraint,
+                    jumps=self._jumps,
+                    stop=stop,
+                    stop_strings=request.stop,
+                    logprobs=request.logprobs,
+                    on_text=splitter.feed,
+                    control_texts=self._control_texts(request),
+                    trace=request.trace,
+                    splits=None if self._deterministic else self._model.splits,
+                ).generate(tokens, min(request.max_tokens, self._context_length - len(tokens)))
+                ended = time.perf_counter()
         finally:
             timer.cancel()
-            self._kv_cache.release(slot)
-
-    def _prompt(self, request: Request) -> str:
-        return self._template.prompt(
-            request.messages,
-            constrained=request.is_whole_text,
-            tools=request.tools,
-            reasoning=request.reasoning,
-            native=request.is_native,
+        begun = answer.first_token_at or ended
+        reasoning, text = splitter.close()
+        return Completion(
+            text=text,
+            finish_reason=answer.finish,
+            usage=Usage(
+                len(tokens),
+                len(answer.tokens),
+                cached,
+                answer.forced_tokens,
+                answer.drafted_tokens,
+                answer.accepted_tokens,
+            ),
+            timings=Timings(
+                begun - started, ended - begun, None if constraint is None else constraint.seconds
+            ),
+            reasoning=reasoning,
+            context_length=self._context_length,
+            stop_string=answer.stop_string,
+            shortened_at=answer.shortened_at,
+            repeated=answer.repeated,
+            logprobs=tuple(answer.logprobs),
+            trace=tuple(answer.trace),
         )
 
     def _tokens(self, prompt: str) -> list[int]:
@@ -228,8 +260,8 @@ class InProcess(RequestBackend):
 
     def _encoded(self, prompt: str) -> list[int]:
         tokens = self._tokens(prompt)
-        if len(tokens) >= self.context_length:
-            raise ContextOverflowError(len(tokens) + 1, self.context_length)
+        if len(tokens) >= self._context_length:
+            raise ContextOverflowError(len(tokens) + 1, self._context_length)
         return tokens
 
     def _control_texts(self, request: Request) -> frozenset[str]:
@@ -237,59 +269,38 @@ class InProcess(RequestBackend):
         form = self._template.tool_format if request.is_native else None
         return self._model.control_token_texts.intersection(form.control_texts) if form else frozenset()
 
-    def _answer(
-        self,
-        prompt: list[int],
-        constrained: Constraint | None,
-        request: Request,
-        sampler: Sampler,
-        stop: Cancellation,
-        on_text: OnText,
-        slot: Slot,
-    ) -> Completion:
-        salt = token_hex() if self._deterministic else request.cache_salt
-        sequence, cached = self._kv_cache.acquire(slot, prompt, stop, salt)
-        started = time.perf_counter()
-        decoder = Decoder(
-            self._model,
-            self._kv_cache,
-            sequence,
-            sampler,
-            constrained,
-            jumps=self._jumps,
-            stop=stop,
-            stop_strings=request.stop,
-            logprobs=request.logprobs,
-            on_text=on_text,
-            control_texts=self._control_texts(request),
-            trace=request.trace,
-            splits=None if self._deterministic else self._model.splits,
-        )
-        answer = decoder.generate(prompt, min(request.max_tokens, self.context_length - len(prompt)))
-        ended = time.perf_counter()
-        return Completion(
-            text=answer.text,
-            finish_reason=answer.finish,
-            usage=Usage(
-                len(prompt),
-                len(answer.tokens),
-                cached,
-                answer.forced_tokens,
-                answer.drafted_tokens,
-                answer.accepted_tokens,
-            ),
-            timings=Timings(
-                (answer.first_token_at or ended) - started,
-                ended - (answer.first_token_at or ended),
-                None if constrained is None else constrained.seconds,
-            ),
-            context_length=self.context_length,
-            stop_string=answer.stop_string,
-            shortened_at=answer.shortened_at,
-            repeated=answer.repeated,
-            logprobs=tuple(answer.logprobs),
-            trace=tuple(answer.trace),
-        )
+
+class ChatTemplate:
+    """The chat template of a model file, rendered here."""
+
+    def __init__(self, model: NativeModel) -> None:
+        source = model.metadata.get("tokenizer.chat_template", _CHATML)
+        self.reasoning_tags = find_reasoning_tags(source)
+        self.tool_format = find_tool_format(source, model.begin_text, model.end_text)
+        try:
+            self._renderer = TemplateRenderer(source, bos_token=model.begin_text, eos_token=model.end_text)
+            roles = roles_of(self._render)
+        except (ToolFormatError, ChatTemplateError) as error:
+            raise ModelLoadError(f"the chat template of {model.path} fails: {error}") from None
+        escape = make_escaper(model.control_token_texts | strings_removed_by(source))
+        self._rules = TemplateRules(roles, escape, self.tool_format, self.reasoning_tags)
+
+    def prompt(self, request: Request) -> str:
+        """Return the prompt of a request, up to where the answer begins."""
+        refuse_images(request.messages, "a model in this process")
+        conversation = self._rules.conversation(request)
+        try:
+            if conversation.tool_format is not None:
+                return conversation.render()
+            return conversation.finish(self._render(conversation.messages, reasons=conversation.reasons))
+        except (ChatTemplateError, ToolFormatError) as error:
+            raise ConversationRefusedError(error) from None
+
+    def _render(self, messages: Sequence[Message], *, reasons: bool = False) -> str:
+        try:
+            return self._renderer.render(messages, enable_thinking=reasons)
+        except ToolFormatError as error:
+            raise ChatTemplateError(str(error)) from None
 
 
 class _Pieces:

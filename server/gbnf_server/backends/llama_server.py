@@ -9,48 +9,33 @@ text.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import ExitStack, aclosing
+import threading
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 import httpx
 
-from gbnf.prompts.control_tokens import Escape, control_tokens_in, make_escaper, strings_removed_by
-from gbnf.prompts.messages import Message, PromptStyle
-from gbnf.tool_formats import ToolFormat
+from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
+from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats.probing import switches
 from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
     BackendEvent,
-    Capabilities,
     Completion,
     Dialect,
+    ModelInfo,
     Request,
 )
-from gbnf_server.backends.http_backend import HttpBackend, stream_answer
+from gbnf_server.backends.http_backend import CompletionStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
-from gbnf_server.backends.reasoning import (
-    append_reasoning,
-    close_reasoning,
-    find_reasoning_tags,
-    open_reasoning_tags,
-    split_reasoning_message,
-)
-from gbnf_server.backends.server_slots import ServerSlots
-from gbnf_server.backends.streaming import CompletionStream
-from gbnf_server.backends.template_roles import (
-    TemplateRoles,
-    adapt_messages,
-    escape_texts,
-    native_roles,
-    probe_roles,
-)
-from gbnf_server.backends.tool_formats import find_tool_format
+from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, find_tool_format, probe_roles
+from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags
 from gbnf_server.backends.wire import parse_count, value_at
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
@@ -62,6 +47,57 @@ from gbnf_server.system.errors import (
 from gbnf_server.system.event_loop import shared_loop
 
 
+@dataclass(slots=True)
+class _Slot:
+    """A slot. `salt`: of what is in its cache, None if that is unknown.
+
+    `running`: requests that name it; `overlapped`: whether there were several, whose order is not known.
+    """
+
+    id: int
+    salt: str | None = None
+    running: int = 0
+    overlapped: bool = False
+    last_used: int = 0
+
+
+class ServerSlots:
+    """Which requests may reuse what is in the cache of a server's slots, by their salts. Thread-safe.
+
+    Without a salt, a llama-server reuses whatever begins a prompt in the cache of any slot, or among the
+    prompts that it has moved to main memory (`--cache-ram`). A request that names a slot finds that slot's
+    cache, and those in main memory; with `cache_prompt` false, nothing. So a request with a salt names a
+    slot, and reuses its cache if the request before had the same salt, and the server keeps no prompts
+    elsewhere.
+
+    `are_separate`: whether it keeps no prompts outside of them, None if that is not known yet.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.are_separate: bool | None = None
+        self._slots = [_Slot(number) for number in range(total)]
+        self._lock = threading.Lock()
+        self._count = 0
+
+    @contextmanager
+    def taken(self, salt: str) -> Iterator[tuple[int, bool]]:
+        """Return the slot of a request that runs in the context, and whether it may reuse its cache."""
+        with self._lock:
+            self._count += 1
+            slot = min(self._slots, key=lambda each: (each.running, each.salt != salt, each.last_used))
+            slot.overlapped = slot.running > 0
+            reuses = slot.salt == salt and not slot.overlapped and bool(self.are_separate)
+            slot.salt = salt if reuses else None
+            slot.running, slot.last_used = slot.running + 1, self._count
+        try:
+            yield slot.id, reuses
+            with self._lock:  # answered: the cache has this prompt, and nothing of an earlier one
+                slot.salt = None if slot.overlapped else salt
+        finally:
+            with self._lock:
+                slot.running -= 1
+
+
 @dataclass(frozen=True, slots=True)
 class _ServerProperties:
     """Properties of a server and its model. `props`: the response that they were read from.
@@ -71,12 +107,9 @@ class _ServerProperties:
 
     props: dict[str, Any]
     context_length: int
-    prompt_style: PromptStyle
-    roles: TemplateRoles
-    escape: Escape
-    capabilities: Capabilities
+    info: ModelInfo
+    rules: TemplateRules
     media_marker: str
-    model: str
     slots: ServerSlots
 
 
@@ -116,30 +149,16 @@ class LlamaServer(HttpBackend):
         self._reuses = True
         self.dialect: Dialect = "gbnf"
 
-    @property
+    def info(self) -> ModelInfo:
+        """Return what the server reports of its present model, which its file names.
+
+        It takes images only if it was started with `--mmproj`.
+        """
+        return shared_loop().run(self._present(refresh=True)).info
+
     def context_length(self) -> int:
-        """The longest conversation in tokens, as the server reports it."""
+        """Return the longest conversation in tokens, as the server has last reported it."""
         return shared_loop().run(self._present()).context_length
-
-    @property
-    def prompt_style(self) -> PromptStyle:
-        """The style of the system prompt: the one given, otherwise by the server's model."""
-        return self._prompt_style or shared_loop().run(self._present()).prompt_style
-
-    @property
-    def model_name(self) -> str:
-        """The name of the model's file, as the server reports it."""
-        return shared_loop().run(self._present()).model
-
-    @property
-    def props(self) -> dict[str, Any]:
-        """The properties of the server and its model, as the server reports them."""
-        return shared_loop().run(self._present()).props
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the present model supports: images only if the server was started with `--mmproj`."""
-        return shared_loop().run(self._present(refresh=True)).capabilities
 
     def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
@@ -189,9 +208,7 @@ class LlamaServer(HttpBackend):
         open_tags = open_reasoning_tags(prompt)
 
         def read(response: httpx.Response, streamed: dict[str, Any]) -> Completion:
-            return read_completion(
-                unpack_response(response, streamed), request, open_tags, properties.context_length
-            )
+            return read_completion(unpack_response(response, streamed), request, properties.context_length)
 
         with ExitStack() as stack:
             if request.cache_salt:
@@ -209,28 +226,19 @@ class LlamaServer(HttpBackend):
         self, request: Request, properties: _ServerProperties, session: HttpSession
     ) -> tuple[str, list[str]]:
         """Return the prompt, with a marker for each image, and the images."""
-        if not properties.capabilities.takes_images:
+        if not properties.info.takes_images:
             refuse_images(request.messages, self.name)
-        tool_format = properties.capabilities.tool_format
-        if request.tools and tool_format is None:
-            raise RequestNotSupportedError(self.name, "tools", "Its chat template has none.")
-        roles = native_roles(properties.roles, tool_format) if request.tools else properties.roles
-        marked, images = insert_image_markers(
-            adapt_messages(request.messages, roles, properties.escape), properties.media_marker
-        )
-        shown, reasoning = split_reasoning_message(marked)
-        tags = None if reasoning is None else properties.capabilities.reasoning_tags
-        thinking = request.reasoning or tags is not None
-        if request.is_native and tool_format is not None:
-            tools = escape_texts(request.tools, properties.escape)
-            prompt = await self._render_with_tools(session, tool_format, shown, tools, thinking=thinking)
+        conversation = properties.rules.conversation(request)
+        messages, images = insert_image_markers(conversation.messages, properties.media_marker)
+        reasons, form = conversation.reasons, conversation.tool_format
+        if form is None:
+            prompt = await self._render(session, messages, {"enable_thinking": reasons})
         else:
-            prompt = await self._render(session, shown, thinking=thinking)
-            if request.is_whole_text and not thinking:
-                prompt = close_reasoning(prompt)
-        if reasoning is not None and tags is not None:
-            return append_reasoning(prompt, reasoning, tags), images
-        return prompt, images
+            adapted = adapt_conversation(form, messages)
+            variables = switches(form.template, reasoning=reasons)
+            prompt = await self._render(session, adapted, variables, conversation.tools)
+            prompt = close_prompt(form, prompt, reasoning=reasons)
+        return conversation.finish(prompt), images
 
     async def _present(self, *, refresh: bool = False) -> _ServerProperties:
         async with self._http.session() as session:
@@ -249,27 +257,29 @@ class LlamaServer(HttpBackend):
             is_demonstration = any(
                 DEMO_MODEL_NAME in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
+            slots = parse_count(props.get("total_slots")) or 1
             roles = await self._probe(session)
             template = str(props.get("chat_template", ""))
+            begin, end = (str(props.get(key) or "") for key in ("bos_token", "eos_token"))
+            tool_format = find_tool_format(template, begin, end)
+            reasoning_tags = find_reasoning_tags(template)
             marker = str(props.get("media_marker") or _MEDIA_MARKER)
+            names = strings_removed_by(template) | {marker} | control_tokens_in(f"{template} {begin} {end}")
             properties = _ServerProperties(
                 props,
                 length,
-                "minimal" if is_demonstration else "full",
-                roles,
-                make_escaper(
-                    strings_removed_by(template)
-                    | {marker}
-                    | control_tokens_in(f"{template} {props.get('bos_token')} {props.get('eos_token')}")
-                ),
-                Capabilities(
-                    reasoning_tags=find_reasoning_tags(template),
+                ModelInfo(
+                    name=PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
+                    prompt_style=self._prompt_style or ("minimal" if is_demonstration else "full"),
+                    reasoning_tags=reasoning_tags,
                     takes_images=bool(value_at(props, "modalities", "vision")),
-                    tool_format=find_tool_format(template, *_special_tokens(props)),
+                    tool_format=tool_format,
+                    slots=slots,
+                    build=str(props.get("build_info", "")),
                 ),
+                TemplateRules(roles, make_escaper(names), tool_format, reasoning_tags),
                 marker,
-                PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
-                ServerSlots(parse_count(props.get("total_slots")) or 1),
+                ServerSlots(slots),
             )
         self._properties = properties
         return properties
@@ -281,7 +291,7 @@ class LlamaServer(HttpBackend):
             messages = next(probing)
             while True:
                 try:
-                    rendered = await self._render(session, messages)
+                    rendered = await self._render(session, messages, {"enable_thinking": False})
                 except ServerResponseError as error:
                     if error.status not in {400, 500}:
                         raise
@@ -294,38 +304,19 @@ class LlamaServer(HttpBackend):
         except ChatTemplateError as error:
             raise BackendError(f"the model's chat template fails: {error}") from None
 
-    async def _render_with_tools(
-        self,
-        session: HttpSession,
-        tool_format: ToolFormat,
-        messages: Sequence[Message],
-        tools: Sequence[Any],
-        *,
-        thinking: bool,
-    ) -> str:
-        adapted = adapt_conversation(tool_format, messages)
-        declared: dict[str, Any] = {"tools": list(tools)} if tools else {}
-        prompt = await self._render(
-            session,
-            adapted,
-            **declared,
-            chat_template_kwargs=switches(tool_format.template, reasoning=thinking),
-        )
-        return close_prompt(tool_format, prompt, reasoning=thinking)
-
     async def _render(
         self,
         session: HttpSession,
         messages: Sequence[Mapping[str, Any]],
-        *,
-        thinking: bool = False,
-        **fields: Any,
+        variables: Mapping[str, Any],
+        tools: Sequence[Any] = (),
     ) -> str:
         body: dict[str, Any] = {
             "messages": [openai_message(message) for message in messages],
-            "chat_template_kwargs": {"enable_thinking": thinking},
-            **fields,
+            "chat_template_kwargs": variables,
         }
+        if tools:
+            body["tools"] = list(tools)
         answer = await _request(session, "POST", "/apply-template", body)
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
@@ -356,18 +347,12 @@ async def _request(
 
 def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[str]:
     """Return the special tokens whose texts belong to the answer."""
-    capabilities = properties.capabilities
-    if request.is_native and capabilities.tool_format is not None:
-        return list(capabilities.tool_format.control_texts)
-    if request.grammar is None and capabilities.reasoning_tags is not None:
-        return list(capabilities.reasoning_tags.tokens)
+    info = properties.info
+    if request.is_native and info.tool_format is not None:
+        return list(info.tool_format.control_texts)
+    if request.grammar is None and info.reasoning_tags is not None:
+        return list(info.reasoning_tags.tokens)
     return []
-
-
-def _special_tokens(props: dict[str, Any]) -> tuple[str, str]:
-    """Return the texts of the tokens that begin and end a text, "" for none."""
-    begin, end = (str(props.get(key) or "") for key in ("bos_token", "eos_token"))
-    return begin, end
 
 
 _MEDIA_MARKER = "<__media__>"

@@ -11,7 +11,6 @@ import httpx
 
 from gbnf_server.backends.base import Completion, Request, Timings, Usage
 from gbnf_server.backends.http_client import value_of
-from gbnf_server.backends.reasoning import ReasoningTags, split_reasoning
 from gbnf_server.backends.wire import (
     message_text,
     parse_count,
@@ -55,15 +54,9 @@ def unpack_response(response: httpx.Response, streamed: dict[str, Any] | None = 
 
 
 def read_completion(
-    answer: dict[str, Any],
-    request: Request,
-    open_tags: ReasoningTags | None = None,
-    context_length: int | None = None,
+    answer: dict[str, Any], request: Request, context_length: int | None = None
 ) -> Completion:
-    """Return the Completion of a response of `/completion`.
-
-    `open_tags`: the tags of the reasoning that the prompt began (`open_reasoning_tags`).
-    """
+    """Return the Completion of a response of `/completion`."""
     text, stop = answer.get("content"), answer.get("stop_type")
     if not isinstance(text, str) or stop not in ("eos", "word", "limit", "none"):
         raise BackendError("llama-server's answer has no text, or no reason for its end. Update the server.")
@@ -72,9 +65,6 @@ def read_completion(
     )
     timings = answer.get("timings")
     stopped = answer.get("stopping_word") if stop == "word" else None
-    reasoning = ""
-    if not request.is_whole_text:
-        reasoning, text = split_reasoning(text, open_tags)
     return Completion(
         text=text,
         finish_reason=finish,
@@ -87,7 +77,6 @@ def read_completion(
             parse_number(value_at(timings, "prompt_ms")) / 1000,
             parse_number(value_at(timings, "predicted_ms")) / 1000,
         ),
-        reasoning=reasoning,
         context_length=context_length,
         stop_string=message_text(stopped),
         logprobs=parse_logprobs(answer.get("completion_probabilities"), request.logprobs),

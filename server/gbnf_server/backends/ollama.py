@@ -24,18 +24,18 @@ from typing import Any, Literal
 import httpx
 
 from gbnf.prompts.messages import PromptStyle
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
-    AnswerFormat,
     BackendEvent,
-    Capabilities,
     Completion,
     Dialect,
+    ModelInfo,
     Request,
     Timings,
     Usage,
 )
-from gbnf_server.backends.http_backend import HttpBackend, stream_answer
+from gbnf_server.backends.http_backend import HttpBackend, OllamaStream, stream_answer
 from gbnf_server.backends.http_client import (
     HttpClient,
     HttpSession,
@@ -44,9 +44,7 @@ from gbnf_server.backends.http_client import (
     parse_response,
 )
 from gbnf_server.backends.image_messages import ollama_message
-from gbnf_server.backends.reasoning import split_reasoning
-from gbnf_server.backends.streaming import OllamaStream
-from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
+from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
 from gbnf_server.system.errors import (
     BackendError,
@@ -67,7 +65,7 @@ _NANO = 1e-9
 
 
 class Ollama(HttpBackend):
-    """A model of an Ollama server. `context_length` is in tokens, prompt and answer together.
+    """A model of an Ollama server. `context_length`: in tokens, prompt and answer together.
 
     `constrained=False` sends no `format`: calls are then parsed from text. `tool_role` sends results with the
     role `tool`, for models whose template supports it (others drop them silently), instead of `user`.
@@ -94,13 +92,22 @@ class Ollama(HttpBackend):
         )
         self.model, self.url = model, self._http.url
         self.name = f"Ollama's {model} at {self.url}"
-        self.context_length = context_length
-        # Ollama itself handles images for a model without vision
-        self.capabilities = Capabilities(takes_images=True)
+        self._context_length = context_length
+        self._info = ModelInfo(
+            name=model,
+            prompt_style=prompt_style or ("minimal" if DEMO_MODEL_NAME in model else "full"),
+            takes_images=True,  # Ollama itself handles them for a model without vision
+        )
         self.dialect: Dialect = "json_schema" if constrained else "none"
         self._roles = TemplateRoles(system=True, tool=tool_role)
-        demonstration = DEMO_MODEL_NAME in model
-        self.prompt_style: PromptStyle = prompt_style or ("minimal" if demonstration else "full")
+
+    def info(self) -> ModelInfo:
+        """Return what is known of the model; see `Backend`."""
+        return self._info
+
+    def context_length(self) -> int:
+        """Return the longest conversation in tokens."""
+        return self._context_length
 
     def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         if request.tools:
@@ -110,7 +117,7 @@ class Ollama(HttpBackend):
         if request.stop and request.grammar is not None:
             raise RequestNotSupportedError(self.name, "stop with a JSON Schema", "Leave out one of the two.")
         body = self._body(request)
-        read = partial(self._read, body=body, request=request)
+        read = partial(self._read, body=body)
         return stream_answer(session, "/api/chat", body, request, OllamaStream, read)
 
     def _body(self, request: Request) -> dict[str, Any]:
@@ -122,7 +129,7 @@ class Ollama(HttpBackend):
             "truncate": False,
             "shift": False,
             "options": {
-                "num_ctx": self.context_length,
+                "num_ctx": self._context_length,
                 "num_predict": request.max_tokens,
                 "temperature": request.temperature,
                 "seed": request.seed,
@@ -142,14 +149,7 @@ class Ollama(HttpBackend):
             body["options"]["stop"] = list(request.stop)
         return body
 
-    def _read(
-        self,
-        response: httpx.Response,
-        streamed: dict[str, Any],
-        *,
-        body: dict[str, Any],
-        request: Request,
-    ) -> Completion:
+    def _read(self, response: httpx.Response, streamed: dict[str, Any], body: dict[str, Any]) -> Completion:
         answer, error = parse_response(response, streamed)
         if error:
             raise self._refusal(response.status_code, error)
@@ -162,9 +162,6 @@ class Ollama(HttpBackend):
         reason = answer.get("done_reason", "length" if full else "stop")
         finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
         reasoning = message_text(value_at(answer, "message", "thinking")) or ""
-        if request.grammar is None:
-            split, text = split_reasoning(text)
-            reasoning = reasoning or split
         return Completion(
             text=text,
             finish_reason=finish,
@@ -174,7 +171,7 @@ class Ollama(HttpBackend):
                 parse_number(answer.get("eval_duration")) * _NANO,
             ),
             reasoning=reasoning,
-            context_length=self.context_length,
+            context_length=self._context_length,
         )
 
     def _check_whole(self, answer: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> None:
@@ -186,15 +183,15 @@ class Ollama(HttpBackend):
         """
         counted = parse_count(answer.get("prompt_eval_count"))
         size = sum(len(message["content"].encode()) for message in messages)
-        if not counted or size <= self.context_length:
+        if not counted or size <= self._context_length:
             return
-        is_half = 0 <= counted - self.context_length // 2 <= _KEPT
-        if counted >= self.context_length - 1 or (is_half and size / counted > _BYTES_PER_TOKEN):
-            raise ContextOverflowError(None, self.context_length)
+        is_half = 0 <= counted - self._context_length // 2 <= _KEPT
+        if counted >= self._context_length - 1 or (is_half and size / counted > _BYTES_PER_TOKEN):
+            raise ContextOverflowError(None, self._context_length)
 
     def _refusal(self, status: int, error: str) -> BackendError:
         if is_context_overflow(error):
-            return ContextOverflowError(None, self.context_length)
+            return ContextOverflowError(None, self._context_length)
         if status == httpx.codes.NOT_FOUND and "model" in error:
             return ServerResponseError(status, f"{error}. Get it with `ollama pull {self.model}`.")
         if status in {400, 500} and any(word in error.lower() for word in ("format", "grammar", "schema")):

@@ -28,17 +28,10 @@ from gbnf.dialects import xgrammar_text
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import PromptStyle
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import detect
-from gbnf_server.backends.base import (
-    AnswerFormat,
-    BackendEvent,
-    Capabilities,
-    Completion,
-    Dialect,
-    Request,
-    Usage,
-)
-from gbnf_server.backends.http_backend import HttpBackend, stream_answer
+from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
+from gbnf_server.backends.http_backend import ChatStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import (
     HttpClient,
     HttpSession,
@@ -48,14 +41,7 @@ from gbnf_server.backends.http_client import (
 )
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
-from gbnf_server.backends.reasoning import split_reasoning
-from gbnf_server.backends.streaming import ChatStream
-from gbnf_server.backends.template_roles import (
-    TemplateRoles,
-    adapt_messages,
-    escape_texts,
-    native_roles,
-)
+from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages
 from gbnf_server.backends.wire import (
     abbreviate,
     message_text,
@@ -121,11 +107,14 @@ class OpenAICompatible(HttpBackend):
             base, server_name=server, api_key=api_key, retry_policy=retry_policy or RetryPolicy()
         )
         self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
-        # the server itself handles images for a model without vision
         # the server adds the token that begins a prompt
-        tool_format = None if chat_template is None else detect(chat_template)
-        self.capabilities = Capabilities(takes_images=True, tool_format=tool_format)
-        self.prompt_style: PromptStyle = prompt_style
+        self._tool_format, self._rules = None, None
+        if chat_template is not None:
+            self._tool_format = detect(chat_template)
+            names = strings_removed_by(chat_template) | control_tokens_in(chat_template)
+            roles = TemplateRoles(system=True, tool=self._tool_format.result_role == "tool")
+            self._rules = TemplateRules(roles, make_escaper(names), self._tool_format)
+        self._prompt_style: PromptStyle = prompt_style
         self._roles = TemplateRoles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
 
@@ -134,16 +123,23 @@ class OpenAICompatible(HttpBackend):
         """The model, as far as it is known, and the server."""
         return f"{self._model or 'the model'} of {self.server} at {self.url}"
 
-    @property
+    def info(self) -> ModelInfo:
+        """Return what is known of the model; sends no request. The server handles images for all models."""
+        return ModelInfo(
+            self._model or "",
+            prompt_style=self._prompt_style,
+            takes_images=True,
+            tool_format=self._tool_format,
+        )
+
     def model_name(self) -> str:
-        """The model, as the server lists it. Raises BackendError if it lists none."""
+        """Return the model, as the server lists it, blocking. Raises BackendError if it lists none."""
         if self._model is None:
             shared_loop().run(self._find_model())
         return self._model or ""
 
-    @property
     def context_length(self) -> int:
-        """The longest conversation in tokens. Raises BackendError if the server does not report it."""
+        """Return the longest conversation in tokens; see `Backend`."""
         if self._context_length is None:
             shared_loop().run(self._find_model())
         if self._context_length is None:
@@ -163,7 +159,7 @@ class OpenAICompatible(HttpBackend):
 
     def _check(self, request: Request) -> None:
         """Raise RequestNotSupportedError for what the server would ignore, or do in its own way."""
-        if request.tools and self.capabilities.tool_format is None:
+        if request.tools and self._tool_format is None:
             raise RequestNotSupportedError(self.name, "tools", "Set chat_template to that of the model.")
         if self._renders(request) and request.logprobs is not None:
             raise RequestNotSupportedError(self.name, "logprobs with tools", "Leave out one of the two.")
@@ -222,24 +218,17 @@ class OpenAICompatible(HttpBackend):
 
     def _renders(self, request: Request) -> bool:
         """Return whether the prompt is rendered here, since the server would parse the answer."""
-        return request.is_native and self.capabilities.tool_format is not None
+        return request.is_native and self._tool_format is not None
 
     def _conversation(self, request: Request) -> dict[str, Any]:
         """Return the fields with the messages, or with the prompt that declares tools."""
-        tool_format = self.capabilities.tool_format
-        if tool_format is None or not self._renders(request):
+        if self._rules is None or not self._renders(request):
             messages = adapt_messages(request.messages, self._roles)
             return {"messages": [openai_message(message) for message in messages]}
         refuse_images(request.messages, "a prompt that is rendered here")
-        source = tool_format.template
-        escape = make_escaper(strings_removed_by(source) | control_tokens_in(source))
-        roles = native_roles(TemplateRoles(system=True, tool=True), tool_format)
+        conversation = self._rules.conversation(request)
         try:
-            prompt = tool_format.prompt(
-                adapt_messages(request.messages, roles, escape),
-                escape_texts(request.tools, escape),
-                reasoning=request.reasoning,
-            )
+            prompt = conversation.render()
         except ToolFormatError as error:
             raise ConversationRefusedError(error) from None
         return {
@@ -282,9 +271,6 @@ class OpenAICompatible(HttpBackend):
         reasoning = (
             message_text(message.get("reasoning_content")) or message_text(message.get("reasoning")) or ""
         )
-        if not request.is_whole_text:
-            split, text = split_reasoning(text)
-            reasoning = reasoning or split
         usage = answer.get("usage")
         return Completion(
             text=text,

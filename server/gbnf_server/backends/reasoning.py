@@ -1,7 +1,7 @@
 """A model's reasoning: the tags around it in prompts and answers. Pure.
 
 The last message of a conversation may be a `reasoning_message`, the text between the tags so far. Only
-backends with `Capabilities.reasoning_tags` take one, since they render the prompt.
+backends with `ModelInfo.reasoning_tags` take one, since they render the prompt.
 
     reasoning_message("")                     the model reasons; `reasoning_grammar` ends the text after it
     reasoning_message("so: …", closed=True)   the model has reasoned that, and answers
@@ -10,13 +10,15 @@ backends with `Capabilities.reasoning_tags` take one, since they render the prom
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from gbnf import Grammar
 from gbnf.grammar.ir import EPSILON, Expr, Literal, Ref, Rules, alt, char_class, seq
 from gbnf.prompts.messages import Message
+from gbnf.tool_formats import ReasoningDelta, TextDelta
+from gbnf.tool_formats.cursor import Stripped
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,29 +130,120 @@ def close_reasoning(prompt: str) -> str:
 
 
 def split_reasoning(text: str, open_tags: ReasoningTags | None = None) -> tuple[str, str]:
-    """Split an unconstrained answer into reasoning and text: `<think>a</think>b` -> ("a", "b").
+    """Split a whole answer into reasoning and text: `<think>a</think>b` -> ("a", "b")."""
+    splitter = ReasoningSplitter(lambda _: None, open_tags)
+    splitter.feed(text)
+    return splitter.close()
 
-    `open_tags`: the tags of the reasoning that the prompt began (`open_reasoning_tags`). If the reasoning is
-    not closed, it is the whole answer. If neither the prompt nor the text opens any, a closing tag may still
-    end some, since a server may hide its prompt; see `find_unopened_end`.
+
+class ReasoningSplitter:
+    """Splits an answer into reasoning and text, and passes on their pieces as they arrive.
+
+    `open_tags`: the tags of the reasoning that the prompt began (`open_reasoning_tags`). Otherwise its
+    opening tag shows it. If the reasoning is not closed, it is the whole answer. `constrained`: there is a
+    grammar, so that all of the answer is text.
     """
-    bare = text.lstrip()
-    reasoning_tags = open_tags or next(
-        (each for each in KNOWN_REASONING_TAGS if bare.startswith(each.begin)), None
-    )
-    if reasoning_tags is not None:
-        before, closed, after = text.partition(reasoning_tags.end)
-        reasoning = before.strip().removeprefix(reasoning_tags.begin)
-        return (
-            reasoning if closed else reasoning.removesuffix(reasoning_tags.closing)
-        ).strip(), reasoning_tags.answer_text(after)
-    for each in KNOWN_REASONING_TAGS:
-        if each.direct_answer_prefix and bare.startswith(each.direct_answer_prefix):
-            return "", bare.removeprefix(each.direct_answer_prefix)
-    if found := find_unopened_end(text):
-        reasoning_tags, index = found
-        return text[:index].strip(), reasoning_tags.answer_text(text[index + len(reasoning_tags.end) :])
-    return "", text
+
+    def __init__(
+        self,
+        on_delta: Callable[[TextDelta | ReasoningDelta], None],
+        open_tags: ReasoningTags | None = None,
+        *,
+        constrained: bool = False,
+    ) -> None:
+        self._on_delta, self._tags, self._constrained = on_delta, open_tags, constrained
+        self._state = "text" if constrained else "start" if open_tags is None else "reasoning"
+        self._pending = ""
+        self._texts: list[str] = []
+        self._reasoning: list[str] = []
+        self._reason = Stripped(self._write_reasoning)
+        self._is_opening = True  # the model may repeat the tag that the prompt ends with
+        self._is_direct = constrained  # what the text begins with shows that it has no reasoning
+
+    def feed(self, piece: str) -> None:
+        """Add a piece of the answer."""
+        if self._state == "text":
+            self._write(piece)
+            return
+        self._pending += piece
+        if self._state == "start":
+            self._begin()
+        if self._state == "reasoning":
+            self._read_reasoning()
+        if self._state == "after":
+            self._read_separator()
+
+    def feed_reasoning(self, piece: str) -> None:
+        """Add a piece of reasoning that the server itself has separated from the text."""
+        if not self._constrained:  # otherwise it may be the text; see `answer`
+            self._reason(piece)
+
+    def close(self) -> tuple[str, str]:
+        """Pass on the rest, and return the reasoning and the text.
+
+        If neither the prompt nor the text opens any reasoning, a closing tag may still end some, since a
+        server may hide its prompt; see `find_unopened_end`. Its pieces have been passed on as text.
+        """
+        if self._tags is None:
+            self._write(self._pending)
+        elif self._state == "reasoning":
+            self._reason(self._pending.rstrip().removesuffix(self._tags.closing))
+        elif self._state == "after":
+            self._write(self._tags.answer_text(self._pending))
+        text = "".join(self._texts)
+        if self._tags is None and not self._is_direct and (found := find_unopened_end(text)):
+            tags, index = found
+            return text[:index].strip(), tags.answer_text(text[index + len(tags.end) :])
+        return "".join(self._reasoning), text
+
+    def _begin(self) -> None:
+        bare = self._pending.lstrip()
+        for each in KNOWN_REASONING_TAGS:
+            if bare.startswith(each.begin):
+                self._state, self._tags = "reasoning", each
+                return
+            if each.direct_answer_prefix and bare.startswith(each.direct_answer_prefix):
+                self._is_direct = True
+                self._write_from_here(bare.removeprefix(each.direct_answer_prefix))
+                return
+        signs = (sign for each in KNOWN_REASONING_TAGS for sign in (each.begin, each.direct_answer_prefix))
+        if not any(sign.startswith(bare) for sign in signs):
+            self._write_from_here(self._pending)
+
+    def _read_reasoning(self) -> None:
+        assert self._tags is not None
+        if self._is_opening:
+            bare = self._pending.lstrip()
+            if len(bare) < len(self._tags.begin) and self._tags.begin.startswith(bare):
+                return
+            self._pending, self._is_opening = bare.removeprefix(self._tags.begin), False
+        before, closed, after = self._pending.partition(self._tags.end)
+        if closed:
+            self._reason(before)
+            self._state, self._pending = "after", after
+        else:  # its last characters may begin the closing tag
+            certain = max(len(self._pending) - len(self._tags.end) + 1, 0)
+            self._reason(self._pending[:certain])
+            self._pending = self._pending[certain:]
+
+    def _read_separator(self) -> None:
+        assert self._tags is not None
+        text = self._tags.answer_text(self._pending)
+        if text and not self._tags.separator.startswith(text):  # otherwise it may become the separator
+            self._write_from_here(text)
+
+    def _write_from_here(self, text: str) -> None:
+        self._state, self._pending = "text", ""
+        self._write(text)
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._texts.append(text)
+            self._on_delta(TextDelta(text))
+
+    def _write_reasoning(self, text: str) -> None:
+        self._reasoning.append(text)
+        self._on_delta(ReasoningDelta(text))
 
 
 def find_unopened_end(text: str) -> tuple[ReasoningTags, int] | None:

@@ -56,27 +56,23 @@ class LineDecoder:
 
 
 class SurrogateJoiner:
-    """Passes on the pieces of a text, with surrogate pairs joined that were split between two of them.
+    """Joins the surrogate pairs that were split between two pieces of a text.
 
     Raises MalformedTextError for one half alone.
     """
 
-    def __init__(self, on_text: Callable[[str], None]) -> None:
-        self._on_text, self._kept = on_text, ""
+    def __init__(self) -> None:
+        self._kept = ""
 
-    def feed(self, piece: str) -> None:
-        """Add a piece."""
+    def feed(self, piece: str) -> str:
+        """Return a piece, without half of a pair at its end, and with the half that the last one left."""
         text = self._kept + piece
         self._kept = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        text = text.removesuffix(self._kept)
-        if text:
-            self._on_text(join_surrogates(text))
+        return join_surrogates(text.removesuffix(self._kept))
 
     def end(self) -> None:
         """Check that no half is left."""
-        kept, self._kept = self._kept, ""
-        if kept:
-            self._on_text(join_surrogates(kept))
+        join_surrogates(self._kept)
 
 
 def join_surrogates(text: str) -> str:

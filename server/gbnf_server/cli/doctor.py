@@ -21,10 +21,10 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.text import Text
 
+from gbnf.calls import ToolCall
 from gbnf.errors import ToolFormatError
 from gbnf.extras import install_command, is_installed
-from gbnf.tool_formats import detect
-from gbnf_server.backends.tool_formats import describe_format
+from gbnf.tool_formats import ElementArguments, ToolFormat, detect
 from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.cli.output import escape_line, stdout_console, write
@@ -244,7 +244,21 @@ def _tool_format(path: Path) -> Check:
         return Check(name, "limited", f"none in the chat template: {error}", fix)
     except GbnfServerError as error:
         return Check(name, "broken", str(error), "Use a complete GGUF file of a language model.")
-    return Check(name, "ok", describe_format(found))
+    return Check(name, "ok", _describe_format(found))
+
+
+def _describe_format(tool_format: ToolFormat) -> str:
+    """Return how a call is written, with an example, and what else is known, in one line."""
+    arguments = tool_format.arguments
+    if isinstance(arguments, ElementArguments):
+        written = "one element per argument"
+    else:
+        written = "arguments as JSON in a string" if arguments.quoted else "arguments as JSON"
+    example = tool_format.render([ToolCall("call00001", "create_file", {"path": "notes.md", "count": 2})])
+    facts = [written, "several calls" if tool_format.separator is not None else "one call at a time"]
+    if tool_format.reasoning is not None:
+        facts.append(f"reasoning up to {tool_format.reasoning.end.strip()}")
+    return f"{', '.join([*facts, *tool_format.notes])}; for example {example}"
 
 
 def _engines() -> Iterator[Check]:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gbnf import Grammar
-    from gbnf_server.backends.base import AnswerFormat, Backend, Completion
+    from gbnf.protocols.protocol import AnswerFormat
+    from gbnf_server.backends.base import Backend, Completion
 
 _INSTRUCTIONS = "Answer with one JSON value that fits this JSON Schema, and nothing else:\n"
 _UNTRAINED = "the demonstration model is trained on the bundled tools only, so its answer makes no sense."

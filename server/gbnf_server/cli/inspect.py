@@ -142,7 +142,7 @@ def _choice(
             "--whitespace and --property-order do not apply to --call-format native: the chat "
             "template decides"
         )
-    from gbnf_server.backends.chat_template import ChatTemplate
+    from gbnf_server.backends.in_process import ChatTemplate
     from gbnf_server.llama.native import NativeModel
 
     path = ModelSource(model).path()

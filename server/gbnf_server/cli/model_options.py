@@ -250,7 +250,7 @@ class ModelSource:
                 return ModelKey(path.name, path.stat().st_size if path.is_file() else None)
             case "llama-server":
                 with self._llama_server() as server:
-                    return ModelKey(server.model_name)
+                    return ModelKey(server.info().name)
             case _:
                 return ModelKey(self.model or f"the model at {self.server}")
 

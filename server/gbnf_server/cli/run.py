@@ -318,7 +318,7 @@ def _with_images(
         images = tuple(read_image(file) for file in request.images)
     except SetupError as error:
         raise InputError(f"{error}. Use a PNG, JPEG, GIF, WebP or BMP file.") from None
-    if backend.capabilities.takes_images:
+    if backend.info().takes_images:
         return request.query, images, pool
     names = [
         _copy_image(file, image.data, workspace) for file, image in zip(request.images, images, strict=True)

@@ -274,11 +274,10 @@ def _places(source: ModelSource, backend: Backend) -> int:
         case "in-process":
             return 1
         case "llama-server":
-            slots = backend.props.get("total_slots")  # type: ignore[attr-defined]  # a LlamaServer has it
-            return slots if isinstance(slots, int) and slots > 0 else 1
+            return backend.info().slots
         case _:
             try:
-                _ = backend.context_length
+                backend.context_length()
             except (BackendUnreachableError, ServerResponseError):
                 raise
             except BackendError:
@@ -288,8 +287,13 @@ def _places(source: ModelSource, backend: Backend) -> int:
 
 def _model_name(source: ModelSource, upstreams: Upstreams) -> str:
     backend = upstreams.first.backend
-    name: str = source.model or getattr(backend, "model_name", "") or backend.name
-    return backend.name if source.backend_name == "in-process" else name
+    match source.backend_name:
+        case "in-process":
+            return backend.name
+        case "llama-server":
+            return source.model or backend.info().name or backend.name
+        case _:
+            return source.model or backend.model_name()  # type: ignore[attr-defined]  # an OpenAICompatible has it
 
 
 def _pass_through(source: ModelSource, upstreams: Upstreams) -> PassThrough | None:

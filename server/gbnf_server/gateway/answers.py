@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf import Finding
 from gbnf.tool_formats import Delta
-from gbnf_server.backends.base import TokenLogprob, Usage
+from gbnf_server.backends.base import Usage
+from gbnf_server.llama.token_values import TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
-from gbnf_server.backends.base import TokenLogprob
 from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest
+from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.responses import COMMENT
 

@@ -23,12 +23,12 @@ from starlette.requests import HTTPConnection, Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gbnf_server.backends.base import BackendUnreachableError
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.api import Api, Reply
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.proxying import OF_ALL_REQUESTS, PASSED, PassThrough
+from gbnf_server.system.errors import BackendUnreachableError
 from gbnf_server.web.access import Access
 from gbnf_server.web.bodies import ClientLeftError, read_body, while_connected
 from gbnf_server.web.errors import HttpError

@@ -17,12 +17,12 @@ from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.pool import CompiledTool, compile_tool, left_out_finding
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
-from gbnf.protocols.protocol import CallProtocol, Offered, tools_prompt
+from gbnf.protocols.protocol import AnswerFormat, CallProtocol, Offered, tools_prompt
 from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
 from gbnf.tools.tool import excluding
-from gbnf_server.backends.base import MOST_RULES, AnswerFormat, Backend, Dialect
+from gbnf_server.backends.base import Backend, Dialect
 from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import (
     ChatRequest,
@@ -33,6 +33,7 @@ from gbnf_server.gateway.chat import (
     OutputFormat,
 )
 from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tool, opened, strict_error, strict_problem
+from gbnf_server.llama.grammar_limits import MOST_RULES
 from gbnf_server.web.errors import HttpError
 
 _Result = TypeVar("_Result")
@@ -64,11 +65,11 @@ class Target:
     @classmethod
     def of(cls, backend: Backend) -> Target:
         """Return that of a backend. May send a request."""
-        capabilities, style, dialect = backend.capabilities, backend.prompt_style, backend.dialect
+        info, dialect = backend.info(), backend.dialect
         # a model that is trained on the planner's prompts answers with a call, which only our format reads
-        has_format = style != "minimal" and dialect == "gbnf"
-        native = capabilities.tool_format if has_format else None
-        return cls(dialect, style, native, capabilities.takes_images)
+        has_format = info.prompt_style != "minimal" and dialect == "gbnf"
+        native = info.tool_format if has_format else None
+        return cls(dialect, info.prompt_style, native, info.takes_images)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,25 +17,23 @@ from gbnf.prompts.messages import Message
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import CallStarted, Delta
 from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
-from gbnf_server.backends.base import (
-    AnswerTimeoutError,
-    Backend,
-    BackendError,
-    BackendUnreachableError,
-    ContextOverflowError,
-    ConversationRefusedError,
-    GrammarRefusedError,
-    Request,
-    RequestNotSupportedError,
-    ServerResponseError,
-    Usage,
-)
+from gbnf_server.backends.base import Backend, Request, Usage
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
 from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
 from gbnf_server.gateway.gateway import Answers
+from gbnf_server.system.errors import (
+    AnswerTimeoutError,
+    BackendError,
+    BackendUnreachableError,
+    ContextOverflowError,
+    ConversationRefusedError,
+    GrammarRefusedError,
+    RequestNotSupportedError,
+    ServerResponseError,
+)
 from gbnf_server.web.errors import HttpError
 
 _LETTERS = string.ascii_letters + string.digits
@@ -244,7 +242,7 @@ def _facts(backend: Backend) -> tuple[Target, int]:
     """Return how the backend is asked, and the limit of an answer's tokens. May send a request."""
     target = Target.of(backend)
     try:
-        return target, max(min(DEFAULT_MAX_TOKENS, backend.context_length // 2), 1)
+        return target, max(min(DEFAULT_MAX_TOKENS, backend.context_length() // 2), 1)
     except BackendError:  # many servers do not tell; whether this one answers is seen soon
         return target, DEFAULT_MAX_TOKENS
 

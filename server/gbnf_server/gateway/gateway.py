@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from gbnf_server.backends.base import Backend, BackendError
+from gbnf_server.backends.base import Backend
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.api import Api
@@ -22,6 +22,7 @@ from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.upstreams import Upstreams
+from gbnf_server.system.errors import BackendError
 from gbnf_server.web.limits import (
     Limits,
     MemoryBudget,
@@ -134,7 +135,7 @@ class Gateway:
     async def context_length(self) -> int | None:
         """Return the context length of the model in tokens, None if it is not known."""
         try:
-            return await asyncio.to_thread(lambda: self.upstreams.context_length)
+            return await asyncio.to_thread(self.upstreams.context_length)
         except BackendError:
             return None
 

@@ -19,20 +19,16 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from gbnf.prompts.messages import Image, PromptStyle
-from gbnf_server.backends.base import (
+from gbnf.prompts.messages import Image
+from gbnf_server.backends.answer import RequestBackend
+from gbnf_server.backends.base import Backend, BackendEvent, Dialect, ModelInfo, Request
+from gbnf_server.backends.http_client import HttpClient, RetryPolicy
+from gbnf_server.system.errors import (
     AnswerTimeoutError,
-    Backend,
     BackendError,
-    BackendEvent,
     BackendUnreachableError,
-    Capabilities,
-    Dialect,
-    Request,
     ServerResponseError,
 )
-from gbnf_server.backends.http_client import HttpClient, RetryPolicy
-from gbnf_server.backends.request_backend import RequestBackend
 
 _KNOWN_PREFIXES = 10_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
@@ -111,20 +107,13 @@ class Upstreams(RequestBackend):
         """What the first backend takes as a grammar."""
         return self.upstreams[0].backend.dialect
 
-    @property
-    def prompt_style(self) -> PromptStyle:
-        """The prompt style of the first backend that answers."""
-        return self.first.backend.prompt_style
+    def info(self) -> ModelInfo:
+        """Return what the first backend that answers knows of its model."""
+        return self.first.backend.info()
 
-    @property
     def context_length(self) -> int:
-        """The context length of the first backend that answers."""
-        return self.first.backend.context_length
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The capabilities of the first backend that answers."""
-        return self.first.backend.capabilities
+        """Return the context length of the first backend that answers."""
+        return self.first.backend.context_length()
 
     def count_tokens(self, request: Request) -> int:
         """Return the number of a prompt's tokens, as the first backend that answers counts them."""

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from gbnf_server.backends.base import TracedToken
 from gbnf_server.inspect.pages.run_view import seconds
+from gbnf_server.llama.token_values import TracedToken
 from gbnf_server.planner.recorded_calls import RecordedCall, trace_to_json
 
 ShownKind: TypeAlias = Literal["sampled", "drafted", "forced", "end", "untraced"]

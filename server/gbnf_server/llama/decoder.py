@@ -14,13 +14,12 @@ from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.constraint import Constraint
 from gbnf_server.llama.drafts import Draft, Drafter, Splits, following_tokens
 from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits
-from gbnf_server.llama.logprobs import token_logprob
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.repetition_guard import RepetitionGuard
 from gbnf_server.llama.sampler import Sampler
 from gbnf_server.llama.token_budget import TokenBudget
 from gbnf_server.llama.token_values import TokenLogprob, TracedToken
-from gbnf_server.llama.trace import TraceRecorder
+from gbnf_server.llama.trace import TraceRecorder, token_logprob
 from gbnf_server.system.errors import BackendError
 
 _MIN_DRAFTS = 2  # on a CPU, two tokens at once cost as much as one after the other

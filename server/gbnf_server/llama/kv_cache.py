@@ -19,8 +19,8 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,12 +114,18 @@ class KVCache:
         self._slots: set[Slot] = set()
         self._is_closed = False
 
-    def register(self, slot: Slot) -> None:
-        """Keep the model from being freed until the slot is released. Raises BackendError after `close`."""
-        with self._free:
-            if self._is_closed:
-                raise BackendError(f"the model {self._model.name} is closed. Load it again.")
-            self._slots.add(slot)
+    @contextmanager
+    def slot(self) -> Iterator[Slot]:
+        """Keep the model from being freed in this context. Raises BackendError after `close`."""
+        slot = Slot()
+        try:
+            with self._free:
+                if self._is_closed:
+                    raise BackendError(f"the model {self._model.name} is closed. Load it again.")
+                self._slots.add(slot)
+            yield slot
+        finally:
+            self.release(slot)
 
     def acquire(
         self, slot: Slot, tokens: Sequence[int], stop: Cancellation, salt: str = ""
@@ -129,7 +135,7 @@ class KVCache:
         Returns the sequence and the number of cached tokens; at least one is left to evaluate, for its
         logits. Picks the free sequence with the longest shared prefix, but prefers an empty one to one that
         would lose many tokens, and copies the longest prefix that any sequence has. Prefixes of another
-        `salt` are not shared. The slot must be registered. Raises BackendError if `stop` is set.
+        `salt` are not shared. Raises BackendError if `stop` is set.
         """
         with self._free:
             while not (free := [sequence for sequence in self._sequences if sequence.slot is None]):

@@ -7,25 +7,20 @@ an error state, so every call here checks what it returned.
 
 from __future__ import annotations
 
-import threading
-import time
 import warnings
-from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 
 from gbnf import Grammar
 from gbnf.dialects.lark import lark_text
-from gbnf_server.llama.constraint import ConstraintBase, TokenIds, TokenMask
+from gbnf_server.llama.constraint import Constraint, GrammarEngine, TokenIds, TokenMask, timed
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.errors import BackendError, GrammarRefusedError, SetupError
 
-_KEPT = 32  # grammars
 
-
-class LlguidanceEngine:
-    """llguidance's matchers over one model's vocabulary. Thread-safe."""
+class LlguidanceEngine(GrammarEngine):
+    """llguidance's matchers."""
 
     def __init__(self, model: NativeModel) -> None:
         """Raise SetupError if llguidance is not installed."""
@@ -36,33 +31,25 @@ class LlguidanceEngine:
             raise SetupError(
                 "llguidance is not installed: pip install 'gbnf-toolkit[llguidance]', or use llama.cpp"
             ) from None
-        self._model = model
+        super().__init__(model)
         self._matcher: Any = llguidance.LLMatcher
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # it calls a deprecated function of llama.cpp
             # the first is its end token; it allows all of them if it allows one
             ends = sorted(model.end_tokens)
             self._tokenizer: Any = lltokenizer_from_vocab(model.vocabulary, eos_token=ends)
-        self._grammars: OrderedDict[Grammar, Any] = OrderedDict()
-        self._lock = threading.Lock()
 
-    def constraint(self, grammar: Grammar) -> LlguidanceConstraint:
-        """Return a constraint for one answer. Raises GrammarRefusedError."""
-        with self._lock:
-            matcher = self._grammars.pop(grammar, None) or self._read(grammar)
-            self._grammars[grammar] = matcher
-            if len(self._grammars) > _KEPT:
-                self._grammars.popitem(last=False)
-            return LlguidanceConstraint(self._model, matcher.deep_copy(), grammar)
-
-    def _read(self, grammar: Grammar) -> Any:
+    def _parse(self, grammar: Grammar) -> Any:
         matcher = self._matcher(self._tokenizer, lark_text(grammar), log_level=0)
         if matcher.is_error():
             raise GrammarRefusedError(str(matcher.get_error()))
         return matcher
 
+    def _start(self, parsed: Any, grammar: Grammar) -> Constraint:
+        return LlguidanceConstraint(self._model, parsed.deep_copy(), grammar)
 
-class LlguidanceConstraint(ConstraintBase):
+
+class LlguidanceConstraint(Constraint):
     """A constraint of llguidance. Forced text is from our automaton, which also finds the end of a text."""
 
     def __init__(self, model: NativeModel, matcher: Any, grammar: Grammar) -> None:
@@ -70,38 +57,30 @@ class LlguidanceConstraint(ConstraintBase):
         self._matcher = matcher
         self._token_mask: TokenMask | None = None  # of the whole vocabulary, in this state
 
+    @timed
     def allows(self, token: int) -> bool:
         """Return whether the token may come next; see `Constraint`."""
-        started = time.perf_counter()
         if token in self._model.end_tokens:
-            allowed = bool(self._matcher.is_accepting())
-        else:
-            allowed = self._matcher.validate_tokens([token]) == 1 and self._utf8.accepts(token)
-        self.seconds += time.perf_counter() - started
-        return allowed
+            return bool(self._matcher.is_accepting())
+        return self._matcher.validate_tokens([token]) == 1 and self._utf8.accepts(token)
 
+    @timed
     def candidates(self) -> TokenIds:
         """Return the allowed tokens; see `Constraint`."""
-        started = time.perf_counter()
-        tokens = np.flatnonzero(self._mask())
-        self.seconds += time.perf_counter() - started
-        return tokens
+        return np.flatnonzero(self._mask())
 
+    @timed
     def allowed(self, tokens: TokenIds) -> TokenMask:
         """Return `allows` for each token."""
-        started = time.perf_counter()
-        flags = np.asarray(self._mask()[tokens])
-        self.seconds += time.perf_counter() - started
-        return flags
+        return np.asarray(self._mask()[tokens])
 
+    @timed
     def accept(self, token: int) -> None:
         """Advance by an allowed token. Raises BackendError if llguidance fails."""
-        started = time.perf_counter()
         self._token_mask = None
         if not self._matcher.consume_token(token):
             raise BackendError(f"llguidance failed: {self._matcher.get_error()}")
         self._pending_text += self._utf8.decode(token)
-        self.seconds += time.perf_counter() - started
 
     def _accept_all(self, tokens: list[int]) -> bool:
         self._token_mask = None

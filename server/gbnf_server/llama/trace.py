@@ -17,7 +17,7 @@ from gbnf_server.llama.constraint import Constraint
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.repetition_guard import RepetitionGuard
 from gbnf_server.llama.token_budget import TokenBudget
-from gbnf_server.llama.token_values import Candidate, TokenKind, TracedToken
+from gbnf_server.llama.token_values import Candidate, TokenKind, TokenLogprob, TracedToken
 
 _CANDIDATES = 10
 
@@ -77,3 +77,15 @@ class TraceRecorder:
     def _now(self, token: TracedToken) -> TracedToken:
         left = self._max_tokens - len(self.tokens)
         return replace(token, at_s=time.perf_counter() - self._started, left=left)
+
+
+def token_logprob(
+    model: NativeModel, logits: npt.NDArray[np.float32], token: int, count: int
+) -> TokenLogprob:
+    """Return the log-probability of a token, and of the `count` likeliest."""
+    values = logits.astype(np.float64)
+    values -= values.max()
+    values -= np.log(np.exp(values).sum())
+    top = np.argsort(-values, kind="stable")[:count] if count else ()
+    others = tuple((model.piece(int(each)), float(values[each])) for each in top)
+    return TokenLogprob(model.piece(token), float(values[token]), others)

@@ -24,9 +24,9 @@ from typing import Any
 
 from gbnf.calls.validation import validate_call
 from gbnf.protocols.call_protocols import pop_reasoning
-from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
+from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import AnswerFormat, Completion
+from gbnf_server.backends.base import Completion
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
 from gbnf_server.planner import calls
 from gbnf_server.planner.events import Refusal

@@ -26,10 +26,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.tool import offered_args
-from gbnf_server.backends.base import AnswerFormat, Completion, Request
+from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.reasoning import reasoning_grammar
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
 from gbnf_server.planner import calls, salvage

@@ -9,7 +9,6 @@ from typing import Any
 
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.backends.wire import parse_count
 from gbnf_server.planner.fingerprints import digest
 
 
@@ -22,8 +21,8 @@ def describe_model_file(path: Path, backend: Backend) -> dict[str, Any]:
         "file": path.name,
         "bytes": path.stat().st_size,
         "sha256": sha256,
-        "context_length": backend.context_length,
-        "prompt_style": backend.prompt_style,
+        "context_length": backend.context_length(),
+        "prompt_style": backend.info().prompt_style,
     }
 
 
@@ -32,14 +31,14 @@ def describe_server_model(backend: LlamaServer) -> dict[str, Any]:
 
     It has no hash; the file's name and the build identify it. Raises BackendError.
     """
-    props = backend.props
+    info = backend.info()
     return {
         "name": backend.name,
-        "file": Path(str(props.get("model_path", ""))).name,
-        "build": str(props.get("build_info", "")),
-        "slots": parse_count(props.get("total_slots")) or 1,
-        "context_length": backend.context_length,
-        "prompt_style": backend.prompt_style,
+        "file": info.name,
+        "build": info.build,
+        "slots": info.slots,
+        "context_length": backend.context_length(),
+        "prompt_style": info.prompt_style,
     }
 
 

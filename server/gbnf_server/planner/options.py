@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Literal, Self, TypeAlias
 
@@ -15,7 +14,7 @@ from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.planner.reasoning import ReasoningMode
-from gbnf_server.system.errors import BackendError, RequestNotSupportedError
+from gbnf_server.system.errors import RequestNotSupportedError
 
 CallFormat: TypeAlias = Literal["native", "json", "text", "lines"]
 """How the model writes a call, and how the call is read.
@@ -165,11 +164,16 @@ class ResolvedOptions(PlannerOptions):
     ) -> Self:
         """Add the properties of `backend` to `options`.
 
-        Raises RequestNotSupportedError for the call format "native" with a backend or model that has none.
+        Raises RequestNotSupportedError for the call format "native" with a backend or model that has none,
+        and the errors of `Backend.info`.
         """
         constrained = constrained and backend.dialect != "none"
-        call_format = options.call_format or _default_format(options, backend, constrained=constrained)
-        tool_format = backend.capabilities.tool_format if call_format == "native" else None
+        info = backend.info()
+        call_format = options.call_format
+        if call_format is None:
+            is_native = constrained and options.reasoning != "field" and info.tool_format is not None
+            call_format = "text" if backend.dialect == "none" else "native" if is_native else "json"
+        tool_format = info.tool_format if call_format == "native" else None
         if call_format == "native" and tool_format is None:
             raise RequestNotSupportedError(
                 backend.name,
@@ -177,39 +181,20 @@ class ResolvedOptions(PlannerOptions):
                 "Its chat template has no tools, or is unknown. Use the call format json.",
             )
         given = {each.name: getattr(options, each.name) for each in fields(PlannerOptions)}
-        is_small, is_auto = _is_small(backend), options.max_tools == "auto"
+        # a model that is trained with the style "minimal" knows its tools, and pools of any size
+        is_trained, size = info.prompt_style == "minimal", info.parameters
+        is_small = not is_trained and size is not None and size < SMALL_MODEL
+        is_auto = options.max_tools == "auto"
         limit = SMALL_MODEL_TOOLS if is_small else MAX_TOOLS
         return cls(
             **{**given, "call_format": call_format, "max_tools": limit if is_auto else options.max_tools},
             margin=SMALL_MODEL_MARGIN if is_small and is_auto else 0.0,
             is_small=is_small,
             dialect=backend.dialect,
-            reasoning_tags=backend.capabilities.reasoning_tags if options.reasoning == "free" else None,
-            prompt_style=backend.prompt_style,
+            reasoning_tags=info.reasoning_tags if options.reasoning == "free" else None,
+            prompt_style=info.prompt_style,
             backend=backend.name,
             tool_format=tool_format,
             union=union,
             constrained=constrained,
         )
-
-
-def _is_small(backend: Backend) -> bool:
-    """Return whether a model chooses better among few tools.
-
-    One that is trained with the style "minimal" knows its tools, and pools of any size.
-    """
-    if backend.prompt_style == "minimal":
-        return False
-    parameters = None
-    with suppress(BackendError):  # the run will report it
-        parameters = backend.capabilities.parameters
-    return parameters is not None and parameters < SMALL_MODEL
-
-
-def _default_format(options: PlannerOptions, backend: Backend, *, constrained: bool) -> CallFormat:
-    if backend.dialect == "none":
-        return "text"
-    if constrained and options.reasoning != "field":
-        with suppress(BackendError):  # the run will report it
-            return "json" if backend.capabilities.tool_format is None else "native"
-    return "json"

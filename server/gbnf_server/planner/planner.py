@@ -155,7 +155,7 @@ class Planner:
 
     def _earlier_messages(self, history: Sequence[Exchange]) -> tuple[Message, ...]:
         # as many characters as the context has tokens: about a third of it
-        return earlier_messages(history, self.options, self.backend.context_length) if history else ()
+        return earlier_messages(history, self.options, self.backend.context_length()) if history else ()
 
 
 def _check(query: str, history: Sequence[Exchange]) -> None:

@@ -19,7 +19,9 @@ from pydantic import BeforeValidator
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Image
-from gbnf_server.backends.base import AnswerFormat, Completion, Request, Timings, TracedToken, Usage
+from gbnf.protocols.protocol import AnswerFormat
+from gbnf_server.backends.base import Completion, Request, Timings, Usage
+from gbnf_server.llama.token_values import TracedToken
 from gbnf_server.planner.events import Purpose
 
 _ENTRY = ("token", "kind", "at_s", "left", "probability", "allowed_probability", "candidates")

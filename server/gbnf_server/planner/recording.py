@@ -62,7 +62,7 @@ class RunRecorder:
 
     def record(self, planner: Planner) -> None:
         """Record the run of a planner, and its model's calls: with a trace where the backend has one."""
-        traces = planner.backend.capabilities.traces
+        traces = planner.backend.info().traces
         planner.answers = partial(self._answer, planner.answers, traces)
         planner.hooks = (*planner.hooks, self.add)
 

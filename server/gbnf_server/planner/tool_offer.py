@@ -24,13 +24,12 @@ from gbnf.prompts.messages import (
     suggest_tool,
     system_prompt,
 )
-from gbnf.protocols.protocol import Offered
+from gbnf.protocols.protocol import AnswerFormat, Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf.tools.tool import excluding, offered_args
-from gbnf_server.backends.base import AnswerFormat
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions

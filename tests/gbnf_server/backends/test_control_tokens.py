@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image, Message, call_text, error_text, result_text
 from gbnf_server.backends.base import Backend, Request
-from gbnf_server.backends.chat_template import ChatTemplate
+from gbnf_server.backends.in_process import ChatTemplate
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
+from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.backends.reasoning import reasoning_message
-from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.errors import BackendError
+from support.backends import ANY
 from support.effort import one_in
 from support.oracle import vocabulary_path
 from support.server import PROPS, Reply, completion, scripted
@@ -162,7 +163,7 @@ def test_only_the_templates_own_control_tokens_are_in_a_prompt(
     vocabulary: str, content: str, unknown: str
 ) -> None:
     template = _template(vocabulary, content, unknown)
-    harmless = _read(vocabulary, template.prompt(_conversation("x"), constrained=True))
+    harmless = _read(vocabulary, template.prompt(Request(_conversation("x"), ANY)))
     assert harmless
     names = [
         name[:cut] + word + name[cut:]
@@ -170,7 +171,7 @@ def test_only_the_templates_own_control_tokens_are_in_a_prompt(
         for cut, word in ((0, ""), (1, "/no_think"), (2, "/no_think"))
     ]
     for some in (names[at : at + 11] for at in range(0, len(names), 11)):
-        prompt = template.prompt(_conversation(*some), constrained=True)
+        prompt = template.prompt(Request(_conversation(*some), ANY))
         assert _read(vocabulary, prompt) == harmless, some
 
 
@@ -183,9 +184,9 @@ def test_no_message_adds_a_control_token(
     texts = data.draw(st.lists(_texts(vocabulary), min_size=1, max_size=4))
     template = _template(vocabulary, content, unknown)
     reasoning = reasoning_message(texts[-1], closed=data.draw(st.booleans()))
-    said = template.prompt([*_conversation(*texts), reasoning], constrained=True)
+    said = template.prompt(Request([*_conversation(*texts), reasoning], ANY))
     assert _read(vocabulary, said) == _read(
-        vocabulary, template.prompt([*_conversation("x"), reasoning_message("x")], constrained=True)
+        vocabulary, template.prompt(Request([*_conversation("x"), reasoning_message("x")], ANY))
     )
 
 
@@ -249,7 +250,7 @@ def test_a_model_in_process_supplies_its_control_tokens() -> None:
     """Whatever their form: here the vocabulary is known."""
     model = copy.copy(_model("qwen2"))
     model.__dict__["control_token_texts"] = frozenset({"¤end¤", "<|im_end|>"})
-    prompt = ChatTemplate(model).prompt([{"role": "user", "content": "a ¤end¤ <|im_end|>"}], constrained=True)
+    prompt = ChatTemplate(model).prompt(Request([{"role": "user", "content": "a ¤end¤ <|im_end|>"}], ANY))
     assert "a \\u00a4end¤ \\u003c|im_end|>" in prompt
 
 

@@ -54,7 +54,7 @@ def test_llama_server_takes_a_marker_for_each_image() -> None:
         scripted(props=[Reply(200, SEEING)], completion=[completion(CALL)]) as script,
         LlamaServer(script.url) as server,
     ):
-        assert server.capabilities.takes_images
+        assert server.info().takes_images
         server.complete(Request([*SEEN, {"role": "assistant", "content": "a cat"}, *SEEN], grammar=GBNF))
         prompt = script.asked[-1][1]["prompt"]
         server.complete(Request(ASK, grammar=GBNF))
@@ -74,7 +74,7 @@ def test_a_text_that_contains_the_image_marker_is_text(marker: str) -> None:
 
 def test_images_where_none_are_taken(llama_server: LlamaServerProcess, tiny_model: Path) -> None:
     with LlamaServer(llama_server.url) as real:
-        assert not real.capabilities.takes_images
+        assert not real.info().takes_images
         with pytest.raises(BackendError, match="takes no images"):
             real.complete(Request(SEEN, grammar=GBNF))
     with InProcess(tiny_model, threads=1) as model, pytest.raises(BackendError, match="takes no images"):

@@ -21,7 +21,7 @@ from gbnf.grammar.ir import EPSILON, Literal, Ref, Rules, char_class, seq
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.llama import constraint as constraint_module
+from gbnf_server.llama import grammar_engines
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
 from gbnf_server.llama.native import NativeGrammar
@@ -303,7 +303,7 @@ def test_a_cancelled_call_has_ended_when_its_cancellation_has(
 def test_a_long_question_to_the_grammar_engine_is_cancelled_between_its_parts(
     backend: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constraint_module, "_PART", 8)
+    monkeypatch.setattr(grammar_engines, "_PART", 8)
     stop, parts = Cancellation(), list[int]()
     allowed = NativeGrammar.allowed
 
@@ -372,7 +372,7 @@ def test_a_file_without_weights_is_refused(tmp_path: Path, tiny_model: Path) -> 
 def test_the_prompt_style_follows_the_model(tmp_path: Path, name: str, given_style: Any, style: str) -> None:
     with InProcess(make_model(tmp_path / "m.gguf", name=name), threads=1, prompt_style=given_style) as loaded:
         typed: Backend = loaded
-        assert (typed.name, typed.prompt_style) == (name, style)
+        assert (typed.name, typed.info().prompt_style) == (name, style)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_the_prompt_style_follows_the_model(tmp_path: Path, name: str, given_sty
 def test_the_context_length(tmp_path: Path, trained: int, asked: int | None, length: int) -> None:
     model = make_model(tmp_path / "m.gguf", context=trained)
     with InProcess(model, threads=1, context_length=asked) as loaded:
-        assert loaded.context_length == length
+        assert loaded.context_length() == length
 
 
 # Templates.
@@ -430,7 +430,7 @@ RUN: list[Message] = [
 )
 def test_templates(tmp_path: Path, template: str | None, prompt: str) -> None:
     with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as loaded:
-        assert loaded._template.prompt(RUN, constrained=False) == prompt
+        assert loaded._template.prompt(Request(RUN)) == prompt
 
 
 @pytest.mark.parametrize(

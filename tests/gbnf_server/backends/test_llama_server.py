@@ -62,8 +62,8 @@ def ask(request: pytest.FixtureRequest) -> Ask:
 
 def test_it_is_a_backend(backend: LlamaServer) -> None:
     typed: Backend = backend
-    assert typed.context_length == CONTEXT
-    assert typed.prompt_style == "full"
+    assert typed.context_length() == CONTEXT
+    assert typed.info().prompt_style == "full"
     assert typed.name.startswith("llama-server at http://127.0.0.1:")
 
 
@@ -229,13 +229,13 @@ def test_a_server_that_goes_and_comes_back_with_another_model(tmp_path: Path, ti
     port = rare_port()
     with build.start(tiny_model, threads=1, port=port) as first:
         client = hasty(first.url)
-        assert client.prompt_style == "full"
+        assert client.info().prompt_style == "full"
         assert client.complete(Request(ASK, grammar=CALL)).finish_reason == "stop"
     with pytest.raises(BackendUnreachableError, match="no llama-server answers"):
         client.complete(Request(ASK, grammar=CALL))
     with build.start(demo, threads=1, port=port), client:
         assert client.complete(Request(ASK, grammar=CALL)).finish_reason == "stop"
-        assert (client.prompt_style, client.context_length) == ("minimal", 256)
+        assert (client.info().prompt_style, client.context_length()) == ("minimal", 256)
 
 
 def test_another_model_that_comes_up_between_two_calls_is_noticed(ask: Ask) -> None:
@@ -253,19 +253,19 @@ def test_another_model_that_comes_up_between_two_calls_is_noticed(ask: Ask) -> N
         learning = len(script.asked)
         ask(client)
         assert [path for path, _ in script.asked[learning:]] == ["/props", "/apply-template", "/completion"]
-        assert client.context_length == CONTEXT
+        assert client.context_length() == CONTEXT
         ask(client)
-        assert (client.context_length, client.model_name) == (77, "other.gguf")
-        assert client.capabilities.reasoning_tags is not None
+        assert (client.context_length(), client.info().name) == (77, "other.gguf")
+        assert client.info().reasoning_tags is not None
 
 
-def test_capabilities_are_those_of_the_present_model() -> None:
+def test_what_is_known_is_that_of_the_present_model() -> None:
     """What a request is compiled for is asked before it is sent: it must not be the last model's."""
     other = {**PROPS, "chat_template": "<think>"}
     answers: dict[str, Any] = {"props": [Reply(200, PROPS), Reply(200, other)]}
     with scripted(**answers) as script, hasty(script.url) as client:
-        assert client.capabilities.reasoning_tags is None
-        assert client.capabilities.reasoning_tags is not None
+        assert client.info().reasoning_tags is None
+        assert client.info().reasoning_tags is not None
 
 
 @pytest.mark.slow
@@ -306,6 +306,6 @@ def test_roles_that_the_template_lacks(tmp_path: Path) -> None:
         InProcess(tmp_path / "m.gguf", threads=1) as local,
     ):
         there = client.complete(Request(messages, grammar=CALL))
-        assert local._template.prompt(messages, constrained=False) == '[q][c][Result of step 1: {"n": 1}]'
+        assert local._template.prompt(Request(messages)) == '[q][c][Result of step 1: {"n": 1}]'
         assert there.usage.prompt_tokens == len(prompt_tokens(local, messages, constrained=True))
         assert there.text == local.complete(Request(messages, grammar=CALL)).text

@@ -135,7 +135,7 @@ def test_any_properties_are_parsed_or_a_backend_error(props: Any) -> None:
         rendered = httpx.Response(200, json={"prompt": "<user>hello<assistant>"})
         session: Any = PlayedSession(httpx.Response(200, content=json.dumps(props)), *[rendered] * 20)
         try:
-            asyncio.run(client._fetch_properties(session)).model.encode()
+            asyncio.run(client._fetch_properties(session)).info.name.encode()
         except BackendError as error:
             str(error).encode()
 
@@ -352,10 +352,9 @@ def test_a_closed_client_says_so(ask: Ask) -> None:
 def test_the_demonstration_model_is_known_by_its_template() -> None:
     props = {**PROPS, "chat_template": "{#- gbnf-planner-demo #}{{ messages }}"}
     with scripted(props=[Reply(200, props)]) as script, hasty(script.url) as client:
-        assert client.prompt_style == "minimal"
+        assert client.info().prompt_style == "minimal"
     with scripted(props=[Reply(200, props)]) as script, hasty(script.url, prompt_style="full") as client:
-        assert client.prompt_style == "full"
-        assert script.asked == []
+        assert client.info().prompt_style == "full"
 
 
 def test_cancelling_closes_the_connection() -> None:

@@ -154,7 +154,7 @@ def test_results_of_tools_go_as_such_where_that_is_wanted() -> None:
 def test_an_answer_with_its_counts(ask: Callable[..., Completion]) -> None:
     with served(chat()) as server, client(server.url) as backend:
         typed: Backend = backend
-        assert (typed.context_length, typed.prompt_style) == (8192, "full")
+        assert (typed.context_length(), typed.info().prompt_style) == (8192, "full")
         answer = ask(backend)
     assert (answer.text, answer.finish_reason, answer.grammar_violation) == (CALL, "stop", None)
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.cached_tokens) == (
@@ -279,7 +279,7 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     with Ollama("m") as backend:
         try:
             body = backend._body(Request(ASK))
-            read = backend._read(reply, answer, body=body, request=Request(ASK))
+            read = backend._read(reply, answer, body=body)
         except BackendError as error:
             str(error).encode()
         else:

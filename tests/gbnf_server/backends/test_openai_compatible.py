@@ -20,8 +20,9 @@ from jsonschema import Draft202012Validator
 from gbnf import compile_pool
 from gbnf.dialects import call_schema, xgrammar_text
 from gbnf.prompts.messages import Image, Message
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import AnswerFormat, Backend, Completion, Request
+from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.llama import server_build as build
@@ -241,7 +242,7 @@ def test_the_request_is_as_published(server: ServerKind, ask: Callable[..., Comp
 def test_an_answer_with_its_counts(server: ServerKind, ask: Callable[..., Completion]) -> None:
     with served(chat()) as script, client(script.url, server) as backend:
         typed: Backend = backend
-        assert typed.context_length == 4096
+        assert typed.context_length() == 4096
         answer = ask(backend)
     assert (answer.text, answer.finish_reason, answer.grammar_violation) == (CALL, "stop", None)
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.cached_tokens) == (
@@ -276,12 +277,12 @@ def test_reasoning_is_returned_separately() -> None:
 def test_the_model_and_its_context() -> None:
     with served(chat(), listed=models("a", "b")) as script:
         named = client(script.url, model="b", context_length=100)
-        assert (named.complete(Request(ASK, grammar=None)).text, named.context_length) == (CALL, 100)
+        assert (named.complete(Request(ASK, grammar=None)).text, named.context_length()) == (CALL, 100)
         assert [path for path, _ in script.asked] == ["/v1/chat/completions"]
         with pytest.raises(BackendError, match="Set context_length"):
-            _ = client(script.url).context_length
+            client(script.url).context_length()
         with pytest.raises(BackendError, match="no model c"):
-            _ = client(script.url, model="c").context_length
+            client(script.url, model="c").context_length()
     with served(chat(), listed=models()) as script, pytest.raises(BackendError, match="lists no model"):
         client(script.url).complete(Request(ASK))
     with (

@@ -23,6 +23,7 @@ from gbnf_server.backends.reasoning import (
     split_reasoning,
     split_reasoning_message,
 )
+from support.backends import ANY
 from support.models import TEMPLATE, make_model
 from support.oracle import engine
 
@@ -234,11 +235,11 @@ def test_the_tokens_of_markers() -> None:
 def test_a_model_in_process_uses_its_own_reasoning_tags(tmp_path: Path) -> None:
     template = TEMPLATE + "{% if enable_thinking %}{% else %}<think>\n\n</think>\n\n{% endif %}"
     with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as model:
-        prompt = model._template.prompt([ASK, reasoning_message("")], constrained=True)
+        prompt = model._template.prompt(Request([ASK, reasoning_message("")], ANY))
         assert prompt.endswith("<|assistant|><think>\n")
-        prompt = model._template.prompt([ASK, reasoning_message("so", closed=True)], constrained=True)
+        prompt = model._template.prompt(Request([ASK, reasoning_message("so", closed=True)], ANY))
         assert prompt.endswith("<|assistant|><think>\nso\n</think>\n\n")
-        assert model.capabilities.reasoning_tags == KNOWN_REASONING_TAGS[0]
+        assert model.info().reasoning_tags == KNOWN_REASONING_TAGS[0]
         grammar = reasoning_grammar("</think>")
         thought = model.complete(Request([ASK, reasoning_message("")], grammar=grammar, max_tokens=8))
         assert thought.usage.completion_tokens <= 8

@@ -23,7 +23,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
-from gbnf_server.backends.template_roles import TemplateRoles, adapt_messages
+from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import RequestNotSupportedError
 from support.backends import acomplete, streamed
@@ -200,7 +200,7 @@ def test_a_rendered_prompt_is_completed_where_the_template_is_given(
     replies: dict[str, list[Any]] = {"v1/completions": [reply]}
     with scripted(**replies) as script:
         with OpenAICompatible(script.url, server, model="m", chat_template=CHAT) as backend:
-            tool_format = backend.capabilities.tool_format
+            tool_format = backend.info().tool_format
             assert tool_format is not None
             grammar = tool_format.grammar([PING], tool_choice="required")
             request = Request(ASK, grammar, tools=[declare_tool(PING)])

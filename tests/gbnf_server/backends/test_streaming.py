@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +15,11 @@ from hypothesis import strategies as st
 from gbnf import Grammar, compile_pool
 from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Message
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tools import FINAL_ANSWER
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, Asked, answer
-from gbnf_server.backends.base import AnswerFormat, Backend, Capabilities, Completion, Request
+from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.http_backend import ChatStream, CompletionStream, EventStream, OllamaStream
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
@@ -26,10 +27,10 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.backends.reasoning import (
     KNOWN_REASONING_TAGS,
+    ReasoningSplitter,
     reasoning_grammar,
     reasoning_message,
 )
-from gbnf_server.backends.streaming import ChatStream, CompletionStream, OllamaStream, ReasoningFilter
 from gbnf_server.backends.wire import LineDecoder, join_surrogates
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
@@ -197,13 +198,18 @@ def content(answer: Any) -> str:
     return found
 
 
+def constrained(reader: type[EventStream], said: list[str], most: int | None = None) -> EventStream:
+    """A parser of an answer with a grammar, whose pieces go into a list."""
+    return reader(ReasoningSplitter(lambda piece: said.append(piece.text), constrained=True), most)
+
+
 @pytest.mark.parametrize(("reader", "events"), READERS)
 @given(pieces=st.lists(BROKEN | ANY_TEXT), sizes=SIZES, end=st.sampled_from(["\n", "\r\n"]))
 def test_text_arrives_complete_whatever_it_contains_and_however_its_bytes_are_split(
     reader: Any, events: Any, pieces: list[str], sizes: list[int], end: str
 ) -> None:
     said: list[str] = []
-    lines = reader(ReasoningFilter(said.append, said.append, constrained=True))
+    lines = constrained(reader, said)
     decoder = LineDecoder()
 
     def read() -> str:
@@ -268,7 +274,7 @@ def test_a_response_that_is_not_streamed_is_accepted(
 
 def test_a_whole_message_after_its_pieces_is_not_repeated() -> None:
     said: list[str] = []
-    lines = ChatStream(ReasoningFilter(said.append, said.append, constrained=True))
+    lines = constrained(ChatStream, said)
     stream = [*str(chat_events(*PIECES).body).split("\n"), dumps(whole_of(chat_events, CALL))]
     for line in stream:
         lines.feed(line)
@@ -281,7 +287,7 @@ def test_a_whole_message_after_its_pieces_is_not_repeated() -> None:
 )
 def test_lines_without_data_say_nothing(reader: Any, events: Any, noise: str) -> None:
     said: list[str] = []
-    lines = reader(ReasoningFilter(said.append, said.append, constrained=True))
+    lines = constrained(reader, said)
     for line in str(events(*PIECES).body).split("\n"):
         lines.feed(line)
         lines.feed(noise)
@@ -326,7 +332,7 @@ def test_an_event_of_any_depth_is_parsed_or_a_backend_error(
 @given(data=st.data())
 def test_any_event_is_parsed_or_a_backend_error(reader: Any, events: Any, data: st.DataObject) -> None:
     said: list[str] = []
-    lines = reader(ReasoningFilter(said.append, said.append, constrained=True))
+    lines = constrained(reader, said)
     body = str(events(CALL).body)
     try:
         for line in data.draw(st.sampled_from([body, dumps(whole_of(events, CALL))])).split("\n"):
@@ -349,7 +355,7 @@ def test_the_connection_is_closed_if_a_server_continues_after_the_last_token(
 
     def read(pieces: list[str]) -> str:
         said.clear()
-        lines = reader(ReasoningFilter(said.append, said.append, constrained=True), 10)
+        lines = constrained(reader, said, 10)
         for line in str(events(*pieces).body).split("\n"):
             lines.feed(line)
         return content(lines.end())
@@ -492,10 +498,7 @@ def test_a_real_server_continues_reasoning_that_was_begun(tmp_path: Any) -> None
         LlamaServer(running.url) as there,
         InProcess(path, threads=1) as here,
     ):
-        assert there.capabilities == Capabilities(reasoning_tags=KNOWN_REASONING_TAGS[0])
-        assert here.capabilities == replace(
-            there.capabilities, traces=True, parameters=here.capabilities.parameters
-        )
+        assert there.info().reasoning_tags == here.info().reasoning_tags == KNOWN_REASONING_TAGS[0]
         for begin in (reasoning_message(""), reasoning_message("so", closed=True)):
             asked: list[Message] = [*ASK, begin]
             grammar = Grammar.parse('root ::= "{" [a-z]{1,9} "}"')

@@ -52,11 +52,11 @@ def test_models_have_the_shape_of_the_client() -> None:
         assert models["object"] == "list"
         assert [model["id"] for model in models["data"]] == ["stub", "planner"]
         assert (await client.get("/v1/models/stub")).json() == models["data"][0]
-        assert models["data"][0]["max_model_len"] == gateway.upstreams.context_length
+        assert models["data"][0]["max_model_len"] == gateway.upstreams.context_length()
         theirs = (await client.get("/v1/models", headers={"anthropic-version": "2023-06-01"})).json()
         assert (theirs["first_id"], theirs["last_id"], theirs["has_more"]) == ("stub", "planner", False)
         assert theirs["data"][0]["type"] == "model"
-        assert theirs["data"][0]["max_input_tokens"] == gateway.upstreams.context_length
+        assert theirs["data"][0]["max_input_tokens"] == gateway.upstreams.context_length()
         missing = await client.get("/v1/models/some/other")
         assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
 
@@ -73,7 +73,7 @@ def test_a_context_length_that_is_not_known_is_left_out(monkeypatch: pytest.Monk
         theirs = (await client.get("/v1/models/stub", headers={"anthropic-version": "2023-06-01"})).json()
         assert theirs["max_input_tokens"] is None
 
-    monkeypatch.setattr(Upstreams, "context_length", property(unknown))
+    monkeypatch.setattr(Upstreams, "context_length", unknown)
     use(make_gateway(ScriptedEngine()), ask)
 
 

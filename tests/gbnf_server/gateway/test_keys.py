@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.backends.llama_server import LlamaServer, ServerSlots
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
-from gbnf_server.backends.server_slots import ServerSlots
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.openai_responses import Responses

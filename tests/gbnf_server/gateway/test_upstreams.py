@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
-from gbnf_server.backends.base import BackendEvent, Completion, Request, TextDelta, Usage
+from gbnf.tool_formats import TextDelta
+from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, http_probe
@@ -155,7 +156,7 @@ def test_if_all_fail_the_error_comes_at_once() -> None:
             with pytest.raises(BackendUnreachableError):
                 await acomplete(upstreams, asking("one"))
             with pytest.raises(BackendUnreachableError, match="no server answers: a, b"):
-                _ = upstreams.capabilities
+                upstreams.info()
         assert [fake.asked for fake in fakes] == [1, 1]
 
     play(fakes, scene)

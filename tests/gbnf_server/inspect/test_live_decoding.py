@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from gbnf import load_manifests
-from gbnf_server.backends.base import BackendEvent, Capabilities, Completion, Request, Usage
+from gbnf_server.backends.base import BackendEvent, Completion, ModelInfo, Request, Usage
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.inspect.app import create_app
 from gbnf_server.inspect.inspection import InspectedSchema, Inspection
@@ -34,7 +34,7 @@ BODY: dict[str, Any] = {
 class Slow(FakeBackend):
     """It waits until it is cancelled, or answers with what it was asked."""
 
-    capabilities = Capabilities(traces=True)
+    model = ModelInfo(prompt_style="minimal", traces=True)
 
     def __init__(self, seconds: float = 0.0, fault: BackendError | None = None) -> None:
         self.requests: list[Request] = []

@@ -413,7 +413,6 @@ def test_an_interrupt_in_one_call_leaves_the_others(
 def test_more_calls_than_sequences_wait(small: InProcess) -> None:
     slot, other = Slot(), Slot()
     for each in (slot, other):
-        small._kv_cache.register(each)
         small._kv_cache.acquire(each, [1, 2, 3], Cancellation())
     done = threading.Event()
 

@@ -37,24 +37,16 @@ def kv_cache(tiny_model: Path) -> Iterator[KVCache]:
 
 def taken(kv_cache: KVCache, tokens: list[int]) -> tuple[int, int]:
     """Return the number of the sequence for a prompt, and its cached tokens."""
-    slot = Slot()
-    kv_cache.register(slot)
-    try:
+    with kv_cache.slot() as slot:
         sequence, known = kv_cache.acquire(slot, tokens, GO_ON)
         kv_cache.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
         return sequence.seq_id, known
-    finally:
-        kv_cache.release(slot)
 
 
 @contextmanager
 def acquired(kv_cache: KVCache, tokens: list[int]) -> Iterator[CachedSequence]:
-    slot = Slot()
-    kv_cache.register(slot)
-    try:
+    with kv_cache.slot() as slot:
         yield kv_cache.acquire(slot, tokens, GO_ON)[0]
-    finally:
-        kv_cache.release(slot)
 
 
 def emptied(kv_cache: KVCache) -> None:
@@ -84,7 +76,6 @@ def test_calls_of_different_salts_share_nothing(kv_cache: KVCache) -> None:
     for salt in ("a", "b", "c", "d"):
         for known in (0, 99):
             slot = Slot()
-            kv_cache.register(slot)
             sequence, found = kv_cache.acquire(slot, tokens, GO_ON, salt)
             kv_cache.evaluate(sequence, tokens[found:], GO_ON, [len(tokens) - found - 1])
             kv_cache.release(slot)
@@ -95,7 +86,6 @@ def test_a_cancelled_call_does_not_wait_for_a_sequence(kv_cache: KVCache) -> Non
     stop = Cancellation()
     with acquired(kv_cache, [1]), acquired(kv_cache, [2]), acquired(kv_cache, [3]):
         slot = Slot()
-        kv_cache.register(slot)
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(kv_cache.acquire, slot, [4], stop)
             stop.set()
@@ -116,7 +106,6 @@ def test_what_is_kept_changes_no_logit(kv_cache: KVCache, prompts: list[list[int
     for prompt in [*prompts, prompts[-1]]:
         tokens = [5] * common + prompt
         slot = Slot()
-        kv_cache.register(slot)
         sequence, known = kv_cache.acquire(slot, tokens, GO_ON)
         (logits,) = kv_cache.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
         found.append(logits)
@@ -124,7 +113,6 @@ def test_what_is_kept_changes_no_logit(kv_cache: KVCache, prompts: list[list[int
         kv_cache.release(slot)
     emptied(kv_cache)
     slot = Slot()
-    kv_cache.register(slot)
     sequence, known = kv_cache.acquire(slot, tokens, GO_ON)
     assert known == 0
     (fresh,) = kv_cache.evaluate(sequence, tokens, GO_ON, [len(tokens) - 1])
@@ -135,7 +123,6 @@ def test_what_is_kept_changes_no_logit(kv_cache: KVCache, prompts: list[list[int
 def evaluated(kv_cache: KVCache, tokens: list[int], steps: int) -> list[Logits]:
     """The logits behind a prompt, and behind each token that greedy decoding puts after it."""
     slot = Slot()
-    kv_cache.register(slot)
     sequence, known = kv_cache.acquire(slot, tokens, GO_ON)
     found = []
     left = tokens[known:]
@@ -169,7 +156,6 @@ def test_a_call_under_way_keeps_its_sequence(kv_cache: KVCache) -> None:
     tokens = list(range(40))
     expected = evaluated(kv_cache, [*tokens, 7], 1)
     slot = Slot()
-    kv_cache.register(slot)
     sequence, known = kv_cache.acquire(slot, tokens, GO_ON)
     kv_cache.evaluate(sequence, tokens[known:], GO_ON, [len(tokens) - known - 1])
     kv_cache.clear_unused()
@@ -186,7 +172,6 @@ def test_the_logits_asked_for_come_from_one_batch(kv_cache: KVCache, size: int) 
     tokens = [index % 250 for index in range(size)]
     asked = sorted({max(0, size - 3), size - 1})
     slot = Slot()
-    kv_cache.register(slot)
     sequence, _ = kv_cache.acquire(slot, tokens, GO_ON)
     assert len(kv_cache.evaluate(sequence, tokens, GO_ON, asked)) == len(asked)
     assert len(sequence.cached_tokens) == size
@@ -197,7 +182,6 @@ def test_what_is_stopped_is_not_evaluated(kv_cache: KVCache) -> None:
     stop = Cancellation()
     stop.set()
     slot = Slot()
-    kv_cache.register(slot)
     sequence, _ = kv_cache.acquire(slot, [9, 9, 9], GO_ON)
     with pytest.raises(BackendError, match="cancelled"):
         kv_cache.evaluate(sequence, [9, 9], stop, [1])
@@ -323,9 +307,7 @@ def test_sequences_see_nothing_of_each_other(kv_cache: KVCache) -> None:
         decode(requests)
 
     def go(text: list[int]) -> list[Logits]:
-        slot = Slot()
-        kv_cache.register(slot)
-        try:
+        with kv_cache.slot() as slot:
             sequence, known = kv_cache.acquire(slot, text[:10], GO_ON)
             found = kv_cache.evaluate(sequence, text[known:10], GO_ON, [9 - known])
             for token in text[10:]:
@@ -333,8 +315,6 @@ def test_sequences_see_nothing_of_each_other(kv_cache: KVCache) -> None:
                     kv_cache.roll_back(sequence, len(sequence.cached_tokens) - 2)
                 found += [logits.copy() for logits in kv_cache.evaluate(sequence, [token], GO_ON, [0])]
             return found
-        finally:
-            kv_cache.release(slot)
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(6) as threads:
         patch.setattr(kv_cache, "_decode", counted)

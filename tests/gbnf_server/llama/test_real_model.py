@@ -27,8 +27,7 @@ from gbnf.prompts.descriptions import declare_tool
 from gbnf.prompts.messages import Message, system_prompt
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion, Request
-from gbnf_server.backends.chat_template import ChatTemplate
-from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.in_process import ChatTemplate, InProcess
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always

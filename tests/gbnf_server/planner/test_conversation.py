@@ -59,7 +59,7 @@ def test_no_result_has_a_step_number_and_none_is_long(history: list[Exchange]) -
 class Recorder(FakeBackend):
     """Answers `texts` in turn, and keeps what it was asked."""
 
-    context_length = 4000
+    context = 4000
 
     def __init__(self, *texts: str) -> None:
         self._texts = list(texts)

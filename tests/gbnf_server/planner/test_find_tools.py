@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tools import FIND_TOOLS, Tool
 from gbnf.tools.ranking import BM25
-from gbnf_server.backends.base import Capabilities
+from gbnf_server.backends.base import ModelInfo
 from gbnf_server.backends.embeddings import EmbeddingRanker, ServerEmbeddings
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.planner import Planner, PlannerOptions
@@ -256,8 +256,7 @@ class Sized(FakeBackend):
     """A backend whose model has so many parameters."""
 
     def __init__(self, parameters: int | None, style: PromptStyle) -> None:
-        self.capabilities = Capabilities(parameters=parameters)
-        self.prompt_style = style
+        self.model = ModelInfo(parameters=parameters, prompt_style=style)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +292,6 @@ def test_a_small_model_tells_its_size(tmp_path: Path) -> None:
     path = model_file()
     assert path is not None
     with InProcess(path, context_length=256, threads=1) as model:
-        assert model.capabilities.parameters == 134_515_008
+        assert model.info().parameters == 134_515_008
         planner = Planner(ZOO, model, PlannerOptions(), context=world(tmp_path))
     assert planner.options.margin == SMALL_MODEL_MARGIN

@@ -10,6 +10,7 @@ import pytest
 
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.planner import Planner
+from gbnf_server.system.errors import BackendError
 from support.effort import one_in
 from support.executors import world
 from support.hostile_modes import MODES
@@ -73,6 +74,17 @@ def test_a_run_ends_whatever_other_requests_return(mode: str, tmp_path: Path) ->
         assert not ended.tools_called, case
         assert not ended.gave_up, f"{case}: nobody stopped the server"
         assert ended.sent < MOST_SENT, case
+
+
+def test_a_hostile_server_is_found_out_when_a_planner_asks_for_its_model(tmp_path: Path) -> None:
+    retry_policy = RetryPolicy(timeout=120.0, retries=0, loading_timeout=0.0)
+    wire = WIRES["llama-server"]
+    with (
+        hostile(MODES["resets"], wire, "/props") as server,
+        wire.client(server.url, retry_policy) as backend,
+        pytest.raises(BackendError),
+    ):
+        Planner([TOOL], backend, context=world(tmp_path))
 
 
 @pytest.mark.parametrize("wire", WIRES)

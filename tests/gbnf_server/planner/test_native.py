@@ -17,7 +17,7 @@ from gbnf.prompts.descriptions import declare_tool
 from gbnf.prompts.messages import Message, call_text, system_prompt
 from gbnf.tool_formats import TemplateRenderer, ToolFormat, detect
 from gbnf.tools import ASK_USER, FINAL_ANSWER
-from gbnf_server.backends.base import Backend, Capabilities
+from gbnf_server.backends.base import Backend, ModelInfo, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
@@ -27,7 +27,7 @@ from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import BackendError, RequestNotSupportedError
-from support.backends import FakeBackend
+from support.backends import ANY, FakeBackend
 from support.by_hand import completion, drive_by_hand, resolved
 from support.effort import scaled
 from support.executors import world
@@ -97,8 +97,8 @@ def test_the_demonstration_model_is_asked_as_it_was_trained(demo: InProcess) -> 
         trained[3],
     ]
     declared = [declare_tool(tool) for tool in tools]
-    prompt = demo._template.prompt(native, constrained=True, tools=declared, native=True)
-    assert prompt == demo._template.prompt(trained, constrained=True)
+    prompt = demo._template.prompt(Request(native, ANY, declared))
+    assert prompt == demo._template.prompt(Request(trained, ANY))
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_a_random_model_makes_valid_calls_in_its_own_format(template: str, seed:
     path = make_model(tmp_path / "m.gguf", template=TEMPLATES[template], context=4096)
     with InProcess(path, threads=1) as model:
         run = planned(model, tmp_path / "work", temperature=2.0, seed=seed)
-        assert model.capabilities.tool_format is not None
+        assert model.info().tool_format is not None
     assert run.steps
     for step in run.steps:
         assert step.refusal in {None, "truncated"}
@@ -141,7 +141,7 @@ def test_a_server_answers_as_the_model_in_this_process(template: str, tmp_path: 
         here = stack.enter_context(InProcess(path, threads=1))
         server = stack.enter_context(build.start(path, threads=1))
         there = stack.enter_context(LlamaServer(server.url))
-        assert there.capabilities.tool_format == here.capabilities.tool_format
+        assert there.info().tool_format == here.info().tool_format
         runs = [
             planned(model, tmp_path / name, required=(NEVER.name,))
             for name, model in (("here", here), ("there", there))
@@ -240,8 +240,8 @@ def test_every_prompt_can_be_rendered(texts: list[str]) -> None:
 
 class Native(FakeBackend):
     def __init__(self, tool_format: ToolFormat | None, dialect: Any = "gbnf", style: Any = "full") -> None:
-        self.capabilities = Capabilities(tool_format=tool_format)
-        self.dialect, self.prompt_style = dialect, style
+        self.model = ModelInfo(tool_format=tool_format, prompt_style=style)
+        self.dialect = dialect
 
 
 @pytest.mark.parametrize(
@@ -270,9 +270,7 @@ def test_native_is_refused_where_there_is_no_format() -> None:
 
 def test_tools_are_refused_by_a_template_without_them(tiny_model: Path) -> None:
     with InProcess(tiny_model, threads=1) as model, pytest.raises(BackendError, match="tools"):
-        model._template.prompt(
-            [{"role": "user", "content": "x"}], constrained=True, tools=[declare_tool(PING)]
-        )
+        model._template.prompt(Request([{"role": "user", "content": "x"}], ANY, [declare_tool(PING)]))
 
 
 def test_a_declaration_has_only_standard_keywords() -> None:

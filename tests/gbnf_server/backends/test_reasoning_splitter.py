@@ -12,20 +12,19 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Backend, Completion, Request, Usage
+from gbnf.tool_formats import ReasoningDelta, TextDelta
+from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.backends.llama_server_responses import read_completion
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.reasoning import (
     KNOWN_REASONING_TAGS,
+    ReasoningSplitter,
     ReasoningTags,
     find_unopened_end,
-    open_reasoning_tags,
     split_reasoning,
 )
-from gbnf_server.backends.streaming import CompletionStream, ReasoningFilter
 from support.backends import streamed
 from support.models import TEMPLATE, make_model
 from support.server import Reply, completion, scripted
@@ -48,19 +47,15 @@ TEXTS = st.lists(st.sampled_from([part for part in PARTS if part]), max_size=8).
 def given_on(
     text: str, sizes: list[int], opened: ReasoningTags | None = None, *, constrained: bool = False
 ) -> list[str]:
-    pieces: list[str] = []
-    thoughts: list[str] = []
-    reasoning_filter = ReasoningFilter(
-        pieces.append, thoughts.append, constrained=constrained, open_tags=opened
-    )
+    said: list[TextDelta | ReasoningDelta] = []
+    splitter = ReasoningSplitter(said.append, opened, constrained=constrained)
     for piece in cut(text, sizes):
-        reasoning_filter.feed(piece)
-    reasoning, said = ("", text) if constrained else split_reasoning(text, opened)
-    read = Completion(said, "stop", Usage(1, 1), reasoning=reasoning)
-    assert reasoning_filter.end(read) == read
+        splitter.feed(piece)
+    reasoning, answer = splitter.close()
+    assert (reasoning, answer) == (("", text) if constrained else split_reasoning(text, opened))
     if constrained or is_announced(text, opened):
-        assert "".join(thoughts) == reasoning
-    return pieces
+        assert "".join(each.text for each in said if isinstance(each, ReasoningDelta)) == reasoning
+    return [each.text for each in said if isinstance(each, TextDelta)]
 
 
 def is_announced(text: str, opened: ReasoningTags | None) -> bool:
@@ -78,19 +73,6 @@ def test_the_pieces_join_to_the_text_however_it_is_split(
     whole = split_reasoning(text, opened)[1] if is_announced(text, opened) else text
     assert "".join(given_on(text, sizes, opened)) == whole
     assert "".join(given_on(text, sizes, opened, constrained=True)) == text
-
-
-@given(TEXTS, SIZES, st.sampled_from(["", "<think>\n", "[THINK]", "q<|start|>assistant", "<|im_start|>"]))
-def test_an_answer_is_read_alike_with_a_stream_and_without(text: str, sizes: list[int], prompt: str) -> None:
-    opened = open_reasoning_tags(prompt)
-    said: dict[str, Any] = {"stop_type": "limit", "tokens_evaluated": 1, "tokens_predicted": 1}
-    whole = read_completion({"content": text, **said}, Request(()), opened)
-    reasoning_filter = ReasoningFilter(lambda _: None, lambda _: None, constrained=False, open_tags=opened)
-    lines = CompletionStream(reasoning_filter)
-    for piece in cut(text, sizes):
-        lines.feed("data: " + json.dumps({"content": piece, "stop": False}))
-    lines.feed("data: " + json.dumps({"content": "", "stop": True, **said}))
-    assert reasoning_filter.end(read_completion(lines.end(), Request(()), opened)) == whole
 
 
 HARMONY = "<|channel|>analysis<|message|>"
@@ -131,13 +113,6 @@ def test_known_differences_between_whole_and_streamed_texts(
     assert split_reasoning(text, opened) == (reasoning, said)
     for size in (1, 3, 200):
         assert "".join(given_on(text, [size], opened)) == said
-
-
-def test_a_reclaimed_answer_is_passed_on() -> None:
-    pieces: list[str] = []
-    taken_back = Completion(CALL, "stop", Usage(1, 1))
-    assert ReasoningFilter(pieces.append, pieces.append, constrained=True).end(taken_back) == taken_back
-    assert pieces == [CALL]
 
 
 def chat_lines(pieces: list[str]) -> str:

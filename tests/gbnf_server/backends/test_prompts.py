@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -10,11 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.template_roles import (
-    TemplateRoles,
-    adapt_messages,
-    probe_roles,
-)
+from gbnf_server.backends.prompts import TemplateRoles, adapt_messages, roles_of
 from gbnf_server.system.errors import ChatTemplateError
 
 # The names of control tokens are escaped: a subject of their own tests.
@@ -78,22 +73,6 @@ def test_a_whole_run_for_a_template_of_two_roles() -> None:
     ]
 
 
-def _probe(render: Callable[[list[Message]], str]) -> TemplateRoles:
-    probing = probe_roles()
-    try:
-        messages = next(probing)
-        while True:
-            try:
-                text = render(messages)
-            except ChatTemplateError as error:
-                messages = probing.throw(error)
-            else:
-                messages = probing.send(text)
-    except StopIteration as found:
-        roles: TemplateRoles = found.value
-        return roles
-
-
 @pytest.mark.parametrize("known", [{"system", "tool"}, {"system"}, {"tool"}, set()])
 @pytest.mark.parametrize("refuses", [True, False], ids=["refuses", "drops"])
 def test_roles_are_found_whether_the_template_refuses_or_drops_the_others(
@@ -105,12 +84,12 @@ def test_roles_are_found_whether_the_template_refuses_or_drops_the_others(
             raise ChatTemplateError("what role is that?")
         return " ".join(message["content"] for message in kept)
 
-    assert _probe(render) == TemplateRoles("system" in known, "tool" in known)
+    assert roles_of(render) == TemplateRoles("system" in known, "tool" in known)
 
 
 def test_a_template_that_renders_nothing_is_found_out() -> None:
     with pytest.raises(ChatTemplateError, match="leaves out user"):
-        _probe(lambda _: "")
+        roles_of(lambda _: "")
 
 
 def test_a_template_that_always_fails_says_why() -> None:
@@ -118,4 +97,4 @@ def test_a_template_that_always_fails_says_why() -> None:
         raise ChatTemplateError("no filter named 'x'")
 
     with pytest.raises(ChatTemplateError, match="no filter"):
-        _probe(render)
+        roles_of(render)

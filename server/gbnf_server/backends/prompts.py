@@ -1,0 +1,226 @@
+"""Conversations as a model's chat template takes them: roles, escapes, tools, reasoning. Pure.
+
+Some templates refuse a role, and others drop its messages silently. So a template is probed with marked
+messages (`probe_roles`), and `adapt_messages` has a fallback for each role that it refuses or drops:
+
+    system   its text becomes the beginning of the first user message
+    tool     becomes a user message, "Result of step 2: {…}" or "Error in step 2: …"
+
+Consecutive user messages are then joined, since such templates also require user and assistant to alternate.
+
+Finally, the names of control tokens are escaped in every text of a message (calls and declared tools too),
+whether it comes from a tool, a manifest, a person or the model: all backends send only messages that were
+adapted here. The texts are changed, rather than tokenized apart from the template's own, because templates
+trim, compare and split them, and because chat servers take no tokens.
+
+A llama-server renders the adapted messages itself: its engine differs from ours on one template in five.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from gbnf.errors import ToolFormatError
+from gbnf.prompts.control_tokens import Escape, escape_control_tokens
+from gbnf.prompts.messages import Message
+from gbnf.tool_formats import ToolFormat, detect
+from gbnf_server.backends.base import Request
+from gbnf_server.backends.reasoning import (
+    ReasoningTags,
+    append_reasoning,
+    close_reasoning,
+    split_reasoning_message,
+)
+from gbnf_server.system.errors import ChatTemplateError, RequestNotSupportedError
+
+_SYSTEM, _USER, _ASSISTANT, _TOOL = "7c1f-system", "7c1f-user", "7c1f-assistant", "7c1f-tool"
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateRoles:
+    """Whether a chat template renders system and tool messages."""
+
+    system: bool
+    tool: bool
+
+
+def probe_roles() -> Generator[list[Message], str, TemplateRoles]:
+    """Find out which roles a template supports. Yields conversations; send the prompt of each.
+
+    Throw in a ChatTemplateError if the template refuses one; it is raised again if that was a plain question.
+    """
+    user: Message = {"role": "user", "content": _USER}
+    system = yield from _renders([{"role": "system", "content": _SYSTEM}, user], _SYSTEM)
+    tool = yield from _renders(
+        [user, {"role": "assistant", "content": _ASSISTANT}, {"role": "tool", "content": _TOOL}], _TOOL
+    )
+    if not (system or tool) and _USER not in (yield [user]):
+        raise ChatTemplateError("it leaves out user messages")
+    return TemplateRoles(system, tool)
+
+
+def _renders(messages: list[Message], mark: str) -> Generator[list[Message], str, bool]:
+    try:
+        return mark in (yield messages)
+    except ChatTemplateError:
+        return False
+
+
+def roles_of(render: Callable[[list[Message]], str]) -> TemplateRoles:
+    """Run `probe_roles` with a template. Raises ChatTemplateError if it fails for a plain question."""
+    probing = probe_roles()
+    try:
+        messages = next(probing)
+        while True:
+            try:
+                prompt = render(messages)
+            except ChatTemplateError as error:
+                messages = probing.throw(error)
+            else:
+                messages = probing.send(prompt)
+    except StopIteration as found:
+        roles: TemplateRoles = found.value
+        return roles
+
+
+def adapt_messages(
+    messages: Sequence[Message], roles: TemplateRoles, escape: Escape = escape_control_tokens
+) -> list[Message]:
+    """Return the conversation in roles that the template supports, with control tokens' names escaped."""
+    adapted = list(messages)
+    if not roles.tool:
+        adapted = [_as_user_message(message) if message["role"] == "tool" else message for message in adapted]
+    if not roles.system:
+        adapted = [
+            {**message, "role": "user"} if message["role"] == "system" else message for message in adapted
+        ]
+    if not (roles.system and roles.tool):
+        adapted = _alternating(adapted)
+    return [_escaped(message, escape) for message in adapted]
+
+
+def _escape_texts(value: Any, escape: Escape) -> Any:
+    """Return a JSON value with `escape` applied to each string and key in it."""
+    match value:
+        case str():
+            return escape(value)
+        case Mapping():
+            return {escape(key): _escape_texts(member, escape) for key, member in value.items()}
+        case list() | tuple():
+            return [_escape_texts(member, escape) for member in value]
+        case _:
+            return value
+
+
+def _escaped(message: Message, escape: Escape) -> Message:
+    texts = {key: value for key, value in message.items() if key not in _NO_TEXTS}
+    return {**message, **_escape_texts(texts, escape)}
+
+
+_NO_TEXTS = {"role", "images", "thinking"}
+
+
+def _alternating(messages: Sequence[Message]) -> list[Message]:
+    joined: list[Message] = []
+    for message in messages:
+        if joined and message["role"] == joined[-1]["role"] == "user":
+            joined[-1] = _joined(joined[-1], message)
+        else:
+            joined.append(message)
+    return joined
+
+
+def _joined(first: Message, second: Message) -> Message:
+    joined: Message = {"role": first["role"], "content": f"{first['content']}\n\n{second['content']}"}
+    images = [*first.get("images", ()), *second.get("images", ())]
+    return {**joined, "images": images} if images else joined
+
+
+def _as_user_message(message: Message) -> Message:
+    content = message["content"]
+    try:
+        value = json.loads(content)
+    except ValueError:
+        value = None
+    match value:
+        case {"step": step, "error": str(error)}:
+            content = f"Error in step {step}: {error}"
+        case {"step": step, "result": result}:
+            content = f"Result of step {step}: {json.dumps(result, ensure_ascii=False)}"
+        case _:
+            content = f"Result: {content}"
+    return {"role": "user", "content": content}
+
+
+@lru_cache(maxsize=32)
+def find_tool_format(template: str, bos_token: str = "", eos_token: str = "") -> ToolFormat | None:
+    """Return the format of a chat template, None if it has no tools, or they cannot be derived."""
+    try:
+        return detect(template, bos_token=bos_token, eos_token=eos_token)
+    except ToolFormatError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A request as a template takes it. `tools`: the declared ones, in OpenAI's form.
+
+    `tool_format`: that of the answer, None for plain text. `reasons`: whether the model is to reason.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[Mapping[str, Any]]
+    tool_format: ToolFormat | None
+    reasons: bool
+    _begun: Message | None
+    _tags: ReasoningTags | None
+    _is_whole_text: bool
+
+    def render(self) -> str:
+        """Return the prompt of an answer in the tool-call format. Raises ToolFormatError."""
+        assert self.tool_format is not None
+        return self.finish(self.tool_format.prompt(self.messages, self.tools, reasoning=self.reasons))
+
+    def finish(self, prompt: str) -> str:
+        """Return the rendered prompt with the reasoning that was begun, or without any if there is none."""
+        if self._begun is not None and self._tags is not None:
+            return append_reasoning(prompt, self._begun, self._tags)
+        return close_reasoning(prompt) if self._is_whole_text and not (self.reasons or self.tools) else prompt
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateRules:
+    """What a chat template supports, and what is escaped for it."""
+
+    roles: TemplateRoles
+    escape: Escape
+    tool_format: ToolFormat | None
+    reasoning_tags: ReasoningTags | None = None
+
+    def conversation(self, request: Request) -> Conversation:
+        """Return a request as the template takes it. Raises RequestNotSupportedError for tools without any.
+
+        The model reasons if the request asks for it, or after a `reasoning_message`; otherwise an answer with
+        a grammar has no reasoning.
+        """
+        if request.tools and self.tool_format is None:
+            hint = "Describe them in a message."
+            raise RequestNotSupportedError("the model's chat template", "tools", hint)
+        roles = self.roles
+        if request.tools and self.tool_format is not None:  # the format says where results go
+            roles = TemplateRoles(roles.system, self.tool_format.result_role == "tool")
+        messages, begun = split_reasoning_message(adapt_messages(request.messages, roles, self.escape))
+        tags = None if begun is None else self.reasoning_tags
+        return Conversation(
+            messages,
+            _escape_texts(request.tools, self.escape),
+            self.tool_format if request.is_native else None,
+            request.reasoning or tags is not None,
+            begun,
+            tags,
+            request.is_whole_text,
+        )
