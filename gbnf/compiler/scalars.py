@@ -171,10 +171,11 @@ def _refused_in_floats(shape: Number) -> float | None:
         if divisor.denominator & (divisor.denominator - 1) == 0:  # divides exactly
             continue
         first = math.ceil(shape.minimum.value / divisor) if shape.minimum is not None else 1
-        for number in range(first, first + _MULTIPLES_TRIED):
+        near_zero = range(max(first, -_MULTIPLES_TRIED), _MULTIPLES_TRIED)
+        for number in (*range(first, first + _MULTIPLES_TRIED), *near_zero):
             multiple = number * divisor
             if shape.maximum is not None and multiple > shape.maximum.value:
-                break
+                continue
             if not _contains(shape, multiple):
                 continue
             with suppress(OverflowError):

@@ -20,7 +20,7 @@ Escape: TypeAlias = Callable[[str], str]
 _WORDS = (
     r"s|bos|eos|eod|pad|unk|mask|gmask|smask|cls|sep|sop|eop|eot|eom|eoa|eoh|bot|sys|\w{1,40}_token|\w{1,40}_of_\w{1,40}",
     r"think(?:ing)?|thought|tools?|tool_?calls?|tool_\w{1,40}|available_tools|arg_(?:key|value)|functions?",
-    r"function=[^<>\s]{1,60}|system|assistant|user|im_\w{1,40}|fim[_-]\w{1,40}|(?:image|video|audio)\w{0,40}",
+    r"function=[^<>\s\\]{1,60}|system|assistant|user|im_\w{1,40}|fim[_-]\w{1,40}|(?:image|video|audio)\w{0,40}",
     r"vision_\w{1,40}|__media\w{0,40}|(?:special|extra_id|extra|control|locid|loc)_\d{1,6}",
     r"(?:unused|reserved|dummy|placeholder)_?\w{0,40}|gh_stars|repo_?name|filename|file_sep|empty_output",
     r"(?:jupyter|issue|commit|longcat|hy)_\w{1,40}|(?:seed|mm|minimax|atem):\w{1,40}",
@@ -31,11 +31,11 @@ _UPPER = (
 )
 _FORMS = (
     # <|im_end|>, <｜User｜>, <turn|>, <|turn>
-    r"<(?=[|｜]|/?[^\s<>|｜\"]{1,60}[|｜]>"
+    r"<(?=[|｜]|/?[^\s<>|｜\"\\]{1,60}[|｜]>"
     # <s>, </s>, <start_of_turn>, <tool_call>
     rf"|/?(?i:{'|'.join(_WORDS)})>"
     # <begin▁of▁sentence>, <<SYS>>, <[begin]>, <]image[>
-    r"|/?\w{0,40}▁[\w▁]{0,60}>|</?SYS>|[\[\]][^\s<>]{1,60}[\[\]]>"
+    r"|/?\w{0,40}▁[\w▁]{0,60}>|</?SYS>|[\[\]][^\s<>\\]{1,60}[\[\]]>"
     # <PRE>, but not HTML's <pre>
     r"|(?:PRE|SUF|MID|EOT)>)"
     # [INST], [TOOL_CALLS], [|assistant|]

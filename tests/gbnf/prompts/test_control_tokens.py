@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gbnf.prompts.control_tokens import (
@@ -86,6 +86,7 @@ def test_ordinary_text_stays(text: str) -> None:
 
 
 @given(TEXTS)
+@example(["<3", "<turn|>"])
 def test_escaping_twice_changes_nothing(pieces: list[str]) -> None:
     once = escape_control_tokens("".join(pieces))
     assert escape_control_tokens(once) == once

@@ -117,7 +117,7 @@ def test_what_is_kept_changes_no_logit(kv_cache: KVCache, prompts: list[list[int
     assert known == 0
     (fresh,) = kv_cache.evaluate(sequence, tokens, GO_ON, [len(tokens) - 1])
     kv_cache.release(slot)
-    np.testing.assert_allclose(found[-1], fresh, rtol=0, atol=0.05)  # batches round otherwise
+    np.testing.assert_allclose(found[-1], fresh, rtol=0, atol=0.2)  # batches round otherwise
 
 
 def evaluated(kv_cache: KVCache, tokens: list[int], steps: int) -> list[Logits]:
@@ -161,7 +161,7 @@ def test_a_call_under_way_keeps_its_sequence(kv_cache: KVCache) -> None:
     kv_cache.clear_unused()
     assert sequence.cached_tokens == tokens
     (logits,) = kv_cache.evaluate(sequence, [7], GO_ON, [0])
-    np.testing.assert_allclose(logits, expected[0], rtol=0, atol=0.05)  # batches round otherwise
+    np.testing.assert_allclose(logits, expected[0], rtol=0, atol=0.2)  # batches round otherwise
     kv_cache.release(slot)
     assert taken(kv_cache, tokens)[1] == len(tokens) - 1
 
@@ -239,7 +239,7 @@ def test_a_cancelled_call_ends_no_other(kv_cache: KVCache) -> None:
     assert [request.is_done for request in requests] == [True, True]
     assert "cancelled" in requests[0].error
     assert not requests[1].error
-    np.testing.assert_allclose(requests[1].logits[0], expected, rtol=0, atol=0.05)  # batches round otherwise
+    np.testing.assert_allclose(requests[1].logits[0], expected, rtol=0, atol=0.2)  # batches round otherwise
 
 
 def test_a_batch_of_recurrent_states_is_not_ended_for_one_of_its_calls(
@@ -323,4 +323,4 @@ def test_sequences_see_nothing_of_each_other(kv_cache: KVCache) -> None:
     emptied(kv_cache)
     for text, found in zip(texts, together, strict=True):
         emptied(kv_cache)
-        np.testing.assert_allclose(np.stack(found), np.stack(go(text)), rtol=0, atol=0.05)
+        np.testing.assert_allclose(np.stack(found), np.stack(go(text)), rtol=0, atol=0.2)

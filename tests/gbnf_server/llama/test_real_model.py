@@ -127,7 +127,7 @@ def check_same(one: Any, other: Any) -> None:
         if token != wanted:
             assert max(logits[token] - logits[wanted], others[wanted] - others[token]) < _NEAR
             return
-    assert (answer.text, answer.finish) == (plain.text, plain.finish)
+    assert (answer.text, answer.finish_reason) == (plain.text, plain.finish_reason)
 
 
 def request_of(schema: dict[str, Any], **options: Any) -> tuple[Request, Grammar]:
