@@ -38,7 +38,7 @@ class ManifestError(GbnfError):
         """Compose the message from the fields."""
         self.path, self.key, self.value, self.problem, self.hint = path, key, value, problem, hint
         location = f"{path}: {key}" if key else f"{path}"
-        shown = "" if value is None else f" (got {_shorten(value)})"
+        shown = "" if value is None else f" (got {clip(repr(value))})"
         super().__init__(f"{location}: {problem}{shown}. {hint}")
 
 
@@ -115,6 +115,6 @@ class ToolFormatError(GbnfError):
         super().__init__(f"{reason}.")
 
 
-def _shorten(value: Any, limit: int = 120) -> str:
-    text = repr(value)
+def clip(text: str, limit: int = 120) -> str:
+    """Return at most `limit` characters of a text: the whole, or its beginning and an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

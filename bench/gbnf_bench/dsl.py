@@ -102,7 +102,7 @@ def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite,
     """
     if not path.is_file():
         raise InvalidSuiteError(
-            str(path), [SuiteFieldError((), None, "there is no such file", "Correct the path.")]
+            str(path), [SuiteFieldError((), None, "the file does not exist", "Correct the path.")]
         )
     offered, loaded = _OFFERED.set(tools), _LOADED.set(path)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gbnf.errors import clip
 from gbnf_server.system.errors import InputError
 
 KeyPath = tuple[str | int, ...]
@@ -24,7 +25,7 @@ class SuiteFieldError(ValueError):  # a part of InvalidSuiteError, which is the 
         return dotted(self.at) or "the file"
 
     def __str__(self) -> str:
-        shown = "" if self.value is None else f" (got {_shorten(self.value)})"
+        shown = "" if self.value is None else f" (got {clip(repr(self.value), 80)})"
         return f"{self.key}: {self.problem}{shown}. {self.hint}".rstrip()
 
     def prefixed(self, *at: str | int) -> SuiteFieldError:
@@ -51,8 +52,3 @@ def dotted(at: KeyPath) -> str:
     for part in at:
         text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
     return text
-
-
-def _shorten(value: Any, limit: int = 80) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from gbnf.errors import clip
 from gbnf.tools import Tool
 from gbnf_bench.cases import Case, Suite
 from gbnf_bench.configurations import Configuration
@@ -18,7 +19,6 @@ from gbnf_bench.run_log import Key, RunLog, RunRecord
 from gbnf_bench.snapshots import make_case_context, snapshot
 from gbnf_server.backends.answer import AnswerEvent, AnswerSource, Asked, answer
 from gbnf_server.backends.base import Backend
-from gbnf_server.cli.output import shorten
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.drivers import RunEnvironment, drive
 from gbnf_server.planner.events import Event, StepOffer, StepStarted
@@ -77,7 +77,7 @@ class RunJob:
     def title(self) -> str:
         """The job in a few words."""
         number = f" #{self.run + 1}" if self.run else ""
-        return f"{self.configuration.name} {shorten(self.case.id, 28)}{number}"
+        return f"{self.configuration.name} {clip(self.case.id, 28)}{number}"
 
 
 _Job = TypeVar("_Job", bound=Job)

@@ -24,7 +24,7 @@ from jsonschema.exceptions import best_match
 
 from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.compiler.pool import no_callable_tool, pool_tools
-from gbnf.errors import SchemaError
+from gbnf.errors import SchemaError, clip
 from gbnf.schema.drafts import DIALECT
 from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import KEYWORDS, map_subschemas, walk
@@ -89,8 +89,7 @@ def schema_violation(schema: Mapping[str, Any], text: str) -> str | None:
         return "the value is nested too deeply"
     if error is None:
         return None
-    message = error.message if len(error.message) <= _SHOWN else error.message[: _SHOWN - 1] + "…"
-    return f"at {error.json_path} {message}"
+    return f"at {error.json_path} {clip(error.message, _SHOWN)}"
 
 
 def _arguments(

@@ -17,10 +17,18 @@ from gbnf.calls.repair import repair_call
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema
+from gbnf.errors import clip
 from gbnf.grammar import ir
 from gbnf.prompts.messages import Message
 from gbnf.protocols.json_calls import JsonCallStream, json_grammar
-from gbnf.protocols.protocol import CallProtocol, Offered, ParsedCall, UnreadableCallError, clip, for_template
+from gbnf.protocols.protocol import (
+    SHOWN_CHARACTERS,
+    CallProtocol,
+    Offered,
+    ParsedCall,
+    UnreadableCallError,
+    for_template,
+)
 from gbnf.protocols.readers import REASONING_KEY, AnswerReader, TextCalls, WholeJsonCall
 from gbnf.tool_formats import ToolFormat
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
@@ -114,7 +122,10 @@ class NativeCalls(CallProtocol):
         """Return the messages of a refused text, and of the error."""
         if call is not None and call["name"] != FINAL_ANSWER.name:
             return self.call_message(call, number), self.outcome_message(error, call["name"], number)
-        return {"role": "assistant", "content": clip(text)}, {"role": "user", "content": error}
+        return {"role": "assistant", "content": clip(text, SHOWN_CHARACTERS)}, {
+            "role": "user",
+            "content": error,
+        }
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.layout import PropertyOrder
-from gbnf.errors import GbnfError
+from gbnf.errors import GbnfError, clip
 from gbnf.prompts.descriptions import PromptStyle, describe_tool
 from gbnf.prompts.messages import Message, call_text
 from gbnf.protocols.readers import AnswerReader, FinalAnswerText
@@ -116,7 +116,7 @@ def _with_id(call: Mapping[str, Any], identifier: str) -> dict[str, Any]:
 AnswerFormat: TypeAlias = Grammar | Mapping[str, Any]
 """What constrains an answer: a grammar, or a JSON Schema for servers that take no grammar."""
 
-_SHOWN_CHARACTERS = 400
+SHOWN_CHARACTERS = 400
 
 
 class UnreadableCallError(GbnfError):
@@ -239,9 +239,7 @@ class CallProtocol(ABC):
     ) -> tuple[Message, Message]:
         """Return the messages of a refused text, and of the error. `call`: that in the text, if known."""
         del call, number
-        return {"role": "assistant", "content": clip(text)}, {"role": "tool", "content": error}
-
-
-def clip(text: str, limit: int = _SHOWN_CHARACTERS) -> str:
-    """Return at most `limit` characters of a rejected text: enough for the model to see the error."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+        return {"role": "assistant", "content": clip(text, SHOWN_CHARACTERS)}, {
+            "role": "tool",
+            "content": error,
+        }

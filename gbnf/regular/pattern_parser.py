@@ -144,7 +144,7 @@ class Cursor:
     def _unicode_escape(self, position: int) -> str:
         if found := self.take(_BRACED_HEX):
             if int(found[1], 16) > 0x10FFFF:
-                raise self.malformed("there is no such code point", position)
+                raise self.malformed("the code point does not exist", position)
             return chr(int(found[1], 16))
         found = self.take(_HEX4)
         if not found:

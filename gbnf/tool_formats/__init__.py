@@ -1,6 +1,6 @@
 """Tool-call formats: how a model's chat template writes tools, calls, results and reasoning."""
 
-from gbnf.tool_formats.call_reading import (
+from gbnf.tool_formats.deltas import (
     ArgumentsDelta,
     CallEnded,
     CallStarted,

@@ -1,10 +1,9 @@
-"""Reading of the calls of an answer, and what a stream of an answer consists of."""
+"""Reading of the calls of an answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import regex
 
@@ -12,6 +11,7 @@ from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 from gbnf.tool_formats.delimiters import format_delimiters
+from gbnf.tool_formats.deltas import ArgumentsDelta, CallEnded, CallStarted, Delta
 from gbnf.tool_formats.elements import ElementReader
 from gbnf.tool_formats.format import ElementArguments, FormatFields
 from gbnf.tool_formats.value_reading import (
@@ -22,52 +22,6 @@ from gbnf.tool_formats.value_reading import (
     read_string,
 )
 from gbnf.tools import Tool
-
-
-@dataclass(frozen=True, slots=True)
-class TextDelta:
-    """The next piece of the answer's text, which is not empty."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
-    """The next piece of the reasoning, which is not empty."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallStarted:
-    """The name of a call is complete. `index` counts the calls of the answer from 0.
-
-    `id` is the one in the text, or `call_1`, `call_2`, …. The name is the model's; it may be unknown.
-    """
-
-    index: int
-    id: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentsDelta:
-    """The next piece of a call's arguments: those of one call join to the text of a JSON object."""
-
-    index: int
-    json_text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallEnded:
-    """A call is complete. A call without this delta is truncated."""
-
-    index: int
-
-
-Delta: TypeAlias = TextDelta | ReasoningDelta | CallStarted | ArgumentsDelta | CallEnded
-"""One step of an answer. Calls come one after another; text may come before, between and after them."""
-
 
 _SCALAR_END = Delimiters([r"[\s,}\]<\[|]"])
 

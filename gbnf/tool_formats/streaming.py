@@ -10,16 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from gbnf.tool_formats.call_reading import (
-    ArgumentsDelta,
-    CallReader,
-    Delta,
-    ReasoningDelta,
-    TextDelta,
-    WrittenCall,
-)
+from gbnf.tool_formats.call_reading import CallReader, WrittenCall
 from gbnf.tool_formats.cursor import AnswerCursor, Steps, Stripped
 from gbnf.tool_formats.delimiters import format_delimiters
+from gbnf.tool_formats.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tools import Tool
 

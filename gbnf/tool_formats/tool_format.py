@@ -22,7 +22,8 @@ from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.pool import pool_tools
 from gbnf.errors import PoolError
 from gbnf.tool_formats.answers import Content
-from gbnf.tool_formats.call_reading import ArgumentsDelta, Delta, ReasoningDelta, TextDelta, WrittenCall
+from gbnf.tool_formats.call_reading import WrittenCall
+from gbnf.tool_formats.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
 from gbnf.tool_formats.format import FormatFields, Placeholder
 from gbnf.tool_formats.grammar import calls_grammar, no_calls_grammar, reasoned_text_grammar
 from gbnf.tool_formats.rendering import render_calls, render_prompt
@@ -134,7 +135,7 @@ class ToolFormat(FormatFields):
 def _answer_of(deltas: Iterable[Delta], written: Iterable[WrittenCall], tools: Iterable[Tool]) -> ParseResult:
     """Return the answer that the deltas of a stream and its calls amount to."""
     texts: list[str] = []
-    thoughts: list[str] = []
+    reasonings: list[str] = []
     arguments: dict[int, list[str]] = {}
     inside_prose = False
     for delta in deltas:
@@ -143,10 +144,10 @@ def _answer_of(deltas: Iterable[Delta], written: Iterable[WrittenCall], tools: I
                 inside_prose = bool(arguments and any(part.strip() for part in texts))
                 texts.append(text)
             case ReasoningDelta(text):
-                thoughts.append(text)
+                reasonings.append(text)
             case ArgumentsDelta(index, json_text):
                 arguments.setdefault(index, []).append(json_text)
-    content, reasoning = "".join(texts), "".join(thoughts)
+    content, reasoning = "".join(texts), "".join(reasonings)
     names = ToolNames(tools)
     calls: list[ToolCall] = []
     invalid: list[InvalidToolCall] = []

@@ -137,7 +137,7 @@ def test_a_run_that_cannot_be_logged_is_an_error(tmp_path: Path) -> None:
         (("--configuration", "magic"), ExitCode.USAGE, "baseline, text, grammar, union, filter"),
         (("--suite", "nothing"), ExitCode.INPUT, "representative"),
         (("--suite", "small.toml", "--suite", "./small.toml"), ExitCode.USAGE, "the same name"),
-        (("--suite", "nothing.py"), ExitCode.INPUT, "no such file"),
+        (("--suite", "nothing.py"), ExitCode.INPUT, "the file does not exist"),
         (("--suite", "broken.py"), ExitCode.INPUT, "line 1: SyntaxError"),
         (("--suite", "pings.py"), ExitCode.INPUT, "no tool of the pool"),
         (

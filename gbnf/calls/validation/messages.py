@@ -13,6 +13,7 @@ from typing import Any
 from jsonschema import ValidationError
 
 from gbnf.calls.validation.argument_schemas import declared_names
+from gbnf.errors import clip
 from gbnf.strict_json import json_type
 
 #: Characters of a value that are shown, values of an enumeration, errors of one call.
@@ -80,10 +81,9 @@ def short_repr(value: Any) -> str:
         case dict() | list() if len(value) > VALUE_LIMIT:
             return f"{json_type(value)} of {len(value)}"
         case str():
-            return repr(value if len(value) <= VALUE_LIMIT else value[: VALUE_LIMIT - 1] + "…")
+            return repr(clip(value, VALUE_LIMIT))
         case _:
-            text = repr(value)
-            return text if len(text) <= VALUE_LIMIT else text[: VALUE_LIMIT - 1] + "…"
+            return clip(repr(value), VALUE_LIMIT)
 
 
 def typed_value(value: Any) -> str:

@@ -150,7 +150,7 @@ class _Reading:
     reasoning_pieces: int = 0
     calls: list[ReadCall] = field(default_factory=list)
     _texts: list[str] = field(default_factory=list)
-    _thoughts: list[str] = field(default_factory=list)
+    _reasoning: list[str] = field(default_factory=list)
     _held: str = ""  # replacement characters at the end, which a server may write for half a character
     _grammar: Grammar | None = None
     _state: MatchState | None = None
@@ -180,7 +180,7 @@ class _Reading:
         """Add an event of the backend; return what it makes certain."""
         match event:
             case ReasoningDelta(text):
-                self._thoughts.append(text)
+                self._reasoning.append(text)
                 self.reasoning_pieces += 1
                 return AnswerPiece("", (event,))
             case TextDelta(text):
@@ -198,8 +198,8 @@ class _Reading:
             prompt_tokens = await asyncio.to_thread(backend.count_tokens, request)
         except BackendError:
             prompt_tokens = 0
-        usage = Usage(prompt_tokens, len(self._texts) + len(self._thoughts))  # about one token a piece
-        return Completion(self.text, "stop", usage, reasoning="".join(self._thoughts))
+        usage = Usage(prompt_tokens, len(self._texts) + len(self._reasoning))  # about one token a piece
+        return Completion(self.text, "stop", usage, reasoning="".join(self._reasoning))
 
     def answered(self, completion: Completion, retries: int) -> Answered:
         """Return the end of the answer."""

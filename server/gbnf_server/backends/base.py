@@ -17,7 +17,7 @@ Invariants of every backend:
 - One backend may be called from several threads and event loops.
 - If a request `is_native`, the text is the whole answer, reasoning and the texts of control tokens included:
   the model's tool-call format says what is what.
-- A field of a request that the backend does not support is a RequestNotSupportedError error, never ignored.
+- A field that the backend does not support raises RequestNotSupportedError, and is never ignored.
 """
 
 from __future__ import annotations

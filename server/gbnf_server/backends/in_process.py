@@ -230,7 +230,7 @@ class InProcess(RequestBackend):
         reasoning, text = splitter.close()
         return Completion(
             text=text,
-            finish_reason=answer.finish,
+            finish_reason=answer.finish_reason,
             usage=Usage(
                 len(tokens),
                 len(answer.tokens),

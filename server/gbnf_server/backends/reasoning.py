@@ -302,7 +302,7 @@ def reasoning_grammar(closing: str) -> Grammar:
 
 
 def _state(matched: int) -> Ref:
-    return Ref(f"thought{matched}")
+    return Ref(f"reasoning{matched}")
 
 
 def _overlap(closing: str, text: str) -> int:

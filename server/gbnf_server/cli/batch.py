@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from gbnf.errors import clip
 from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.exit_codes import ExitCode
@@ -22,7 +23,7 @@ from gbnf_server.cli.model_options import (
     SamplingOptions,
     WorkspaceOption,
 )
-from gbnf_server.cli.output import escape_line, say, shorten, stderr_console
+from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, say, stderr_console
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
@@ -139,7 +140,9 @@ async def _write_results(work: Batch, out: Path, concurrency: int, *, quiet: boo
 
         def on_result(result: BatchResult) -> None:
             progress.update(
-                bar, advance=1, description=escape_line(shorten(f"{result.request.id} {result.outcome}"))
+                bar,
+                advance=1,
+                description=escape_line(clip(f"{result.request.id} {result.outcome}", SHOWN_CHARACTERS)),
             )
 
         async for result in work.results(concurrency, on_result):

@@ -94,7 +94,7 @@ def _findings(tool: Tool, unreachable: str | None) -> tuple[Finding, ...]:
     except SchemaError as error:
         found = (*tool.findings, left_out_finding(tool, error))
     if tool.path is not None and not tool.path.with_name("executor.py").is_file():
-        reason = "there is no such file beside the manifest, so calls fail"
+        reason = "the file is not beside the manifest, so calls fail"
         found = (*found, Finding(tool.name, "", "executor.py", "not_executable", reason))
     if unreachable is not None:
         found = (*found, Finding(tool.name, "/offer", "after", "unreachable", unreachable))

@@ -149,11 +149,6 @@ def escape_line(text: str) -> str:
     return escape_control_characters(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def shorten(text: str, limit: int = SHOWN_CHARACTERS) -> str:
-    """Return the text, truncated to `limit` characters."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 def plural(count: int, thing: str) -> str:
     """`plural(2, "tool")` -> "2 tools"."""
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

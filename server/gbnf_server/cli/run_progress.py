@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from gbnf.errors import GbnfError
+from gbnf.errors import GbnfError, clip
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
 from gbnf.tools.pool_filter import BEST
-from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, shorten, write, write_stdout
+from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, write, write_stdout
 from gbnf_server.executors import Form, Person
 from gbnf_server.executors.journal import Journal
 from gbnf_server.planner import (
@@ -146,7 +146,7 @@ class RunProgress:
                         "   ",
                         "repeated  ",
                         "yellow",
-                        f"{json.dumps(shorten(event.repeated))} until it was ended",
+                        f"{json.dumps(clip(event.repeated, SHOWN_CHARACTERS))} until it was ended",
                     )
                 elif event.shortened_at is not None:
                     self._line("   ", "shortened ", "yellow", "so that the text ends within --max-tokens")
@@ -157,7 +157,7 @@ class RunProgress:
                     f"{event.step:>2} ",
                     event.name,
                     "bold cyan",
-                    shorten(json.dumps(event.arguments, ensure_ascii=False)),
+                    clip(json.dumps(event.arguments, ensure_ascii=False), SHOWN_CHARACTERS),
                     self._model_s,
                 )
                 self._wait(_Waiting(f"{event.name}: running"))
@@ -174,7 +174,7 @@ class RunProgress:
                     f"{event.step:>2} ",
                     f"refused ({event.refusal})",
                     "yellow",
-                    shorten(event.text),
+                    clip(event.text, SHOWN_CHARACTERS),
                     self._model_s,
                 )
                 self._line("   ", "✗ ", "yellow", event.error)
@@ -310,10 +310,10 @@ def summary(result: Mapping[str, Any]) -> str:
     """Summarize a result: its entries, or else its fields."""
     entries = result.get("entries")
     if not isinstance(entries, list):
-        return shorten(json.dumps(result, ensure_ascii=False))
+        return clip(json.dumps(result, ensure_ascii=False), SHOWN_CHARACTERS)
     if not entries:
         return "nothing"
-    shown = ", ".join(shorten(str(entry), SHOWN_CHARACTERS // 2) for entry in entries[:SHOWN_ENTRIES])
+    shown = ", ".join(clip(str(entry), SHOWN_CHARACTERS // 2) for entry in entries[:SHOWN_ENTRIES])
     more = len(entries) - SHOWN_ENTRIES
     return f"{shown} and {more} more" if more > 0 else shown
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gbnf.errors import clip
 from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.help import reflow
 from gbnf_server.cli.model_options import HfOption, ModelSource
-from gbnf_server.cli.output import escape_line, say, shorten, stderr_console, write
+from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, say, stderr_console, write
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,7 +78,9 @@ def _build(console: Console, jobs: int | None, gpu: Gpu | None) -> Path:
             if stage.stage != shown:
                 shown = stage.stage
                 bar.console.print(
-                    Text.assemble((f"{stage.stage:9} ", "bold"), shorten(escape_line(stage.message)))
+                    Text.assemble(
+                        (f"{stage.stage:9} ", "bold"), clip(escape_line(stage.message), SHOWN_CHARACTERS)
+                    )
                 )
             bar.update(
                 task,

@@ -14,6 +14,7 @@ from contextlib import aclosing
 from functools import partial
 from itertools import pairwise
 
+from gbnf.errors import clip
 from gbnf.prompts.messages import Message
 from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
@@ -110,17 +111,13 @@ def _shown(event: Event) -> str:
     """Return what a client sees of a step, "" for nothing."""
     match event:
         case ToolCalled():
-            return f"{event.name} {_short(json.dumps(event.arguments, ensure_ascii=False))}"
+            return f"{event.name} {clip(json.dumps(event.arguments, ensure_ascii=False), _SHOWN_CHARACTERS)}"
         case ToolDone():
-            return f"→ {_short(json.dumps(event.result, ensure_ascii=False))}"
+            return f"→ {clip(json.dumps(event.result, ensure_ascii=False), _SHOWN_CHARACTERS)}"
         case ToolFailed() | CallBlocked():
-            return f"→ {_short(event.error)}"
+            return f"→ {clip(event.error, _SHOWN_CHARACTERS)}"
         case _:
             return ""
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def _answer(run: Run) -> str:

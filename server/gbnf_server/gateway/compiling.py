@@ -224,15 +224,17 @@ def _compile_calls(
         except GbnfError as error:
             problem = str(error)  # the format cannot express these tools: the next can
             continue
-        is_demanded = not is_answer and not protocol.is_constrained
-        prompt = tools_prompt(offered.tools, target.prompt_style, required=is_demanded)
+        prompt = ""
+        if not protocol.declares_tools:
+            is_demanded = not is_answer and not protocol.is_constrained
+            prompt = tools_prompt(offered.tools, target.prompt_style, required=is_demanded)
         return Compiled(
             constraint,
             offered.tools,
             partial(protocol.reader, offered),
             _enforcement(constraint, protocol),
             protocol,
-            "" if protocol.declares_tools else prompt,
+            prompt,
             protocol.reasons_first,
         )
     raise HttpError(400, problem, "invalid_schema", "tools")

@@ -13,14 +13,13 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gbnf.errors import clip
 from gbnf.prompts.messages import Image
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
 from gbnf_server.gateway.chat import FunctionTool
 from gbnf_server.web.errors import invalid_request
 
 _Model = TypeVar("_Model", bound="Part")
-
-_SHOWN = 120  # characters of a value in an error
 
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,", re.IGNORECASE)
 
@@ -94,7 +93,7 @@ def read_part(model: type[_Model], value: Any, path: str = "") -> _Model:
         problems = [(_path(problem["loc"], value), problem) for problem in error.errors(include_url=False)]
     below, problem = max(problems, key=lambda each: each[0].count(".") + each[0].count("["))
     at = f"{path}{below}".removeprefix(".")
-    shown = "" if problem["type"] == "missing" else f" (got {_shown(problem['input'])})"
+    shown = "" if problem["type"] == "missing" else f" (got {clip(repr(problem['input']))})"
     raise invalid_request(f"{at}: {problem['msg']}{shown}.", at)
 
 
@@ -109,21 +108,16 @@ def _path(steps: Sequence[str | int], value: Any) -> str:
     return path
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-
-
 def read_kind(models: Mapping[str, type[_Model]], value: Any, path: str, kind: str | None = None) -> _Model:
     """Return the part at `path` as the model of its `type`, or of `kind` without one. Raises HttpError."""
     if not isinstance(value, Mapping):
-        raise invalid_request(f"{path}: a JSON object is expected (got {_shown(value)}).", path)
+        raise invalid_request(f"{path}: a JSON object is expected (got {clip(repr(value))}).", path)
     kind = value.get("type", kind)
     model = models.get(kind) if isinstance(kind, str) else None
     if model is None:
         known = ", ".join(models)
         raise invalid_request(
-            f"{path}.type: {_shown(kind)} is not supported. Known types: {known}.", f"{path}.type"
+            f"{path}.type: {clip(repr(kind))} is not supported. Known types: {known}.", f"{path}.type"
         )
     return read_part(model, value, path)
 

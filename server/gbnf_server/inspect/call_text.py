@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gbnf.errors import clip
 from gbnf.grammar.match import MatchState
 from gbnf.tool_formats import (
     ArgumentsDelta,
@@ -18,11 +19,11 @@ from gbnf.tool_formats import (
 from gbnf.tools import Tool
 from gbnf_server.inspect.expectations import (
     END,
+    LONGEST_LABEL,
     MOST_OPTIONS,
     Continuation,
     Expectation,
     branches,
-    cut,
     either,
     in_words,
     inserted,
@@ -74,12 +75,16 @@ def outside_json(
         if rest is None or (rest == head and call.name):  # text of an argument
             continue
         words = f"{'a call' if rest == head else 'the rest of a call'} of "
-        calls.append(Continuation(inserted(state, rest), cut(rest), words + tool.name))
+        calls.append(Continuation(inserted(state, rest), clip(rest, LONGEST_LABEL), words + tool.name))
     options, characters = branches(state)
     if characters == "more characters" and call.name:
         ends = (_rest(literal, text, state) for literal in _ends(tool_format, in_value=bool(call.arguments)))
         end = next((end for end in ends if end and end.strip()), None)
-        options = [] if end is None else [Continuation(inserted(state, end), cut(end), cut(end))]
+        options = (
+            []
+            if end is None
+            else [Continuation(inserted(state, end), clip(end, LONGEST_LABEL), clip(end, LONGEST_LABEL))]
+        )
         characters = "more text"
     parts = []
     if characters and not (calls and characters != "more characters"):

@@ -27,6 +27,7 @@ from railroad import (
 )
 from railroad import Diagram as Railroad
 
+from gbnf.errors import clip
 from gbnf.grammar.emit import emit_expr
 from gbnf.grammar.ir import EPSILON, Alt, CharClass, Expr, Literal, Ref, Repeat, Seq
 
@@ -71,16 +72,16 @@ class _Drawing:
 
     def item(self, expr: Expr, depth: int) -> DiagramItem:
         if next(self._boxes) > _MOST_BOXES:
-            return _Box("…", "more", title=_cut(emit_expr(expr), 2000))
+            return _Box("…", "more", title=clip(emit_expr(expr), 2000))
         match expr:
             case Ref(name):
                 kind = "reference self" if name == self._name else "reference"
-                return _Box(_cut(name, SHOWN_CHARACTERS), kind, self._href(name), name)
+                return _Box(clip(name, SHOWN_CHARACTERS), kind, self._href(name), name)
             case Literal(text):
                 return _terminal(text, emit_expr(expr))
             case CharClass():
                 written = emit_expr(expr)
-                return _Box(_cut(written, SHOWN_CHARACTERS), "class", title=written)
+                return _Box(clip(written, SHOWN_CHARACTERS), "class", title=written)
             case Seq(items):
                 return self._sequence([self.item(item, depth + 1) for item in items], depth)
             case Alt(items):
@@ -167,11 +168,7 @@ class _Box(DiagramItem):  # type: ignore[misc]  # the library ships no types
 def _terminal(text: str, written: str) -> DiagramItem:
     shown = written[1:-1].replace('\\"', '"')
     return _Box(
-        _cut(shown, SHOWN_CHARACTERS),
+        clip(shown, SHOWN_CHARACTERS),
         "terminal",
         title="" if shown == text and len(text) <= SHOWN_CHARACTERS else written,
     )
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"

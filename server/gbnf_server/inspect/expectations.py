@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from gbnf.errors import clip
 from gbnf.grammar.match import MatchState
 from gbnf_server.inspect.declarations import Declared
 from gbnf_server.inspect.partial_json import JsonPosition, after_scalar
@@ -21,7 +22,7 @@ _MOST_LISTED = 8
 _MOST_CHARACTERS = 70
 """Characters that may come next, where they are named; more are those of a text."""
 _MOST_BRANCHES = 20
-_LONGEST_LABEL = 60
+LONGEST_LABEL = 60
 _LONGEST_INSERTED = 4000
 _FORCED = 200
 _DIGITS = "0123456789"
@@ -193,7 +194,9 @@ class JsonExpectations:
             self._add(text, token, words)
 
     def _add(self, text: str, label: str, words: str) -> None:
-        self._options.append(Continuation(inserted(self._state, text), cut(label), cut(words)))
+        self._options.append(
+            Continuation(inserted(self._state, text), clip(label, LONGEST_LABEL), clip(words, LONGEST_LABEL))
+        )
 
 
 def in_words(options: Sequence[Continuation], others: Sequence[str] = ()) -> str:
@@ -212,7 +215,11 @@ def branches(state: MatchState) -> tuple[list[Continuation], str]:
     if len(characters) > _MOST_BRANCHES:
         return [], _named(characters)
     texts = [inserted(state, character) for character in sorted(characters.difference(_DIGITS))]
-    options = [Continuation(text, cut(text), json.dumps(cut(text), ensure_ascii=False)) for text in texts]
+    labels = [clip(text, LONGEST_LABEL) for text in texts]
+    options = [
+        Continuation(text, label, json.dumps(label, ensure_ascii=False))
+        for text, label in zip(texts, labels, strict=True)
+    ]
     return options, _named(digits) if (digits := characters.intersection(_DIGITS)) else ""
 
 
@@ -240,11 +247,6 @@ def either(parts: Iterable[str]) -> str:
     more = [f"{len(shown) - _MOST_LISTED} more"] if len(shown) > _MOST_LISTED else []
     *first, last = [*shown[:_MOST_LISTED], *more] or ["nothing"]
     return f"{', '.join(first)} or {last}" if first else last
-
-
-def cut(text: str) -> str:
-    """Return the beginning of a long text."""
-    return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
 
 
 def _number_of(state: MatchState) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from gbnf.calls import ToolCall
+from gbnf.errors import clip
 from gbnf.findings import Finding
 from gbnf.prompts.descriptions import call_skeleton
 from gbnf.tools import Tool
@@ -180,5 +181,4 @@ def _pool_tab(result: str, token: str = "") -> rendering.Tab:
 
 
 def _summary(description: str) -> str:
-    line = " ".join(description.split())
-    return line if len(line) <= _SUMMARY else line[: _SUMMARY - 1] + "…"
+    return clip(" ".join(description.split()), _SUMMARY)

@@ -40,7 +40,7 @@ class Generation:
     tokens: list[int] = field(default_factory=list)
     text: str = ""
     forced_tokens: int = 0
-    finish: Literal["stop", "length"] = "length"
+    finish_reason: Literal["stop", "length"] = "length"
     first_token_at: float = 0.0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
@@ -112,7 +112,7 @@ class Decoder:
             self._stop.begin("the next token is chosen")
             forced = self._forced_continuation()
             if forced is not None and forced.ends and self._append_end(forced.text, len(prompt)):
-                answer.finish = "stop"
+                answer.finish_reason = "stop"
                 break
             if self._guard.ends_answer:
                 self._shorten(self._guard.repeated)
@@ -121,7 +121,7 @@ class Decoder:
                 break
             token, looked = self._sample(self._next_logits(prompt, forced), max_tokens - len(answer.tokens))
             if token in self._model.end_tokens:
-                answer.finish = "stop"
+                answer.finish_reason = "stop"
                 if self._trace is not None and looked is not None:
                     self._trace.sampled(looked, token, "end")
                 break
@@ -134,8 +134,8 @@ class Decoder:
             answer.tokens.append(token)
             self._emit(self._characters.decode(self._model.piece(token)))
         if self._is_complete():
-            answer.finish = "stop"
-        if answer.finish == "stop":
+            answer.finish_reason = "stop"
+        if answer.finish_reason == "stop":
             self._emit(self._characters.decode(b"", final=True))
         self._end_text()
         if self._drafter is not None:
@@ -277,7 +277,7 @@ class Decoder:
         if (found := self._stop_strings.found) is not None:
             answer = self._answer
             answer.text = answer.text[: answer.text.index(found)]
-            answer.finish, answer.stop_string = "stop", found
+            answer.finish_reason, answer.stop_string = "stop", found
 
     def _pass_on(self, text: str) -> None:
         if text and self._on_text is not None:

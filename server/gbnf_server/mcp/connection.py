@@ -42,6 +42,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from gbnf.errors import clip
 from gbnf_server.mcp.config import HttpServer, McpServerConfig, StdioServer
 from gbnf_server.mcp.log import OnLog, ServerLog
 from gbnf_server.mcp.stdio import LONGEST_MESSAGE, TOO_LONG, StdioTransport
@@ -379,8 +380,7 @@ def _reason(error: BaseException) -> str:
             text = reason
         case _:
             text = str(error) or type(error).__name__
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
+    return clip(" ".join(text.split()), _LONGEST_REASON)
 
 
 def _hint(server: McpServerConfig, error: BaseException) -> str:

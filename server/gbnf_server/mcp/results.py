@@ -36,6 +36,7 @@ from mcp_types import (
 )
 from referencing import Registry
 
+from gbnf.errors import clip
 from gbnf.schema.validators import extend_validator
 from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
 from gbnf_server.executors import Context, Write
@@ -175,5 +176,4 @@ def _suffix(media_type: str, uri: str) -> str:
 
 
 def _clip(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return clip(" ".join(text.split()), _SHOWN)

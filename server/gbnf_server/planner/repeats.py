@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gbnf.protocols.protocol import clip
+from gbnf.errors import clip
 from gbnf.schema.value_sets import whole_numbers
 from gbnf.tools import FIND_TOOLS, Tool
 

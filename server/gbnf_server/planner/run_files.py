@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter, ValidationError
 
+from gbnf.errors import clip
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.planner.events import (
     Event,
@@ -309,5 +310,4 @@ def _pointer(path: Sequence[int | str]) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=repr)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return clip(json.dumps(value, ensure_ascii=False, default=repr), _SHOWN)

@@ -16,8 +16,8 @@ from typing import Any
 
 from gbnf.calls import FinalAnswer, parse_tool_calls
 from gbnf.contracts import Contract, InvalidAnswer, text
+from gbnf.errors import clip
 from gbnf.prompts.messages import result_text
-from gbnf.protocols.protocol import clip
 from gbnf.protocols.readers import looks_like_call
 from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.tool import localized_text

@@ -294,7 +294,7 @@ def test_mistakes_are_always_listed_and_fail_with_strict(gbnf: Gbnf, tmp_path: P
     result = gbnf("manifests", tmp_path)
     assert result.code == ExitCode.SUCCESS
     assert "typo: /properties/a: maxlegth: unknown key, did you mean `maxLength`?" in result.out
-    assert "no_code: /: executor.py: there is no such file beside the manifest" in result.out
+    assert "no_code: /: executor.py: the file is not beside the manifest" in result.out
     assert gbnf("manifests", tmp_path, "--strict").code == ExitCode.FAILURE
     assert "did you mean `maxLength`?" in gbnf("compile", tmp_path, "--report").err
     strict = gbnf("compile", tmp_path, "--strict")

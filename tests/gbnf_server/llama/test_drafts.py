@@ -74,7 +74,7 @@ def run_without_drafts(*arguments: Any, **options: Any) -> Run:
 
 def check_equal(drafted: Run, plain: Run, max_tokens: int) -> None:
     one, other = drafted.answer, plain.answer
-    assert (one.tokens, one.text, one.finish) == (other.tokens, other.text, other.finish)
+    assert (one.tokens, one.text, one.finish_reason) == (other.tokens, other.text, other.finish_reason)
     assert one.stop_string == other.stop_string
     assert "".join(drafted.pieces) == "".join(plain.pieces)
     assert other.drafted_tokens == other.accepted_tokens == 0
@@ -83,7 +83,7 @@ def check_equal(drafted: Run, plain: Run, max_tokens: int) -> None:
         answer = each.answer
         assert max(each.evaluated, default=0) <= len(prompt()) + max_tokens
         whole = [*prompt(), *answer.tokens]
-        if answer.finish == "stop":  # forced text that is truncated may have other tokens at its end
+        if answer.finish_reason == "stop":  # forced text that is truncated may have other tokens at its end
             assert shared_prefix_length(each.cached_tokens, whole) == min(len(each.cached_tokens), len(whole))
         sampled = len(answer.tokens) - answer.forced_tokens - answer.accepted_tokens
         assert 0 <= sampled <= len(each.evaluated)
@@ -157,7 +157,7 @@ def test_copied_text_takes_fewer_steps(wanted: str) -> None:
     drafted, plain = run(*arguments, **options), run_without_drafts(*arguments, **options)
     check_equal(drafted, plain, 60)
     assert wanted.startswith(drafted.answer.text)
-    assert drafted.answer.finish == "stop"
+    assert drafted.answer.finish_reason == "stop"
     assert drafted.answer.accepted_tokens
     assert len(drafted.evaluated) < len(plain.evaluated)
 

@@ -134,7 +134,7 @@ def both(model: PureModel, *arguments: Any) -> None:
     assert "".join(drafted.pieces) == one.text
     assert other.forced_tokens == other.drafted_tokens == 0
     ends = one.tokens[: len(other.tokens)] != other.tokens
-    assert not ends or (grammar is not None and one.finish == "stop")
+    assert not ends or (grammar is not None and one.finish_reason == "stop")
     raw = b"".join(map(model.vocabulary.piece, one.tokens))
     whole = raw.decode(errors="replace")
     assert whole.startswith(one.text.rstrip("\ufffd"))

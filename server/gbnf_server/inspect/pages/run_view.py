@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
+from gbnf.errors import clip
 from gbnf_server.planner.events import (
     CallBlocked,
     Event,
@@ -122,7 +123,7 @@ def seconds(value: float) -> str:
 def decoding_label(decoding: RecordedCall, run: RecordedRun, index: int) -> str:
     """Return the name of a call of the model, for a list of them."""
     where = f"step {decoding.step}, {_PURPOSES[decoding.purpose]}" if decoding.step else f"call {index + 1}"
-    return f"{_cut(run.query or run.name, 60)}: {where}"
+    return f"{clip(run.query or run.name, 60)}: {where}"
 
 
 def _salvaged(salvage: SalvagedAnswer) -> str:
@@ -231,8 +232,8 @@ def _model_entry(event: ModelCalled, decoding: int | None) -> EntryView:
     return EntryView(
         "model",
         f"Model: {_PURPOSES[event.purpose]}",
-        _cut(event.text),
-        _cut(event.reasoning),
+        clip(event.text, _MOST_CHARACTERS),
+        clip(event.reasoning, _MOST_CHARACTERS),
         tuple(facts),
         duration_s=event.duration_s,
         decoding=decoding,
@@ -250,7 +251,14 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
             index, decoding = left.pop(0)
             entries.append(_logged_entry(decoding, index))
         if found is None:
-            entries.append(EntryView("model", "Model: call", _cut(step.text), _cut(step.reasoning)))
+            entries.append(
+                EntryView(
+                    "model",
+                    "Model: call",
+                    clip(step.text, _MOST_CHARACTERS),
+                    clip(step.reasoning, _MOST_CHARACTERS),
+                )
+            )
         entries[-1] = replace(entries[-1], start_s=clock, duration_s=step.model_s)
         clock += step.model_s
         entries += [EntryView("note", "Repaired", "", repair) for repair in step.repairs]
@@ -276,17 +284,13 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
 
 def _logged_entry(decoding: RecordedCall, index: int) -> EntryView:
     facts = (f"{decoding.usage.prompt_tokens} prompt tokens", f"{decoding.usage.completion_tokens} generated")
-    text, reasoning = _cut(decoding.text), _cut(decoding.reasoning)
+    text, reasoning = clip(decoding.text, _MOST_CHARACTERS), clip(decoding.reasoning, _MOST_CHARACTERS)
     return EntryView("model", "Model: call", text, reasoning, facts, decoding=index, grammar=decoding.grammar)
 
 
 def _output(output: str) -> tuple[str, ...]:
-    return (f"printed: {_cut(output, 400)}",) if output else ()
+    return (f"printed: {clip(output, 400)}",) if output else ()
 
 
 def _json(value: Mapping[str, Any] | None) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False))
-
-
-def _cut(text: str, limit: int = _MOST_CHARACTERS) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return clip(json.dumps(value, ensure_ascii=False), _MOST_CHARACTERS)
