@@ -139,6 +139,12 @@ def test_reasoning_precedes_a_call_in_every_layout(whitespace: Whitespace) -> No
     assert engine().match(grammar, f'{{"thought": "so", {rest.removeprefix("{")}').complete
 
 
+@given(st.lists(st.sampled_from(POOL), unique=True, min_size=1), st.booleans())
+def test_every_pool_accepts_reasoning(tools: list[Tool], union: bool) -> None:
+    compiled = (compile_pool if union else compile_name_and_arguments)(tools, final_answer=True)
+    engine().check(with_reasoning_grammar(compiled))
+
+
 @pytest.mark.parametrize("tools", [POOL, POOL[:1]])
 def test_a_schema_requires_the_reasoning_field_first(tools: tuple[Tool, ...]) -> None:
     plain = call_schema(tools, steps=(1,))
