@@ -1,13 +1,14 @@
 """Change one operator, constant or statement at a time, and count the changes that the tests notice.
 
     python bench/mutants.py PATH… [--number N] [--seed N] [-m MARKERS] [--tests PATH]… [--json FILE]
-    python bench/mutants.py --again FILE [-m MARKERS] [--tests PATH]… [--json FILE]
+    python bench/mutants.py --again FILE [--every] [-m MARKERS] [--tests PATH]… [--json FILE]
 
 A mutant is the code with one change. It is killed if a test fails, or if the tests take several times as long
 as without the change. The mutants that survive show what no test covers, apart from those that behave like
 the original. PATH is a file or folder of code; its tests are those of the package that mirrors it
 (`gbnf/compiler`: `tests/gbnf/compiler`), unless `--tests` names others. The same seed chooses the same
-mutants of the same code. `--again` takes the survivors of an earlier run, which `--json` has written.
+mutants of the same code. `--again` takes the survivors of an earlier run, which `--json` has written, and
+with `--every` all its mutants. They are found by the text of their lines, which may have moved since.
 
 The tests run in a copy of the checkout, and each mutant in a process that is forked from this one.
 """
@@ -31,6 +32,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -67,7 +69,10 @@ _CALCULATED: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """The change of one place in a file: `begin` and `end` are offsets in its UTF-8 text."""
+    """The change of one place in a file: `begin` and `end` are offsets in its UTF-8 text.
+
+    `context` is the line of `begin`, without its indent and with a mark at `begin`.
+    """
 
     file: str
     line: int
@@ -76,10 +81,11 @@ class Mutant:
     after: str
     begin: int
     end: int
+    context: str
 
     def source(self, text: bytes) -> bytes:
         """Return the text of the file with the change."""
-        assert text[self.begin : self.end].decode() == self.before, f"{self.file} has changed since"
+        assert text[self.begin : self.end].decode() == self.before
         return text[: self.begin] + self.after.encode() + text[self.end :]
 
 
@@ -93,11 +99,13 @@ class Verdict:
     seconds: float
 
 
+@cache
 def mutants(text: str, file: str = "") -> list[Mutant]:
     """Return every mutant of a module, in the order of its text."""
     tree = ast.parse(text)
     starts = [0]
-    for line in text.encode().splitlines(keepends=True):
+    lines = text.encode().splitlines(keepends=True)
+    for line in lines:
         starts.append(starts[-1] + len(line))
     found = []
     for node, kind, after in _changes(tree):
@@ -106,7 +114,9 @@ def mutants(text: str, file: str = "") -> list[Mutant]:
         begin = starts[node.lineno - 1] + node.col_offset
         end = starts[node.end_lineno - 1] + node.end_col_offset
         before = text.encode()[begin:end].decode()
-        mutant = Mutant(file, node.lineno, kind, before, after, begin, end)
+        line = lines[node.lineno - 1]
+        context = f"{line[: node.col_offset].decode().lstrip()}¦{line[node.col_offset :].decode().rstrip()}"
+        mutant = Mutant(file, node.lineno, kind, before, after, begin, end, context)
         with suppress(SyntaxError):  # where an expression needs a form that the change does not keep
             if ast.dump(ast.parse(mutant.source(text.encode()))) != ast.dump(tree):
                 found.append(mutant)
@@ -182,9 +192,27 @@ def sample(paths: Sequence[Path], number: int, seed: int, root: Path = _CHECKOUT
     return [every[position] for position in sorted(chosen)]
 
 
+def found_again(earlier: Mutant, root: Path = _CHECKOUT) -> Mutant | None:
+    """Return the like of a mutant of an earlier checkout: in its file, or else in any file with its line."""
+    line = earlier.context.replace("¦", "", 1)
+    for file in (root / earlier.file, *sorted(root.glob("[!.]*/**/*.py"))):
+        if file.is_file() and line in (text := file.read_text()):
+            found = mutants(text, file.relative_to(root).as_posix())
+            alike = [each for each in found if _change(each) == _change(earlier)]
+            if alike:
+                return min(alike, key=lambda each: abs(each.begin - earlier.begin))
+    return None
+
+
+def _change(mutant: Mutant) -> tuple[str, str, str]:
+    return mutant.kind, mutant.after, mutant.context
+
+
 def mirrored(file: str) -> list[str]:
     """Return where the tests of a file are: the module of its name first, then the folder of its package."""
     folder = Path("tests", *Path(file.removeprefix("server/")).parent.parts)
+    while not (_CHECKOUT / folder).exists():
+        folder = folder.parent
     module = folder / f"test_{Path(file).name}"
     return [str(path) for path in (module, folder) if (_CHECKOUT / path).exists()]
 
@@ -231,7 +259,9 @@ class Runner:
 
     def _usual_s(self, tests: Sequence[str]) -> float:
         """Return the CPU seconds that the tests take without a change. This also fills Python's caches."""
-        key = tuple(sorted(tests))
+        key = tuple(
+            sorted(each for each in tests if not any(Path(other) in Path(each).parents for other in tests))
+        )
         if key not in self._usual:
             code, seconds, test = self._run(tests, limit_s=3600.0, with_caches=True)
             if code != 0:
@@ -327,13 +357,19 @@ def main(
     again: Annotated[
         Path | None, typer.Option(help="Take the survivors of an earlier run, from its JSON file.")
     ] = None,
+    every: Annotated[bool, typer.Option(help="Take the killed of the earlier run, too.")] = False,
 ) -> None:
     """Count the mutants that the tests kill, and show those that survive."""
+    earlier: dict[Mutant, str] = {}
     if again is not None:
-        rows = json.loads(again.read_text())
-        chosen = [Mutant(**row["mutant"]) for row in rows if row["outcome"] == "survived"]
-    else:
-        chosen = sample([path.resolve() for path in paths or ()], number, seed)
+        rows = [row for row in json.loads(again.read_text()) if every or row["outcome"] == "survived"]
+        for row in rows:
+            mutant = Mutant(**row["mutant"])
+            if now := found_again(mutant):
+                earlier[now] = f"(was {row['outcome']})"
+            else:
+                print(f"gone      {_described(mutant)}")
+    chosen = [*earlier] or sample([path.resolve() for path in paths or ()], number, seed)
     for name in _PRELOADED:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -343,10 +379,8 @@ def main(
         for mutant in chosen:
             verdict = runner.verdict(mutant, tests or mirrored(mutant.file))
             verdicts.append(verdict)
-            print(
-                f"{verdict.outcome:10}{verdict.seconds:6.1f} s  {_described(mutant)}  {verdict.test}",
-                flush=True,
-            )
+            outcome = f"{verdict.outcome:10}{earlier.get(mutant, '')}{verdict.seconds:6.1f} s"
+            print(f"{outcome}  {_described(mutant)}  {verdict.test}", flush=True)
             if out is not None:
                 out.write_text(json.dumps([asdict(each) for each in verdicts], indent=1))
     Console(width=110).print(report(verdicts))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 
-from mutants import Runner, mirrored, mutants, sample
+from mutants import Runner, found_again, mirrored, mutants, sample
 
 _CODE = '''\
 """A module: 1 < 2."""
@@ -68,9 +69,23 @@ def test_the_same_seed_chooses_the_same_mutants(tmp_path: Path) -> None:
     assert all(mutant in every for mutant in chosen[0])
 
 
+def test_mutants_are_found_again_where_their_lines_have_moved(tmp_path: Path) -> None:
+    code = _CODE.replace("total > limit", "limit < total").replace("    total =", "\n    total =")
+    (tmp_path / "package").mkdir()
+    for file in ("code.py", "package/code.py"):
+        (tmp_path / file).write_text(code)
+        for earlier in mutants(_CODE, "code.py"):
+            now = found_again(earlier, tmp_path)
+            assert (now is None) == (earlier.before == "total > limit")
+            if now:
+                assert replace(earlier, file=file, line=now.line, begin=now.begin, end=now.end) == now
+        (tmp_path / file).unlink()
+
+
 def test_the_tests_of_a_file_are_those_of_its_package() -> None:
     assert mirrored("gbnf/compiler/pool.py") == ["tests/gbnf/compiler/test_pool.py", "tests/gbnf/compiler"]
     assert mirrored("server/gbnf_server/planner/events.py")[-1] == "tests/gbnf_server/planner"
+    assert mirrored("server/gbnf_server/gateway/openai_chat/reply.py") == ["tests/gbnf_server/gateway"]
 
 
 @pytest.mark.slow  # it starts pytest for each
