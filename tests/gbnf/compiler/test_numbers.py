@@ -88,8 +88,9 @@ def test_every_finite_double_is_accepted(value: float) -> None:
 
 @pytest.mark.parametrize("value", EDGES)
 def test_every_double_of_the_table_is_accepted(value: float) -> None:
-    assert accepts(NUMBER, json.dumps(value))
-    assert accepts(NUMBER, javascript(value))
+    for schema in (NUMBER, {**NUMBER, "minimum": value}, {**NUMBER, "maximum": value}):
+        assert accepts(schema, json.dumps(value))
+        assert accepts(schema, javascript(value))
 
 
 @given(LONG)

@@ -358,6 +358,27 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
             id="unevaluated properties beside a pattern that allows anything",
         ),
         pytest.param(
+            {"type": "object", "propertyNames": {"pattern": "^a"}, "properties": {"a": {}, "b": {}}},
+            ['{"a": 1}', '{"ab": 1}'],
+            ['{"b": 1}', '{"c": 1}'],
+            id="names of declared properties",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "allOf": [{"properties": {f"a{n}": {} for n in range(20)}}, {"properties": {"b": {}}}],
+            },
+            ['{"a0": 1, "b": 1, "a19": 1}', '{"b": 1, "a17": 1}'],
+            ['{"a17": 1, "a0": 1}', '{"a18": 1, "a17": 1}'],
+            id="many properties beside others",
+        ),
+        pytest.param(
+            {"oneOf": [{"type": "object"}, {"properties": {"a": False}}]},
+            ['{"a": 1}', "1"],
+            ["{}", '{"b": 1}'],
+            id="a property that one branch of oneOf forbids",
+        ),
+        pytest.param(
             {"enum": ["1", "١"], "pattern": r"^\d$"}, ['"1"'], ['"١"'], id="values by the digits of ECMA-262"
         ),
         pytest.param(

@@ -104,6 +104,7 @@ def test_any_scheme_and_an_empty_fragment_name_a_dialect(dialect: str) -> None:
         ({"maximum": 1, "exclusiveMaximum": False}, {"maximum": 1}),
         ({"dependencies": {"a": ["b"], "b": {"required": ["c"]}}}, {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"b": {"required": ["c"]}}}),  # noqa: E501 - likewise
         ({"dependencies": {"a": "b"}}, {"dependentRequired": {"a": ["b"]}}),
+        ({"dependencies": {"a": ["b"]}, "dependentRequired": {"a": ["c"]}}, {"dependentRequired": {"a": ["c", "b"]}}),  # noqa: E501 - likewise
         ({"$ref": "#/definitions/a", "minLength": 1}, {"$ref": "#/definitions/a", "minLength": 1}),
         ({"$id": "#name"}, {"$anchor": "name"}),
         # a property may have a keyword's name

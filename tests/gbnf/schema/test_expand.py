@@ -110,6 +110,8 @@ def test_listed_values_are_filtered_by_the_keywords_beside_them(schema: Any, val
         ({"anyOf": [{"properties": {str(name): True}} for name in range(30)], "unevaluatedProperties": False},
          {("/unevaluatedProperties", "unevaluatedProperties")}),
         ({"enum": [[[]]], "type": "array"}, set()),
+        ({"const": json.loads("[" * 99 + "]" * 99)}, {("/const", "const")}),
+        ({"enum": [json.loads('{"a":' * 99 + "1" + "}" * 99)]}, {("/enum", "enum")}),
     ],
 )  # fmt: skip
 def test_what_a_set_does_not_enforce_is_reported(schema: Any, reports: set[tuple[str, str]]) -> None:

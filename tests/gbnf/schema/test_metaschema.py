@@ -26,6 +26,10 @@ NAN, INF = float("nan"), float("inf")
         ({"$schema": DRAFT_2020, "items": [{}]}, "/items"),
         ({"patternProperties": {"a/(": {}}}, "/patternProperties/a~1("),
         ({"enum": ["a"], "not": {"contains": {"pattern": "["}}}, "/not/contains/pattern"),
+        (
+            {"$schema": DRAFT_7, "enum": ["a"], "not": {"contains": {"pattern": "[", "$ref": 1}}},
+            "/not/contains/$ref",
+        ),
         ({"enum": ["a"], "$ref": "#/x-types/a", "x-types": {"a": {"minimum": "1"}}}, "/x-types/a/minimum"),
         ({"properties": {"a": 5}}, "/properties/a"),
         ({"properties": {"a": {"$ref": "#/nowhere"}}}, "/properties/a/$ref"),
