@@ -28,6 +28,8 @@ def test_the_lazy_table_and_what_type_checkers_see_are_the_same() -> None:
     assert gbnf.__all__ == sorted(seen) == dir(gbnf)
     for name in gbnf.__all__:
         assert getattr(gbnf, name) is not None
+    for name in gbnf.calls.__all__:
+        assert gbnf.calls.__getattr__(name) is getattr(gbnf.calls, name)
 
 
 def test_every_exception_derives_from_the_root() -> None:

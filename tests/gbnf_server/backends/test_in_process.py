@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from gbnf import Grammar
 from gbnf.grammar.ir import EPSILON, Literal, Ref, Rules, char_class, seq
 from gbnf.prompts.messages import Message
+from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.base import Backend, Request
-from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.in_process import InProcess, _Pieces
 from gbnf_server.llama import grammar_engines
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
@@ -54,6 +55,20 @@ def languages(draw: st.DrawFn) -> tuple[Grammar, re.Pattern[str]]:
     high = low + draw(st.integers(0, 4))
     grammar = Grammar.parse(f"root ::= ({' | '.join(map(_spell, words))}){{{low},{max(high, 1)}}}")
     return grammar, re.compile(f"(?:{'|'.join(map(re.escape, words))}){{{low},{max(high, 1)}}}")
+
+
+def test_the_event_loop_runs_while_a_thread_ends() -> None:
+    async def ticks() -> int:
+        pieces = _Pieces()
+        pieces.put(TextDelta("a"))
+        threading.Timer(0.1, pieces.close, [BackendError("ended")]).start()
+        ending, count = asyncio.ensure_future(pieces.end()), 0
+        while not ending.done():
+            await asyncio.sleep(0.001)
+            count += 1
+        return count
+
+    assert asyncio.run(ticks()) > 3
 
 
 # Laws of decoding.

@@ -25,7 +25,7 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.llama.server_process import LlamaServerProcess
-from gbnf_server.system.errors import RequestNotSupportedError
+from gbnf_server.system.errors import ConversationRefusedError, RequestNotSupportedError
 from support.backends import acomplete, streamed
 from support.effort import scaled
 from support.llama_client import ASK
@@ -213,6 +213,16 @@ def test_a_rendered_prompt_is_completed_where_the_template_is_given(
     assert body["skip_special_tokens"] is False
     assert key in body
     assert "messages" not in body
+
+
+def test_a_conversation_that_the_chat_template_refuses_is_not_sent() -> None:
+    picky = CHAT + "{% if 'bad' in messages[-1].content %}{{ raise_exception('bad word') }}{% endif %}"
+    request = Request([{"role": "user", "content": "bad"}], tools=[declare_tool(PING)])
+    with (
+        OpenAICompatible(NEVER, "vllm", model="m", chat_template=picky) as backend,
+        pytest.raises(ConversationRefusedError, match="bad word"),
+    ):
+        backend.complete(request)
 
 
 def test_a_chat_template_without_tools_is_refused() -> None:

@@ -20,6 +20,7 @@ from gbnf_server.backends.wire import (
     parse_count,
     parse_error_body,
     parse_json,
+    parse_logprobs,
     parse_number,
     read,
     value_at,
@@ -158,6 +159,19 @@ def test_counts(value: Any, expected: int) -> None:
 )
 def test_the_text_of_a_content(content: Any, expected: str | None) -> None:
     assert message_text(content) == expected
+
+
+def test_invalid_logprobs_are_left_out() -> None:
+    entry = {"token": "a", "logprob": -1}
+    entries = [
+        entry,
+        {**entry, "bytes": [98]},
+        {**entry, "bytes": [256]},
+        {"token": "c"},
+        {**entry, "token": ""},
+        3,
+    ]
+    assert [each.token for each in parse_logprobs(entries, 0)] == [b"a", b"b", b"a"]
 
 
 def test_members() -> None:

@@ -257,22 +257,22 @@ def test_metrics_count_requests_and_tokens() -> None:
     assert "of/a/client" not in text
 
 
-@pytest.mark.parametrize("contents", [False, True])
-def test_texts_are_logged_only_if_asked(contents: bool, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("options", [{}, {"log_contents": True}])
+def test_texts_are_logged_only_if_asked(options: dict[str, bool], caplog: pytest.LogCaptureFixture) -> None:
     async def ask(client: httpx.AsyncClient) -> None:
         for stream in (False, True):
             await client.post(PATH, json=request(stream, "my secret"), headers={"x-request-id": "one"})
         await client.get("/health")
 
     caplog.set_level(logging.INFO, "gbnf_server.gateway")
-    use(make_gateway(ScriptedEngine(("my answer",)), log_contents=contents), ask)
+    use(make_gateway(ScriptedEngine(("my answer",)), **options), ask)
     logged = [record.fields for record in caplog.records if record.name == "gbnf_server.gateway"]  # type: ignore[attr-defined]
     requests = [fields for fields in logged if "status" in fields]
     assert [(each["path"], each["status"], each["request_id"]) for each in requests] == [
         (PATH, 200, "one")
     ] * 2
-    assert ("my secret" in str(logged)) == contents
-    assert ("my answer" in str(logged)) == contents
+    assert ("my secret" in str(logged)) == bool(options)
+    assert ("my answer" in str(logged)) == bool(options)
 
 
 def test_a_draining_server_refuses_new_requests_and_ends_the_running() -> None:

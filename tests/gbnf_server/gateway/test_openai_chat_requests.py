@@ -220,7 +220,7 @@ def test_what_is_wrong_is_named(fields: Any, param: str, words: str) -> None:
 
 def test_parameters_without_effect_are_listed_and_neutral_ones_are_not() -> None:
     parsed = parse(
-        user="me", frequency_penalty=0, logit_bias={}, modalities=["text"], metadata=None, store=True,
-        tools=[{**TOOL, "cache_control": {}}],
+        user="me", frequency_penalty=0, ignore_eos=False, logit_bias={}, modalities=["text"], metadata=None,
+        store=True, tools=[{**TOOL, "cache_control": {}}],
     )  # fmt: skip
     assert parsed.ignored == ("user", "store", "tools.cache_control")

@@ -58,6 +58,13 @@ def prompts(driven: Driven) -> list[list[Mapping[str, Any]]]:
     return [list(effect.request.messages) for effect in driven.of(CallModel)]
 
 
+class Similar:
+    """A ranker that finds one tool similar, and the others half as much."""
+
+    def rank(self, _query: str, tools: Sequence[Tool], /) -> list[float]:
+        return [0.2 if tool.name == "feed_wolf" else 0.1 for tool in tools]
+
+
 class Unfit:
     """A ranker that finds one tool bad, and the others worse."""
 
@@ -87,6 +94,7 @@ def test_the_best_tools_are_offered_in_the_order_of_the_pool() -> None:
         ("sing", {"is_small": True}, False),
         ("find tools to feed the wolf", {"is_small": True}, True),
         ("feed the wolf", {"is_small": True, "ranker": Unfit()}, False),
+        ("feed the wolf", {"is_small": True, "ranker": Similar()}, True),
     ],
 )
 def test_the_best_tool_is_suggested_to_a_small_model(

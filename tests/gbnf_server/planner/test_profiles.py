@@ -101,6 +101,12 @@ def test_an_invalid_profile_is_an_error(tmp_path: Path, text: str, said: str) ->
     assert "--no-profile" in str(broken.value)
 
 
+def test_a_profile_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "m.toml").mkdir()
+    with pytest.raises(SetupError, match="can't be read"):
+        find(ModelKey("m"), tmp_path)
+
+
 def test_a_folder_that_is_not_there_is_made_and_one_that_is_a_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="can't be written"):

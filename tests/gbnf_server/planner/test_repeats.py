@@ -132,6 +132,19 @@ def test_a_call_that_failed_is_not_in_the_grammar_until_another_has_succeeded() 
     ]
 
 
+def test_a_tool_whose_only_call_has_failed_is_not_offered() -> None:
+    args = {
+        "type": "object",
+        "properties": {"a": {"const": 1}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    once = Tool("once", args=args, run=RunPolicy("read"))
+    texts = [call("once", a=1), call("pay"), ANSWER]
+    driven = drive_by_hand([*POOL, once], map(completion, texts), replies=[FAILED, {"value": 1}])
+    assert ["once" in event.tools for event in driven.of(StepStarted)] == [True, False, True]
+
+
 def test_a_tool_that_fails_twice_is_left_out_of_one_step_and_the_model_reads_why() -> None:
     texts = [call("look", sides=6), call("look"), call("look", note="a"), call("look", note="b"), ANSWER]
     driven = drive_by_hand(POOL, map(completion, texts), replies=[FAILED] * 4)

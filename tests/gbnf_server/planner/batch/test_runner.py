@@ -8,6 +8,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,31 @@ def test_a_run_on_a_server_that_ignored_the_grammar_resumes(looks: tuple[Tool, .
         else:
             with pytest.raises(BackendUnreachableError):
                 run(looks, tmp_path, script)
+
+
+def test_a_log_that_lacks_an_entry_cannot_be_resumed(looks: tuple[Tool, ...], tmp_path: Path) -> None:
+    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
+    with pytest.raises(BackendUnreachableError):
+        run(looks, tmp_path, Script(texts, lost_after=4))
+    log = tmp_path / "log"
+    begun = next(line for line in log.read_text().splitlines(keepends=True) if '"begun"' in line)
+    log.write_text(log.read_text().replace(begun, "", 1))
+    with pytest.raises(
+        BatchError, match=r"cannot resume from .*: the log has 'done' where the run expects 'begun'"
+    ):
+        run(looks, tmp_path, Script(texts))
+
+
+def test_closing_the_results_ends_the_runs(looks: tuple[Tool, ...], tmp_path: Path) -> None:
+    script = Script({one.query: (ANSWER,) for one in REQUESTS})
+
+    async def take_one() -> None:
+        with Batch(REQUESTS, planner(looks, script, tmp_path), tmp_path / "log") as batch:
+            async with aclosing(batch.results(1)) as stream:
+                await anext(stream)
+
+    asyncio.run(take_one())
+    assert script.asked < len(REQUESTS)
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
