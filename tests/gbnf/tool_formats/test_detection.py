@@ -50,6 +50,19 @@ def test_json_in_tags() -> None:
     assert form.control_texts == ("<tool_call>", "</tool_call>")
     assert form.reasoning is None
     assert form.text.before_calls == ""
+    assert form.notes == ("The template does not show the declared tools.",)
+
+
+def test_calls_with_their_numbers() -> None:
+    form = detect(HERMES.replace("{{ '\\n' }}<tool_call>", "#{{ loop.index0 }}: <tool_call>"))
+    assert form.head[:2] == ("#", Placeholder("index"))
+
+
+def test_reasoning_between_lines() -> None:
+    written = "Thought:\n---\n{{ m.reasoning_content }}\n***\n{% endif %}{{ m.content }}"
+    form = detect(HERMES.replace("{{ m.content }}", "{% if m.reasoning_content %}" + written))
+    assert form.reasoning is not None
+    assert (form.reasoning.begin, form.reasoning.end) == ("Thought:\n---", "***")
 
 
 @pytest.mark.parametrize(

@@ -239,14 +239,19 @@ def test_a_slow_answer_of_a_real_server_is_asked_for_once() -> None:
         upstreams.close()
 
 
-@pytest.mark.parametrize("serves", [True, False])
-def test_a_backend_that_failed_in_a_blocking_call_is_asked_again(serves: bool) -> None:
+@pytest.mark.parametrize("serves", ["here", "before", ""])
+def test_a_backend_that_failed_in_a_blocking_call_is_asked_again(serves: str) -> None:
     fakes = [Fake("a")]
     fakes[0].fault, fakes[0].is_back = DOWN, True
 
+    async def start(upstreams: Upstreams) -> None:
+        upstreams.start_probing()
+
     async def scene(upstreams: Upstreams) -> None:
-        if serves:
+        if serves == "here":
             upstreams.start_probing()
+        if serves == "before":  # in an event loop that is closed
+            await asyncio.to_thread(asyncio.run, start(upstreams))
         with pytest.raises(BackendUnreachableError):
             await asyncio.to_thread(upstreams.complete, asking("x"))
         fakes[0].fault = None

@@ -77,6 +77,7 @@ def test_strict_json_is_never_repaired(value: Any) -> None:
         ('["a" "b"]', ["a", "b"]),
         ('["a\nb"]', ["a\nb"]),
         ("[1, /* two */ 2]", [1, 2]),
+        ("[NaN]", ["NaN"]),
         ('{"a": [1, 2', {"a": [1, 2]}),
         (
             '{"a": {"a": "a: 1, a: 2"}, "b": [{"a": 1}, {"a": 2}],}',
