@@ -258,7 +258,7 @@ READS = [("read_file", {"path": path}) for path in "abc"]
         (f"<tool_call>\n{A}\n<tool_call>\n{B}\n<tool_call>\n{C}\n</tool_call>", READS, {"wrapper"}),
         (f"<tool_call>{A}\n{B}</tool_call>", READS[:2], {"wrapper"}),
         (f"<tool_call>{A}<tool_call>\n\nDone.", READS[:1], {"prose"}),
-        (f"A [list of {A}", READS[:1], {"prose"}),
+        ('An open {brace\nread_file(path="a")', READS[:1], {"prose"}),
         (f"[TOOL_CALLS]{A}\n{B}", READS[:2], {"wrapper"}),
         (
             TWO_FUNCTIONS,
