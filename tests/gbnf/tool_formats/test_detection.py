@@ -311,6 +311,15 @@ def test_what_is_written_is_read(instructions: str, arguments: dict[str, Any]) -
         assert engine().match(form.grammar(_TOOLS), text).complete == is_valid
 
 
+def test_elements_may_stand_between_tags_of_their_own() -> None:
+    begin = "{% if c.function.arguments %}<args>{% endif %}{% for k"
+    form = detect(ELEMENTS.replace("VALUE", "v").replace("{% for k", begin))
+    call = ToolCall("call_1", "note", {"text": "a"})
+    parsed = form.parse(form.render([call]), _TOOLS)
+    assert isinstance(parsed, ToolCalls)
+    assert parsed.calls == (call,)
+
+
 def test_a_template_that_says_nothing_has_no_format() -> None:
     for instructions in ("TOOLS", "Call a tool: <tool_call>"):
         with pytest.raises(ToolFormatError, match="renders no tool call"):

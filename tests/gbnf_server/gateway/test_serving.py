@@ -64,6 +64,17 @@ def test_an_answer_is_sent_as_it_comes() -> None:
     assert engine.ended == 2
 
 
+def test_a_backend_that_did_not_answer_before_the_start_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(_server: Served) -> None:
+        await asyncio.wait_for(until(lambda: upstream.healthy), 30)
+
+    monkeypatch.setattr("gbnf_server.gateway.upstreams._FIRST_PAUSE_S", 0.0)
+    gateway = make_gateway(ScriptedEngine())
+    [upstream] = gateway.upstreams.upstreams
+    upstream.healthy = False
+    play(gateway, scene)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("texts", [0, 1])
 @pytest.mark.parametrize("closes", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import subprocess
@@ -9,10 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from queue import Queue
 
 import httpx
 import pytest
 
+from gbnf_server.gateway.serving import end_process_after
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.system.errors import BackendError
 from support.processes import wait_until
@@ -81,6 +84,17 @@ def test_a_call_that_does_not_return_is_reported_and_does_not_keep_the_process(
         assert "the next token is chosen" in found["problem"]
         process.send_signal(number)
         assert process.wait(timeout=60) == 128 + number
+
+
+def test_a_process_that_is_ended_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended: Queue[int] = Queue()
+    monkeypatch.setattr("os._exit", ended.put)
+    caplog.set_level(logging.INFO, "gbnf_server.gateway")
+    end_process_after(0, 143)
+    assert ended.get(timeout=30) == 143
+    assert caplog.messages == ["forced_exit"]
 
 
 def test_steps_of_a_call_are_watched() -> None:

@@ -276,9 +276,11 @@ def test_lines_say_the_call_and_its_outcome() -> None:
     assert done.run.outcome == "answered"
 
 
-def test_tools_that_an_answer_added_stay_described() -> None:
-    """They are described below the answer, which is step 1, and becomes a line."""
-    texts = [call("ask_user", question="Where?"), *(compute(n) for n in range(8)), ANSWER]
+@pytest.mark.parametrize("before", [0, 4])
+def test_tools_that_an_answer_added_stay_described(before: int) -> None:
+    """They are described below the answer, which becomes a line."""
+    steps = [*(compute(n) for n in range(before)), call("ask_user", question="Where?")]
+    texts = [*steps, *(compute(n) for n in range(before, 8)), ANSWER]
     model = SmallModel(texts, 1600)
     done = drive_by_hand(
         POOL,
@@ -289,7 +291,7 @@ def test_tools_that_an_answer_added_stay_described() -> None:
         options=resolved(ask_user=True, max_tokens=16, prompt_style="minimal"),
     )
     assert [event.tier for event in done.of(HistoryCompacted)][-1] >= 2
-    for prompt in model.prompts[1:]:
+    for prompt in model.prompts[before + 1 :]:
         assert sum(message["content"].count("\nfind_files_google_workspace(") for message in prompt) == 1
 
 

@@ -50,12 +50,8 @@ def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
 def test_the_example_is_read() -> None:
     [run] = parse_runs(json.dumps(RUN), "run.json")
     assert run.run is not None
-    assert (run.query, run.run.outcome, len(run.events), len(run.decodings[0].trace)) == (
-        "go",
-        "exhausted",
-        2,
-        1,
-    )
+    assert (run.query, run.run.outcome, len(run.events)) == ("go", "exhausted", 2)
+    assert (len(run.decodings[0].trace), run.decodings[0].seed) == (1, 0)
     assert parse_runs(json.dumps(RUN, indent=1), "run.json") == (run,)
 
 

@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,13 @@ def test_a_log_that_lacks_an_entry_cannot_be_resumed(looks: tuple[Tool, ...], tm
         BatchError, match=r"cannot resume from .*: the log has 'done' where the run expects 'begun'"
     ):
         run(looks, tmp_path, Script(texts))
+
+
+def test_a_changed_tool_is_refused(looks: tuple[Tool, ...], tmp_path: Path) -> None:
+    run(looks, tmp_path, Script({one.query: (ANSWER,) for one in REQUESTS}))
+    changed = (replace(looks[0], descriptions={"en": "Another."}), *looks[1:])
+    with pytest.raises(BatchError, match="other tools, other settings or another model"):
+        run(changed, tmp_path, Script({}))
 
 
 def test_closing_the_results_ends_the_runs(looks: tuple[Tool, ...], tmp_path: Path) -> None:
