@@ -51,6 +51,7 @@ MANY = {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 1
         ({"type": "string", "minLength": MAX_BOUND}, []),
         ({"type": "string", "minLength": MAX_BOUND + 1}, [("/minLength", "unenforced")]),
         ({"type": "string", "maxLength": MAX_BOUND + 1}, [("/maxLength", "unenforced")]),
+        ({"type": "string", "pattern": "^a*$", "maxLength": 5000}, [("/maxLength", "unenforced")]),
         ({"type": "integer", "multipleOf": MAX_DIVISOR}, []),
         ({"type": "integer", "multipleOf": MAX_DIVISOR + 1}, [("/multipleOf", "unenforced")]),
         (

@@ -108,6 +108,9 @@ def test_a_recursive_union_of_objects_stays_exact() -> None:
     nested = '{"a":' * 40 + "0" + "}" * 40
     assert max(engine_stacks(grammar, nested)) < 20
     assert grammar.exact
+    capped = compile_schema(RECURSIVE, max_depth=6)
+    assert engine().match(capped, nested).complete
+    assert [finding.reason for finding in capped.report] == ["nested deeper than max_depth=6"]
 
 
 def test_a_tool_and_its_pool_are_bounded() -> None:

@@ -276,7 +276,7 @@ def test_lines_say_the_call_and_its_outcome() -> None:
     assert done.run.outcome == "answered"
 
 
-@pytest.mark.parametrize("before", [0, 4])
+@pytest.mark.parametrize("before", [0, 2])
 def test_tools_that_an_answer_added_stay_described(before: int) -> None:
     """They are described below the answer, which becomes a line."""
     steps = [*(compute(n) for n in range(before)), call("ask_user", question="Where?")]
