@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gbnf
-from gbnf import Grammar
+from gbnf import Grammar, calls
 from gbnf.errors import GbnfError
 
 
@@ -28,8 +28,8 @@ def test_the_lazy_table_and_what_type_checkers_see_are_the_same() -> None:
     assert gbnf.__all__ == sorted(seen) == dir(gbnf)
     for name in gbnf.__all__:
         assert getattr(gbnf, name) is not None
-    for name in gbnf.calls.__all__:
-        assert gbnf.calls.__getattr__(name) is getattr(gbnf.calls, name)
+    for name in calls.__all__:
+        assert calls.__getattr__(name) is getattr(calls, name)
 
 
 def test_every_exception_derives_from_the_root() -> None:

@@ -258,7 +258,7 @@ def test_metrics_count_requests_and_tokens() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"log_contents": True}])
-def test_texts_are_logged_only_if_asked(options: dict[str, bool], caplog: pytest.LogCaptureFixture) -> None:
+def test_texts_are_logged_only_if_asked(options: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     async def ask(client: httpx.AsyncClient) -> None:
         for stream in (False, True):
             await client.post(PATH, json=request(stream, "my secret"), headers={"x-request-id": "one"})
