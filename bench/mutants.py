@@ -231,12 +231,12 @@ def copied(folder: Path) -> Path:
 class Runner:
     """Runs tests in a copy of the checkout, those with the `markers` only.
 
-    The tests may take four times as long as without a change, and `least_s` seconds of CPU more.
+    The tests may take four times as long as without a change, and `least_s` seconds more, of CPU or in all.
     """
 
     def __init__(self, folder: Path, markers: str = "", least_s: float = 10.0) -> None:
         self._folder, self._markers, self._least_s = folder, markers, least_s
-        self._usual: dict[tuple[str, ...], float] = {}
+        self._usual: dict[tuple[str, ...], tuple[float, float]] = {}
 
     def verdict(self, mutant: Mutant, tests: Sequence[str]) -> Verdict:
         """Return what the tests say of the mutant.
@@ -244,41 +244,42 @@ class Runner:
         Raises:
             typer.BadParameter: They fail without any change.
         """
-        usual = self._usual_s(tests)
+        limits = [4 * usual + self._least_s for usual in self._usual_s(tests)]
         file = self._folder / mutant.file
         original = file.read_bytes()
         for stale in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"):
             stale.unlink()  # it is compared by its time and size, which may be the same
         try:
             file.write_bytes(mutant.source(original))
-            code, seconds, test = self._run(tests, limit_s=4 * usual + self._least_s)
+            code, seconds, test = self._run(tests, *limits)
         finally:
             file.write_bytes(original)
         outcome = "survived" if code == 0 else "timed out" if code is None else "killed"
         return Verdict(mutant, outcome, test, round(seconds, 1))
 
-    def _usual_s(self, tests: Sequence[str]) -> float:
-        """Return the CPU seconds that the tests take without a change. This also fills Python's caches."""
+    def _usual_s(self, tests: Sequence[str]) -> tuple[float, float]:
+        """Return the seconds of CPU, and in all, of the tests without a change. Fills caches, too."""
         key = tuple(
             sorted(each for each in tests if not any(Path(other) in Path(each).parents for other in tests))
         )
         if key not in self._usual:
-            code, seconds, test = self._run(tests, limit_s=3600.0, with_caches=True)
+            begin = time.monotonic()
+            code, seconds, test = self._run(tests, 3600.0, 3600.0, with_caches=True)
             if code != 0:
                 raise typer.BadParameter(f"the tests fail without a mutant: {test or code}")
-            self._usual[key] = seconds
+            self._usual[key] = seconds, time.monotonic() - begin
         return self._usual[key]
 
     def _run(
-        self, tests: Sequence[str], *, limit_s: float, with_caches: bool = False
+        self, tests: Sequence[str], limit_s: float, wall_s: float, *, with_caches: bool = False
     ) -> tuple[int | None, float, str]:
-        """Return the exit status of pytest (`None` beyond the limit), the CPU seconds, and what failed."""
+        """Return the exit status of pytest (`None` beyond a limit), the CPU seconds, and what failed."""
         log = self._folder / "log"
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         pid = os.fork()
         if not pid:
             self._work(tests, log, limit_s, with_caches=with_caches)
-        end = time.monotonic() + 5 * limit_s  # for a machine with other work
+        end = time.monotonic() + wall_s
         status = None
         while status is None and time.monotonic() < end:
             done, code = os.waitpid(pid, os.WNOHANG)
