@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
+import pytest
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
@@ -32,6 +34,32 @@ def prompt_tokens(backend: InProcess, messages: Sequence[Message], *, constraine
 async def acomplete(backend: Backend, request: Request) -> Completion:
     """Return one answer in the present event loop."""
     return (await collect_answer(backend, Asked(request))).completion
+
+
+ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
+
+
+class Ask(Protocol):
+    """Ask a backend for one answer; the options are those of `Request`."""
+
+    def __call__(self, backend: Any, messages: list[Message] = ASK, **options: Any) -> Completion: ...
+
+
+def ask_fixture(grammar: Callable[[Any], Any]) -> Any:
+    """Return a fixture that asks blocking and in an event loop, by default with a backend's `grammar`."""
+
+    @pytest.fixture(params=["sync", "async"])
+    def ask(request: pytest.FixtureRequest) -> Ask:
+        def call(backend: Any, messages: list[Message] = ASK, **options: Any) -> Completion:
+            asked = Request(messages, **{"grammar": grammar(backend), **options})
+            answer: Completion = (
+                backend.complete(asked) if request.param == "sync" else asyncio.run(acomplete(backend, asked))
+            )
+            return answer
+
+        return call
+
+    return ask
 
 
 def streamed(backend: Backend, request: Request) -> tuple[Completion, list[str], list[str]]:

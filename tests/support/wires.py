@@ -26,6 +26,16 @@ JSON = st.recursive(
 )
 
 
+def closed(required: list[str], /, **properties: Any) -> dict[str, Any]:
+    """Return the schema of an object with these properties only, so that an unknown field is found."""
+    return {
+        "type": "object",
+        "required": required,
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
 def cut(whole: Any, sizes: list[int]) -> list[Any]:
     """A text or bytes in pieces of these sizes, again and again."""
     pieces: list[Any] = []

@@ -31,9 +31,9 @@ from gbnf_server.system.errors import (
     GrammarRefusedError,
     ServerResponseError,
 )
-from support.backends import acomplete, prompt_tokens
+from support.backends import ASK, Ask, acomplete, ask_fixture, prompt_tokens
 from support.effort import scaled
-from support.llama_client import ASK, CALL, Ask, asking, hasty
+from support.llama_client import CALL, hasty
 from support.models import make_model
 from support.server import (
     CONTEXT,
@@ -55,9 +55,7 @@ def backend(llama_server: LlamaServerProcess) -> Iterator[LlamaServer]:
         yield client
 
 
-@pytest.fixture(params=["sync", "async"])
-def ask(request: pytest.FixtureRequest) -> Ask:
-    return asking(request.param)
+ask = ask_fixture(lambda _: CALL)
 
 
 def test_it_is_a_backend(backend: LlamaServer) -> None:

@@ -25,16 +25,13 @@ from gbnf_server.system.errors import (
     GrammarRefusedError,
     ServerResponseError,
 )
-from support.backends import PlayedSession, acomplete
-from support.llama_client import ASK, CALL, Ask, asking, hasty
+from support.backends import ASK, Ask, PlayedSession, acomplete, ask_fixture
+from support.llama_client import CALL, hasty
 from support.processes import limits_s
 from support.server import PROPS, Reply, completion, scripted
 from support.wires import odd
 
-
-@pytest.fixture(params=["sync", "async"])
-def ask(request: pytest.FixtureRequest) -> Ask:
-    return asking(request.param)
+ask = ask_fixture(lambda _: CALL)
 
 
 def test_what_is_sent() -> None:

@@ -19,7 +19,7 @@ from gbnf import Grammar
 from gbnf.dialects import call_schema
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.planner import Planner
@@ -30,12 +30,11 @@ from gbnf_server.system.errors import (
     GrammarRefusedError,
     ServerResponseError,
 )
-from support.backends import acomplete
+from support.backends import ASK, Ask, acomplete, ask_fixture
 from support.executors import world
 from support.server import Reply, scripted
-from support.wires import odd
+from support.wires import closed, odd
 
-ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
 SCHEMA = call_schema([FINAL_ANSWER])
 SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
 CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
@@ -43,41 +42,26 @@ QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
 
 # ChatRequest of Ollama's docs/openapi.yaml, with `truncate` and `shift`, which its issue tracker tells of;
 # closed, so that a field that Ollama doesn't know is found.
-REQUEST = {
-    "type": "object",
-    "required": ["model", "messages", "options"],
-    "properties": {
-        "model": {"type": "string"},
-        "messages": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["role", "content"],
-                "properties": {
-                    "role": {"enum": ["system", "user", "assistant", "tool"]},
-                    "content": {"type": "string"},
-                    "images": {"type": "array", "items": {"type": "string", "contentEncoding": "base64"}},
-                },
-                "additionalProperties": False,
-            },
-        },
-        "format": {"oneOf": [{"const": "json"}, {"type": "object"}]},
-        "stream": {"type": "boolean"},
-        "think": {"type": "boolean"},
-        "truncate": {"type": "boolean"},
-        "shift": {"type": "boolean"},
-        "options": {
-            "type": "object",
-            "required": ["num_ctx"],
-            "properties": {
-                **{key: {"type": "integer"} for key in ("num_ctx", "num_predict", "seed", "top_k")},
-                **{key: {"type": "number"} for key in ("temperature", "top_p", "min_p", "repeat_penalty")},
-            },
-            "additionalProperties": False,
-        },
+REQUEST = closed(
+    ["model", "messages", "options"],
+    model={"type": "string"},
+    messages={
+        "type": "array",
+        "items": closed(
+            ["role", "content"],
+            role={"enum": ["system", "user", "assistant", "tool"]},
+            content={"type": "string"},
+            images={"type": "array", "items": {"type": "string", "contentEncoding": "base64"}},
+        ),
     },
-    "additionalProperties": False,
-}
+    format={"oneOf": [{"const": "json"}, {"type": "object"}]},
+    **{key: {"type": "boolean"} for key in ("stream", "think", "truncate", "shift")},
+    options=closed(
+        ["num_ctx"],
+        **{key: {"type": "integer"} for key in ("num_ctx", "num_predict", "seed", "top_k")},
+        **{key: {"type": "number"} for key in ("temperature", "top_p", "min_p", "repeat_penalty")},
+    ),
+)
 
 
 def chat(content: str = CALL, **fields: Any) -> Reply:
@@ -109,20 +93,10 @@ def client(url: str, **options: Any) -> Ollama:
     return Ollama("m", url, **{"retry_policy": QUICK, **options})
 
 
-@pytest.fixture(params=["sync", "async"])
-def ask(request: pytest.FixtureRequest) -> Callable[..., Completion]:
-    """Both ways to ask, as one function."""
-
-    def call(backend: Ollama, messages: list[Message] = ASK, **options: Any) -> Completion:
-        options.setdefault("grammar", SCHEMA)
-        if request.param == "sync":
-            return backend.complete(Request(messages, **options))
-        return asyncio.run(acomplete(backend, Request(messages, **options)))
-
-    return call
+ask = ask_fixture(lambda _: SCHEMA)
 
 
-def test_the_request_is_as_published_and_always_has_num_ctx(ask: Callable[..., Completion]) -> None:
+def test_the_request_is_as_published_and_always_has_num_ctx(ask: Ask) -> None:
     messages: list[Message] = [
         *ASK,
         {"role": "assistant", "content": CALL},
@@ -151,7 +125,7 @@ def test_results_of_tools_go_as_such_where_that_is_wanted() -> None:
         assert server.asked[0][1]["messages"][-1] == result
 
 
-def test_an_answer_with_its_counts(ask: Callable[..., Completion]) -> None:
+def test_an_answer_with_its_counts(ask: Ask) -> None:
     with served(chat()) as server, client(server.url) as backend:
         typed: Backend = backend
         assert (typed.context_length(), typed.info().prompt_style) == (8192, "full")
@@ -214,9 +188,7 @@ def test_reasoning_is_returned_separately() -> None:
         (2048, 300, False),  # no more bytes than tokens: it was whole, however few they are
     ],
 )
-def test_a_truncated_prompt_is_detected(
-    ask: Callable[..., Completion], size: int, counted: int, was_cut: bool
-) -> None:
+def test_a_truncated_prompt_is_detected(ask: Ask, size: int, counted: int, was_cut: bool) -> None:
     messages: list[Message] = [{"role": "user", "content": "x" * size}]
     reply = chat(prompt_eval_count=counted)
     with served(reply) as server, client(server.url, context_length=2048) as backend:
@@ -296,7 +268,7 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
         {"message": {"content": "ab", "thinking": 5}},
     ],
 )
-def test_what_is_not_essential_may_be_odd(odd_fields: dict[str, Any], ask: Callable[..., Completion]) -> None:
+def test_what_is_not_essential_may_be_odd(odd_fields: dict[str, Any], ask: Ask) -> None:
     with served(chat(**odd_fields)) as server, client(server.url) as backend:
         assert ask(backend, grammar=None).text == "ab"
 
@@ -319,7 +291,7 @@ def test_what_is_not_essential_may_be_odd(odd_fields: dict[str, Any], ask: Calla
         (Reply(200, {"message": {"content": "a"}, "done": False}), BackendError, "too early"),
     ],
 )
-def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Exception], said: str) -> None:
+def test_errors(ask: Ask, reply: Reply, kind: type[Exception], said: str) -> None:
     with served(reply) as server, client(server.url) as backend, pytest.raises(kind, match=said):
         ask(backend)
 
@@ -331,7 +303,7 @@ def test_gbnf_is_refused_before_anything_is_sent() -> None:
         assert server.asked == []
 
 
-def test_it_retries_while_loading_and_may_be_closed_twice(ask: Callable[..., Completion]) -> None:
+def test_it_retries_while_loading_and_may_be_closed_twice(ask: Ask) -> None:
     with served(Reply(503, {"error": "loading"}), lambda: None, chat()) as server:
         backend = client(server.url)
         assert ask(backend).text == CALL
@@ -342,7 +314,7 @@ def test_it_retries_while_loading_and_may_be_closed_twice(ask: Callable[..., Com
             ask(backend)
 
 
-def test_an_address_without_a_server_is_an_error(ask: Callable[..., Completion]) -> None:
+def test_an_address_without_a_server_is_an_error(ask: Ask) -> None:
     with (
         client("http://127.0.0.1:9") as backend,
         pytest.raises(BackendUnreachableError, match="no Ollama answers"),

@@ -22,7 +22,7 @@ from gbnf.dialects import call_schema, xgrammar_text
 from gbnf.prompts.messages import Image, Message
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.llama import server_build as build
@@ -37,12 +37,11 @@ from gbnf_server.system.errors import (
     GrammarRefusedError,
     ServerResponseError,
 )
-from support.backends import PlayedSession, acomplete
+from support.backends import ASK, Ask, PlayedSession, ask_fixture
 from support.executors import bundled_tools, world
 from support.server import Reply, require_llama_server, scripted
-from support.wires import odd
+from support.wires import closed, odd
 
-ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
 GBNF = compile_pool([FINAL_ANSWER])
 SCHEMA = call_schema([FINAL_ANSWER])
 SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
@@ -59,54 +58,29 @@ _PARTS = {
     "minItems": 1,
     "items": {
         "oneOf": [
-            {
-                "type": "object",
-                "required": ["type", "text"],
-                "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
-                "additionalProperties": False,
-            },
-            {
-                "type": "object",
-                "required": ["type", "image_url"],
-                "properties": {
-                    "type": {"const": "image_url"},
-                    "image_url": {
-                        "type": "object",
-                        "required": ["url"],
-                        "properties": {"url": {"type": "string", "pattern": "^data:image/[a-z]+;base64,"}},
-                        "additionalProperties": False,
-                    },
-                },
-                "additionalProperties": False,
-            },
+            closed(["type", "text"], type={"const": "text"}, text={"type": "string"}),
+            closed(
+                ["type", "image_url"],
+                type={"const": "image_url"},
+                image_url=closed(["url"], url={"type": "string", "pattern": "^data:image/[a-z]+;base64,"}),
+            ),
         ]
     },
 }
-_MESSAGES = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["role", "content"],
-        "properties": {
-            "role": {"enum": ["system", "user", "assistant"]},
-            "content": {"oneOf": [{"type": "string"}, _PARTS]},
-        },
-        "additionalProperties": False,
-    },
-}
+_MESSAGE = closed(
+    ["role", "content"],
+    role={"enum": ["system", "user", "assistant"]},
+    content={"oneOf": [{"type": "string"}, _PARTS]},
+)
 _COMMON = {
     "model": {"type": "string"},
-    "messages": _MESSAGES,
+    "messages": {"type": "array", "items": _MESSAGE},
     "max_tokens": {"type": "integer", "minimum": 1},
     "temperature": {"type": "number", "minimum": 0, "maximum": 2},
     "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
     "seed": {"type": "integer"},
     "stream": {"type": "boolean"},
-    "stream_options": {
-        "type": "object",
-        "properties": {"include_usage": {"type": "boolean"}},
-        "additionalProperties": False,
-    },
+    "stream_options": closed([], include_usage={"type": "boolean"}),
 }
 _SAMPLING = {
     "top_k": {"type": "integer", "minimum": -1},
@@ -116,38 +90,22 @@ _SAMPLING = {
 }
 _OWN: dict[ServerKind, dict[str, Any]] = {
     # vLLM's "Structured Outputs": one of json, regex, choice, grammar, json_object, structural_tag
-    "vllm": _SAMPLING
-    | {
-        "structured_outputs": {
-            "type": "object",
-            "required": ["grammar"],
-            "properties": {"grammar": {"type": "string"}},
-            "additionalProperties": False,
-        }
-    },
+    "vllm": _SAMPLING | {"structured_outputs": closed(["grammar"], grammar={"type": "string"})},
     "vllm_old": _SAMPLING | {"guided_grammar": {"type": "string"}},
     # SGLang's ChatCompletionRequest: `ebnf: Optional[str]`
     "sglang": _SAMPLING | {"ebnf": {"type": "string"}},
     # OpenAI's ResponseFormatJSONSchema, which LM Studio's "Structured Output" takes
     "lm_studio": {
-        "response_format": {
-            "type": "object",
-            "required": ["type", "json_schema"],
-            "properties": {
-                "type": {"const": "json_schema"},
-                "json_schema": {
-                    "type": "object",
-                    "required": ["name", "schema"],
-                    "properties": {
-                        "name": {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,64}$"},
-                        "strict": {"type": "boolean"},
-                        "schema": {"type": "object"},
-                    },
-                    "additionalProperties": False,
-                },
-            },
-            "additionalProperties": False,
-        }
+        "response_format": closed(
+            ["type", "json_schema"],
+            type={"const": "json_schema"},
+            json_schema=closed(
+                ["name", "schema"],
+                name={"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,64}$"},
+                strict={"type": "boolean"},
+                schema={"type": "object"},
+            ),
+        )
     },
     "plain": {},
 }
@@ -155,13 +113,7 @@ _OWN: dict[ServerKind, dict[str, Any]] = {
 
 def request_schema(server: ServerKind) -> dict[str, Any]:
     """What the server takes, closed, so that a field that it doesn't know is found."""
-    needed = ["model", "messages"]
-    return {
-        "type": "object",
-        "required": needed,
-        "properties": _COMMON | _OWN[server],
-        "additionalProperties": False,
-    }
+    return closed(["model", "messages"], **_COMMON, **_OWN[server])
 
 
 def chat(content: str | None = CALL, finish_reason: str = "stop", **message: Any) -> Reply:
@@ -191,21 +143,11 @@ def client(url: str, server: ServerKind = "vllm", **options: Any) -> OpenAICompa
     return OpenAICompatible(url, server, **{"retry_policy": QUICK, **options})
 
 
-@pytest.fixture(params=["sync", "async"])
-def ask(request: pytest.FixtureRequest) -> Callable[..., Completion]:
-    """Both ways to ask, as one function."""
-
-    def call(backend: OpenAICompatible, messages: list[Message] = ASK, **options: Any) -> Completion:
-        options.setdefault("grammar", GRAMMARS[backend.server])
-        if request.param == "sync":
-            return backend.complete(Request(messages, **options))
-        return asyncio.run(acomplete(backend, Request(messages, **options)))
-
-    return call
+ask = ask_fixture(lambda backend: GRAMMARS[backend.server])
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_the_request_is_as_published(server: ServerKind, ask: Callable[..., Completion]) -> None:
+def test_the_request_is_as_published(server: ServerKind, ask: Ask) -> None:
     messages: list[Message] = [
         *ASK,
         {"role": "assistant", "content": CALL},
@@ -239,7 +181,7 @@ def test_the_request_is_as_published(server: ServerKind, ask: Callable[..., Comp
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_an_answer_with_its_counts(server: ServerKind, ask: Callable[..., Completion]) -> None:
+def test_an_answer_with_its_counts(server: ServerKind, ask: Ask) -> None:
     with served(chat()) as script, client(script.url, server) as backend:
         typed: Backend = backend
         assert typed.context_length() == 4096
@@ -318,7 +260,7 @@ def test_the_model_and_its_context() -> None:
         (Reply(200, "[" * 200_000), BackendError, "not a JSON object"),
     ],
 )
-def test_errors(ask: Callable[..., Completion], reply: Reply, kind: type[Exception], said: str) -> None:
+def test_errors(ask: Ask, reply: Reply, kind: type[Exception], said: str) -> None:
     with served(reply) as script, client(script.url) as backend, pytest.raises(kind, match=said):
         ask(backend)
 
@@ -336,7 +278,7 @@ PARTS = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}, 
     ],
 )
 def test_what_is_not_essential_may_be_odd(
-    content: Any, usage: Any, counts: tuple[int, ...], ask: Callable[..., Completion]
+    content: Any, usage: Any, counts: tuple[int, ...], ask: Ask
 ) -> None:
     choice = {"message": {"content": content}, "finish_reason": "stop"}
     with served(Reply(200, {"choices": [choice], "usage": usage})) as script, client(script.url) as backend:
@@ -427,7 +369,7 @@ def real(llama_server: LlamaServerProcess) -> str:
     return llama_server.url
 
 
-def test_a_real_server_keeps_to_the_schema(real: str, ask: Callable[..., Completion]) -> None:
+def test_a_real_server_keeps_to_the_schema(real: str, ask: Ask) -> None:
     """The model says nonsense, so only the schema can have made calls of it."""
     pool = [
         Tool("count", args={"type": "object", "required": ["to"], "properties": {"to": {"enum": [1, 2]}}}),

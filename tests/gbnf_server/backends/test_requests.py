@@ -26,9 +26,8 @@ from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import ConversationRefusedError, RequestNotSupportedError
-from support.backends import acomplete, streamed
+from support.backends import ASK, acomplete, streamed
 from support.effort import scaled
-from support.llama_client import ASK
 from support.server import Reply, scripted
 
 WORDS = Grammar.parse('root ::= word ("," word){0,40} "."\nword ::= [a-e]{1,4}')
