@@ -46,14 +46,7 @@ def make_model(
     control += [text for text in control_texts if text not in control]
     tokens = [*letters, *(merge.replace(" ", "") for merge in MERGES), *control]
     kinds = [gguf.TokenType.NORMAL] * END_TOKEN + [gguf.TokenType.CONTROL] * len(control)
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_name(name)
-    writer.add_context_length(context)
-    writer.add_embedding_length(_WIDTH)
-    writer.add_block_count(1)
-    writer.add_feed_forward_length(_FEED_FORWARD)
-    writer.add_head_count(_HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
+    writer = begin_model(path, name, context)
     writer.add_vocab_size(len(tokens))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
@@ -66,24 +59,47 @@ def make_model(
     if template is not None:
         writer.add_chat_template(template)
     random = np.random.default_rng(7)
-    shapes = {"token_embd": (len(tokens), _WIDTH), "output": (len(tokens), _WIDTH)}
-    shapes |= {f"blk.0.attn_{part}": (_WIDTH, _WIDTH) for part in ("q", "k", "v", "output")}
-    shapes |= {f"blk.0.ffn_{part}": (_FEED_FORWARD, _WIDTH) for part in ("gate", "up")}
-    shapes |= {"blk.0.ffn_down": (_WIDTH, _FEED_FORWARD)}
-    for tensor, shape in shapes.items():
+    for tensor, shape in tensor_shapes(len(tokens)).items():
         weights = random.normal(0, 0.5, shape).astype(np.float32)
         if bias and tensor == "token_embd":
             weights[:, 0] = _CONSTANT  # which stays the greatest part of every hidden state
         elif bias and tensor == "output":
             weights[:, 0] = [bias.get(token, 0.0) / _CONSTANT_AFTER_NORM for token in range(len(tokens))]
         writer.add_tensor(f"{tensor}.weight", weights)
+    finish_model(writer)
+    return path
+
+
+def begin_model(path: Path, name: str, context: int) -> gguf.GGUFWriter:
+    """Return a writer of a model with one layer; the caller adds the tokenizer and the tensors."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name(name)
+    writer.add_context_length(context)
+    writer.add_embedding_length(_WIDTH)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(_FEED_FORWARD)
+    writer.add_head_count(_HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    return writer
+
+
+def tensor_shapes(tokens: int) -> dict[str, tuple[int, int]]:
+    """Return the shapes of the weight matrices, in the order in which they are drawn."""
+    shapes = {"token_embd": (tokens, _WIDTH), "output": (tokens, _WIDTH)}
+    shapes |= {f"blk.0.attn_{part}": (_WIDTH, _WIDTH) for part in ("q", "k", "v", "output")}
+    shapes |= {f"blk.0.ffn_{part}": (_FEED_FORWARD, _WIDTH) for part in ("gate", "up")}
+    shapes |= {"blk.0.ffn_down": (_WIDTH, _FEED_FORWARD)}
+    return shapes
+
+
+def finish_model(writer: gguf.GGUFWriter) -> None:
+    """Add the norms and write the file."""
     for tensor in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
         writer.add_tensor(f"{tensor}.weight", np.ones(_WIDTH, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
 
 
 def _byte_letters() -> list[str]:

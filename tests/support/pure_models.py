@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gbnf import Grammar
 from gbnf_server.llama.cancellation import Cancellation
@@ -18,6 +19,14 @@ from gbnf_server.llama.grammar_engines import grammar_engine
 from gbnf_server.llama.kv_cache import CachedSequence, Logits
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.sampler import Sampler
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_model_is_small() -> Iterator[None]:
+    """Draft and force text for any model: those of the tests are too small for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NativeModel, "is_small", False)
+        yield
 
 
 @cache

@@ -74,15 +74,8 @@ def test_the_request_from_standard_input_and_options_of_the_engine(
     gbnf: Gbnf, model: Path, tmp_path: Path
 ) -> None:
     make_tool(tmp_path / "tools", "ping")
-    options = [
-        "--manifests",
-        tmp_path / "tools",
-        "--workspace",
-        tmp_path / "work",
-        "--max-steps",
-        "1",
-        "--json",
-    ]
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--json"]
+    options += ["--max-steps", "1"]
     engine = ["--gpu-layers", "0", "--threads", "1"]
     result = gbnf("run", "-", "--model", model, *engine, *options, stdin="ping è\n")
     assert json.loads(result.out)["query"] == "ping è\n"
@@ -154,15 +147,8 @@ def test_without_a_terminal_only_yes_approves(
     gbnf: Gbnf, model: Path, tmp_path: Path, yes: list[str], fault: str | None
 ) -> None:
     make_tool(tmp_path / "tools", "careful", confirm=True)
-    options = [
-        "--manifests",
-        tmp_path / "tools",
-        "--workspace",
-        tmp_path / "work",
-        "--max-steps",
-        "1",
-        "--json",
-    ]
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--json"]
+    options += ["--max-steps", "1"]
     result = gbnf("run", "go", "--model", model, *options, *yes)
     [step] = json.loads(result.out)["steps"]
     assert step["fault"] == fault

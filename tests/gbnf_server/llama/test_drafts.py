@@ -25,7 +25,7 @@ from gbnf_server.system.errors import BackendError
 from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import CHECKOUT
-from support.pure_models import PureModel, Run, run_pure, vocabulary
+from support.pure_models import PureModel, Run, no_model_is_small, run_pure, vocabulary
 from support.vocabularies import make_model_over
 
 REQUEST = "write passport and tickets to trips/rome/packing.txt, and dinner is at eight to anna@example.org"
@@ -34,12 +34,7 @@ RESULT = (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_model_is_small() -> Iterator[None]:
-    """The models here are, and would not be drafted for."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NativeModel, "is_small", False)
-        yield
+__all__ = ["no_model_is_small"]
 
 
 @cache

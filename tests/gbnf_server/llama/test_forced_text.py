@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from gbnf_server.llama.sampler import Sampler
 from gbnf_server.system.errors import BackendError
 from support.effort import scaled
 from support.oracle import SHARED, engine
-from support.pure_models import PureModel, Run, run_pure, vocabulary
+from support.pure_models import PureModel, Run, no_model_is_small, run_pure, vocabulary
 from support.schemas import SHALLOW
 from support.smollm2 import model_file
 
@@ -31,12 +30,7 @@ FILES = {
 REAL = [name for name, path in FILES.items() if name == "bundled" or (path is not None and path.is_file())]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_model_is_small() -> Iterator[None]:
-    """Copied text would not be drafted."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NativeModel, "is_small", False)
-        yield
+__all__ = ["no_model_is_small"]
 
 
 @cache
