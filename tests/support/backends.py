@@ -11,10 +11,11 @@ import httpx
 import pytest
 
 from gbnf import Grammar
-from gbnf.prompts.messages import Message
+from gbnf.prompts.messages import Image, Message
 from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf_server.backends.answer import Asked, RequestBackend, collect_answer
 from gbnf_server.backends.base import Backend, BackendEvent, Completion, Dialect, ModelInfo, Request
+from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.system.event_loop import shared_loop
 
@@ -37,6 +38,9 @@ async def acomplete(backend: Backend, request: Request) -> Completion:
 
 
 ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
+CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
+QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
+SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
 
 
 class Ask(Protocol):

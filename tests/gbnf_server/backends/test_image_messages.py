@@ -18,12 +18,12 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import BackendError
+from support.backends import CALL
 from support.hostile_server import WIRES
 from support.server import PROPS, Reply, completion, scripted
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
 SEEN: list[Message] = [{"role": "user", "content": "what is it?", "images": [Image(b"\x89PNG", "image/png")]}]
-CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
 GBNF = compile_pool([FINAL_ANSWER])
 SCHEMA = call_schema([FINAL_ANSWER])
 SEEING = {**PROPS, "modalities": {"vision": True, "audio": False}}

@@ -27,11 +27,10 @@ from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
 from gbnf_server.llama.native import NativeGrammar
 from gbnf_server.system.errors import BackendError, ContextOverflowError, GrammarRefusedError, ModelLoadError
-from support.backends import acomplete, prompt_tokens
+from support.backends import ASK, acomplete, prompt_tokens
 from support.models import SPECIAL, TEMPLATE, make_model
 from support.server import CONTEXT
 
-ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
 CALL = Grammar.parse('root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"')
 LONG = Grammar.parse("root ::= a{100}\na ::= b{100}\nb ::= [xy]{20}")  # 200,000 characters
 WORDS = ["a", "ab", "hello", "è", "é", "日本", "😀", '"', "\n", "<|user|>"]

@@ -17,10 +17,9 @@ from jsonschema import Draft202012Validator
 
 from gbnf import Grammar
 from gbnf.dialects import call_schema
-from gbnf.prompts.messages import Image, Message
+from gbnf.prompts.messages import Message
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Backend, Request
-from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.planner import Planner
 from gbnf_server.system.errors import (
@@ -30,15 +29,12 @@ from gbnf_server.system.errors import (
     GrammarRefusedError,
     ServerResponseError,
 )
-from support.backends import ASK, Ask, acomplete, ask_fixture
+from support.backends import ASK, CALL, QUICK, SEEN, Ask, acomplete, ask_fixture
 from support.executors import world
 from support.server import Reply, scripted
 from support.wires import closed, odd
 
 SCHEMA = call_schema([FINAL_ANSWER])
-SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
-CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
-QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
 
 # ChatRequest of Ollama's docs/openapi.yaml, with `truncate` and `shift`, which its issue tracker tells of;
 # closed, so that a field that Ollama doesn't know is found.

@@ -19,11 +19,10 @@ from jsonschema import Draft202012Validator
 
 from gbnf import compile_pool
 from gbnf.dialects import call_schema, xgrammar_text
-from gbnf.prompts.messages import Image, Message
+from gbnf.prompts.messages import Message
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Backend, Request
-from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
@@ -37,16 +36,13 @@ from gbnf_server.system.errors import (
     GrammarRefusedError,
     ServerResponseError,
 )
-from support.backends import ASK, Ask, PlayedSession, ask_fixture
+from support.backends import ASK, CALL, QUICK, SEEN, Ask, PlayedSession, ask_fixture
 from support.executors import bundled_tools, world
 from support.server import Reply, require_llama_server, scripted
 from support.wires import closed, odd
 
 GBNF = compile_pool([FINAL_ANSWER])
 SCHEMA = call_schema([FINAL_ANSWER])
-SEEN: Message = {"role": "user", "content": "look", "images": [Image(b"GIF89a", "image/gif")]}
-CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
-QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
 SERVERS: tuple[ServerKind, ...] = ("vllm", "vllm_old", "sglang", "lm_studio", "plain")
 GRAMMARS: dict[ServerKind, AnswerFormat | None] = {
     "vllm": GBNF, "vllm_old": GBNF, "sglang": GBNF, "lm_studio": SCHEMA, "plain": None,

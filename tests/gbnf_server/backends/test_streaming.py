@@ -20,7 +20,6 @@ from gbnf.tools import FINAL_ANSWER
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, Asked, answer
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.http_backend import ChatStream, CompletionStream, EventStream, OllamaStream
-from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
@@ -41,15 +40,14 @@ from gbnf_server.system.errors import (
     ServerResponseError,
 )
 from gbnf_server.system.event_loop import shared_loop
+from support.backends import CALL, QUICK
 from support.models import TEMPLATE, make_model
 from support.server import Reply, Script, completion, require_llama_server, scripted
 from support.wires import ANY_TEXT, BROKEN, SIZES, cut, odd
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
-CALL = '{"name": "final_answer", "arguments": {"message": "hi"}}'
 GBNF = compile_pool([FINAL_ANSWER])
 SCHEMA = call_schema([FINAL_ANSWER])
-QUICK = RetryPolicy(retries=1, backoff=0.001, loading_timeout=0.01)
 
 Ask = Callable[..., tuple[Completion, list[str]]]
 

@@ -30,13 +30,12 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.kv_cache import Slot, shared_prefix_length
 from gbnf_server.system.errors import BackendError, SetupError
 from gbnf_server.system.event_loop import shared_loop
-from support.backends import acomplete, prompt_tokens, streamed
+from support.backends import ASK, acomplete, prompt_tokens, streamed
 from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import CHECKOUT, SHARED, engine
 from support.vocabularies import make_model_over
 
-ASK: list[Message] = [{"role": "system", "content": "Plan."}, {"role": "user", "content": "hello"}]
 BUNDLED = load_manifests(CHECKOUT / "manifests")
 EMBEDDED = model_path()
 RUNS = int(os.environ.get("GBNF_DECODING_RUNS", "100"))
