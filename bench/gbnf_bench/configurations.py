@@ -53,7 +53,10 @@ STRATEGIES: tuple[Configuration, ...] = (
     Configuration("lines", "no grammar; calls in the line protocol", {"call_format": "lines"}),
     Configuration("native", "the chat template's own calls, with a grammar", {"call_format": "native"}),
     Configuration("grammar", "JSON calls, with a grammar that binds each name to its arguments", _JSON),
-    Configuration("whitespace", "the same, with any whitespace in the JSON", _JSON | {"whitespace": "free"}),
+    Configuration("unaided", "as grammar, without evidence", _JSON | {"evidence": "none"}),
+    Configuration("values", "as grammar, with evidence for values", _JSON | {"evidence": "values"}),
+    Configuration("arguments", "as grammar, with evidence for arguments", _JSON | {"evidence": "arguments"}),
+    Configuration("whitespace", "as grammar, with any whitespace", _JSON | {"whitespace": "free"}),
     Configuration("field", "as grammar, each call beginning with reasoning", _JSON | {"reasoning": "field"}),
     Configuration(
         "free", "reasoning without a grammar, then a constrained call", _JSON | {"reasoning": "free"}
@@ -76,7 +79,8 @@ def _is_supported(strategy: Configuration, backend: Backend) -> bool:
             ruled = (
                 backend.dialect == "gbnf" if "whitespace" in strategy.settings else backend.dialect != "none"
             )
-            return ruled or not strategy.constrained
+            biased = "evidence" not in strategy.settings or backend.info().biases
+            return (ruled and biased) or not strategy.constrained
         case _:
             return True
 

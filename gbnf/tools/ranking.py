@@ -136,6 +136,15 @@ def common_words(query: str, tool: Tool) -> tuple[str, ...]:
     return tuple(islice(found, _MAX_QUERY_WORDS))
 
 
+def word_stems(text: str) -> frozenset[str]:
+    """Return the stems of a text's words, each marked with its language, without those that say nothing."""
+    words = _WORD.findall(plain_text(_CAMEL_CASE.sub(" ", text)))
+    languages = _languages(words)
+    return frozenset(
+        term for word in words[:_MAX_QUERY_WORDS] if not word.isdecimal() for term in _terms(word, languages)
+    )
+
+
 def _query_words(query: str) -> dict[tuple[str, ...], float]:
     """Return the words of a request, each as its terms, with their weights."""
     languages = _languages(_WORD.findall(query))

@@ -61,6 +61,8 @@ class HttpBackend(RequestBackend):
         """Yield the events of one answer; see `Backend`. Closing them closes the connection."""
         if request.trace:
             raise RequestNotSupportedError("a model server", "trace", "Run the model in this process.")
+        if request.evidence is not None:
+            raise RequestNotSupportedError("a model server", "evidence", "Run the model in this process.")
         async with self._http.session() as session, aclosing(self._events(request, session)) as events:
             async for event in events:
                 yield event

@@ -37,6 +37,7 @@ from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_
 from gbnf_server.backends.reasoning import ReasoningSplitter, find_reasoning_tags, open_reasoning_tags
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
+from gbnf_server.llama.evidence_bias import EvidenceBias
 from gbnf_server.llama.grammar_engines import GrammarEngineName, grammar_engine
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.llama.kv_cache import KVCache, free
@@ -107,6 +108,7 @@ class InProcess(RequestBackend):
             reasoning_tags=self._template.reasoning_tags,
             tool_format=self._template.tool_format,
             traces=True,
+            biases=True,
             parameters=model.parameters,
         )
         # it rolls back the KV cache, which a recurrent model cannot
@@ -221,6 +223,7 @@ class InProcess(RequestBackend):
                     on_text=splitter.feed,
                     control_texts=self._control_texts(request),
                     trace=request.trace,
+                    bias=None if request.evidence is None else EvidenceBias(self._model, request.evidence),
                     splits=None if self._deterministic else self._model.splits,
                 ).generate(tokens, min(request.max_tokens, self._context_length - len(tokens)))
                 ended = time.perf_counter()

@@ -122,6 +122,10 @@ def run(
     no_salvage: Annotated[
         bool, typer.Option("--no-salvage", help="Build no answer from results if the run ends without one.")
     ] = False,
+    evidence: Annotated[
+        Literal["all", "values", "arguments", "none"],
+        typer.Option(help="What the request supports gets a bonus in JSON calls, in process."),
+    ] = "all",
     repeat_calls: Annotated[
         bool,
         typer.Option("--repeat-calls", help="Allow calls that repeat earlier ones."),
@@ -176,7 +180,11 @@ def run(
     }
     settings = {name: value for name, value in chosen.items() if value is not None}
     options = planning.planner_options(
-        sampling, max_tools=max_tools or "auto", repeat_calls=repeat_calls, salvage=not no_salvage
+        sampling,
+        max_tools=max_tools or "auto",
+        repeat_calls=repeat_calls,
+        salvage=not no_salvage,
+        evidence=evidence,
     )
     request = RunRequest(query, workspace, image or (), yes)
     with interruptible(), sources.open(verbose=output.verbose) as loaded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gbnf.calls.stop_strings import StopStrings
@@ -13,6 +13,7 @@ from gbnf.grammar.forced_continuation import ForcedContinuation
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.constraint import Constraint
 from gbnf_server.llama.drafts import Draft, Drafter, Splits, following_tokens
+from gbnf_server.llama.evidence_bias import EvidenceBias
 from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.repetition_guard import RepetitionGuard
@@ -58,7 +59,8 @@ class Decoder:
     the model, except for log-probabilities. `stop_strings` end the text. `logprobs`: how many alternatives to
     each token are wanted beside its log-probability, None for neither. `on_text` gets each new piece of the
     text. `control_texts`: forced texts that are control tokens, such as the marker of a tool-call format.
-    `trace`: record what happens at each token. `splits`: those that answers share (see `drafts`).
+    `trace`: record what happens at each token. `bias`: what is added to the logits. `splits`: those that
+    answers share (see `drafts`).
     """
 
     def __init__(
@@ -76,13 +78,14 @@ class Decoder:
         on_text: OnText | None = None,
         control_texts: Collection[str] = (),
         trace: bool = False,
+        bias: EvidenceBias | None = None,
         splits: Splits | None = None,
     ) -> None:
         self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
         self._constraint = constraint
         self._drafts, self._splits = jumps, splits
         self._stop_strings, self._logprob_count = StopStrings(stop_strings), logprobs
-        self._stop, self._on_text = stop, on_text
+        self._stop, self._on_text, self._bias = stop, on_text, bias
         self._control_texts = sorted(control_texts, key=len, reverse=True)
         self._characters = codecs.getincrementaldecoder("utf-8")("replace")
         self._answer = Generation()
@@ -234,15 +237,16 @@ class Decoder:
         if guard is not None:
             guard.start_step()
         looked = None if self._trace is None else self._trace.look(logits, budget, guard)
+        weighted = logits if self._bias is None else self._bias.biased(logits)
         filters = [each.fits for each in (budget, guard) if each is not None]
         fits = (lambda token: all(fits(token) for fits in filters)) if filters else None
         try:
-            token = self._sampler.sample(logits, self._constraint, fits)
+            token = self._sampler.sample(weighted, self._constraint, fits)
             if token is None and guard is not None:
                 guard.give_up()
-                token = self._sampler.sample(logits, self._constraint, fits)
+                token = self._sampler.sample(weighted, self._constraint, fits)
             if token is None and self._constraint is not None and self._constraint.forget_state():
-                token = self._sampler.sample(logits, self._constraint)
+                token = self._sampler.sample(weighted, self._constraint)
         except ValueError as error:
             raise BackendError(f"the model computes invalid logits: {error}. Is its file complete?") from None
         if token is None:
@@ -259,6 +263,8 @@ class Decoder:
             self._constraint.accept(token)
         if self._logprob_count is not None and token not in self._model.end_tokens:
             self._answer.logprobs.append(token_logprob(self._model, logits, token, self._logprob_count))
+        if looked is not None and weighted is not logits:
+            looked = replace(looked, bonus=float(weighted[token] - logits[token]))
         return token, looked
 
     def _shorten(self, repeated: str = "") -> None:
@@ -268,6 +274,8 @@ class Decoder:
 
     def _emit(self, text: str) -> None:
         self._answer.text += text
+        if self._bias is not None:
+            self._bias.accept(text)
         self._guard.accept(text, self._answer.text)
         self._pass_on(self._stop_strings.feed(text))
 

@@ -18,7 +18,8 @@ import ctypes
 import os
 import re
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -241,6 +242,15 @@ class NativeModel:
                 self._by_first_byte.clear()
             self._by_first_byte[first] = known
         return known
+
+    @cached_property
+    def tokens_by_text(self) -> Mapping[str, int]:
+        """The first token of each text that is one token."""
+        found: dict[str, int] = {}
+        for token, piece in enumerate(self._read_pieces()):
+            with suppress(UnicodeDecodeError):
+                found.setdefault(piece.decode(), token)
+        return found
 
     def _read_pieces(self) -> list[bytes]:
         """Return the pieces of all tokens."""

@@ -38,6 +38,7 @@ class TracedToken:
     `probability`: that of the model before the mask; `allowed_probability`: the sum over all tokens that the
     grammar allows, so that the token's probability after the mask is the quotient of the two. Both are None
     for forced tokens, for which the model is not asked. `candidates`: the likeliest tokens, descending.
+    `bonus`: what evidence has added to the token's logit.
     """
 
     token: bytes
@@ -47,3 +48,4 @@ class TracedToken:
     probability: float | None = None
     allowed_probability: float | None = None
     candidates: tuple[Candidate, ...] = ()
+    bonus: float = 0.0

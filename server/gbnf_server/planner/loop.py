@@ -29,6 +29,7 @@ from gbnf.prompts.messages import Image, Message, error_text, result_text
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
+from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.tool import offered_args
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.reasoning import reasoning_grammar
@@ -276,7 +277,13 @@ class _Loop:
             )
             reasoning = reasoning_text(thinking, reasoning_tags)
             messages = call_messages(messages, reasoning, reasoning_tags, language)
-        completion, seconds = yield from self._ask(messages, offer.grammar, "call", tools)
+        evidence = None
+        if offer.grammar is not None:
+            said = "\n".join([*state.said, state.query])
+            built_in = {FINAL_ANSWER, ASK_USER, FIND_TOOLS}
+            callable_tools = (tool for tool in offer.callable if tool not in built_in)
+            evidence = gather_evidence(said, callable_tools, options.evidence)
+        completion, seconds = yield from self._ask(messages, offer.grammar, "call", tools, evidence)
         if completion.reclaimed:
             yield from self._warn(
                 f"step {state.number}: the server returned the call as reasoning, and it was moved back; "
@@ -298,6 +305,7 @@ class _Loop:
         grammar: AnswerFormat | None,
         purpose: Purpose,
         tools: tuple[dict[str, Any], ...] = (),
+        evidence: Evidence | None = None,
     ) -> _Part[tuple[Completion, float]]:
         """Call the model; return the completion, and its seconds."""
         state, options = self.state, self.options
@@ -315,6 +323,7 @@ class _Loop:
             max_tokens=max_tokens + options.reasoning_budget if reasons else max_tokens,
             temperature=options.temperature,
             seed=options.seed,
+            evidence=evidence,
             timeout_s=None if options.max_seconds is None else max(seconds_left, _LEAST_SECONDS),
         )
         completion = yield CallModel(request, _reader(purpose, options), state.number, purpose)

@@ -10,6 +10,7 @@ from gbnf.prompts.messages import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
 from gbnf.protocols.protocol import CallProtocol
 from gbnf.tool_formats import ToolFormat
+from gbnf.tools.evidence import EvidenceUse
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect
 from gbnf_server.backends.reasoning import ReasoningTags
@@ -75,6 +76,9 @@ class PlannerOptions:
             parameters at most `SMALL_MODEL_TOOLS`, and only those that fit nearly as well as the best.
         ranker: says which tools fit best. It is called in the thread of the run; if it raises an error, the
             tools are ranked by BM25.
+        evidence: what gets a bonus in the model's logits since the request supports it
+            (`gbnf.tools.evidence`): in JSON calls of a model in this process, unless it was trained for its
+            tools.
         filter: if off, every step offers all tools, whatever the request.
 
     """
@@ -98,6 +102,7 @@ class PlannerOptions:
     language: str = "en"
     max_tools: int | Literal["auto"] | None = "auto"
     ranker: Ranker = BM25
+    evidence: EvidenceUse = "all"
     filter: bool = True
 
     def __post_init__(self) -> None:
@@ -184,10 +189,16 @@ class ResolvedOptions(PlannerOptions):
         # a model that is trained with the style "minimal" knows its tools, and pools of any size
         is_trained, size = info.prompt_style == "minimal", info.parameters
         is_small = not is_trained and size is not None and size < SMALL_MODEL
+        has_bias = info.biases and constrained and call_format == "json" and not is_trained
         is_auto = options.max_tools == "auto"
         limit = SMALL_MODEL_TOOLS if is_small else MAX_TOOLS
         return cls(
-            **{**given, "call_format": call_format, "max_tools": limit if is_auto else options.max_tools},
+            **given
+            | {
+                "call_format": call_format,
+                "max_tools": limit if is_auto else options.max_tools,
+                "evidence": options.evidence if has_bias else "none",
+            },
             margin=SMALL_MODEL_MARGIN if is_small and is_auto else 0.0,
             is_small=is_small,
             dialect=backend.dialect,

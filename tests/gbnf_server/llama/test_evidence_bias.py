@@ -1,0 +1,121 @@
+"""The bonus for evidence: where it is given, and that a sure model decides alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf import compile_pool
+from gbnf.tools import Tool
+from gbnf.tools.evidence import Evidence
+from gbnf_server.backends.base import Request
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.openai_compatible import OpenAICompatible
+from gbnf_server.llama.evidence_bias import BONUS, UNMOVED, CallPosition, EvidenceBias
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.system.errors import RequestNotSupportedError
+
+REQUEST = "weather in Tel Aviv"
+EVIDENCE = Evidence(
+    ("Tel Aviv", "celsius"),
+    {"get": frozenset({"city", "now"})},
+    {"get": frozenset({"unit", "city_code"})},
+    {"get": frozenset({"now"})},
+)
+CALL = '{"name": "get", "arguments": {'
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model: Path) -> NativeModel:
+    return NativeModel(tiny_model, vocab_only=True)
+
+
+def changes(model: NativeModel, text: str) -> tuple[set[str], set[str]]:
+    """The texts of the tokens that gain after a text, and of those that lose."""
+    bias = EvidenceBias(model, EVIDENCE)
+    bias.accept(text)
+    found = {model.piece(token).decode(): bonus for token, bonus in bias.changes().items()}
+    return {each for each in found if found[each] > 0}, {each for each in found if found[each] < 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "gains", "loses"),
+    [
+        ("", "", ""),
+        ('{"name": "', "", ""),
+        (CALL + '"city": "', "Tc", ""),
+        (CALL + '"city": "Tel', " ", ""),
+        (CALL + '"city": "Tel ', "A", ""),
+        (CALL + '"city": "Tel Aviv', '"', ""),
+        (CALL + '"city": "Tel Aviv", "x": "', "c", ""),
+        (CALL + '"city": "Rome', "", ""),
+        (CALL + '"city": "Rome", "x": ["', "Tc", ""),
+        (CALL + '"now": ', "t", ""),
+        (CALL + '"city": ', "", ""),
+        (CALL + '"', "", "u"),
+        (CALL + '"city', "", "_"),
+        (CALL + '"now": true', "", ""),
+        (CALL + '"now": true, "city": "Rome"', "", ","),
+        (CALL + '"city": {"now": true', "", ""),
+        (CALL + r'"city": "\"Tel', "", ""),
+    ],
+)
+def test_what_gains_and_what_loses(model: NativeModel, text: str, gains: str, loses: str) -> None:
+    gained, lost = changes(model, text)
+    assert {each[0] for each in gained if each.strip() or gains == " "} == set(gains)
+    assert {each[0] for each in lost} == set(loses)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.5, 20), st.sampled_from(["", '"', '"city": "T', '"now": true']))
+def test_a_sure_model_decides_alone(model: NativeModel, seed: int, scale: float, text: str) -> None:
+    logits = (np.random.default_rng(seed).normal(size=model.size) * scale).astype(np.float32)
+    bias = EvidenceBias(model, EVIDENCE)
+    bias.accept(CALL + text)
+    weights = np.exp(logits.astype(np.float64) - logits.max())
+    if weights.max() / weights.sum() > UNMOVED:
+        assert bias.biased(logits).argmax() == logits.argmax()
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), _VALUES, max_size=4), st.text(max_size=8), st.booleans())
+def test_a_position_after_a_whole_call(arguments: dict[str, Any], name: str, ascii_: bool) -> None:
+    text = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=ascii_)
+    position = CallPosition()
+    position.feed(text[:-2])
+    assert (position.kind, position.depth) == ("other", 2)
+    assert position.tool == json.dumps(name, ensure_ascii=ascii_)[1:-1]
+    assert position.keys == [json.dumps(key, ensure_ascii=ascii_)[1:-1] for key in arguments]
+    position.feed("}}")
+    assert position.depth == 0
+
+
+def test_a_trace_shows_the_bonus_and_a_server_refuses_evidence(tiny_model: Path) -> None:
+    args = {"type": "object", "properties": {"now": {"type": "boolean"}}, "required": ["now"]}
+    tools = [Tool.from_mapping({"name": "get", "description": "Get it.", "args": args})]
+    request = Request(
+        [{"role": "user", "content": REQUEST}],
+        grammar=compile_pool(tools, final_answer=False),
+        max_tokens=200,
+        evidence=EVIDENCE,
+        trace=True,
+    )
+    with InProcess(tiny_model, threads=1, jump_forward=False) as backend:
+        found, plain = backend.complete(request), backend.complete(replace(request, evidence=None))
+    now = json.loads(found.text)["arguments"]["now"]
+    assert [entry.bonus for entry in found.trace if entry.bonus] == ([BONUS] if now else [])
+    assert not any(entry.bonus for entry in plain.trace)
+    with OpenAICompatible("http://127.0.0.1:9", "plain") as server, pytest.raises(RequestNotSupportedError):
+        server.complete(replace(request, trace=False))
