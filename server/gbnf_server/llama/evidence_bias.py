@@ -28,6 +28,7 @@ BONUS: Final = 2.0
 UNMOVED: Final = 1 / (1 + math.exp(-BONUS))
 """The probability, 0.88, above which no bonus makes another token the likeliest."""
 _LONGEST_TOKEN: Final = 24  # characters that are looked up
+_CLOSINGS: Final = ('", "', '","', '"}}', '"]')  # what may be one token with the quote that ends a string
 _ARGUMENTS_DEPTH: Final = 2  # of their object, in {"name": …, "arguments": {…}}
 
 _Kind = Literal["key", "string", "other"]
@@ -136,13 +137,18 @@ class EvidenceBias:
                 found |= dict.fromkeys(self._tokens_of(text), BONUS)
         if in_arguments and position.awaits_value and self._is_affirmed():
             found |= dict.fromkeys((*self._tokens_of("true"), *self._tokens_of(" true", 2)), BONUS)
-        if in_arguments and position.ends_member and not self._left():
-            quote = '"' if position.kind == "string" else ""
-            found |= dict.fromkeys(self._tokens_of(f'{quote}, "', len(quote) + 1), -BONUS)
-            found |= dict.fromkeys(self._tokens_of(f'{quote},"', len(quote) + 1), -BONUS)
-            if position.kind == "string":  # a loss beside a gain would be twice the difference
-                found = {token: bonus / 2 for token, bonus in found.items()}
+        if in_arguments and position.ends_member:
+            # beside a gain, a loss would make twice the difference
+            found |= dict.fromkeys(self._unwanted_commas(), 0.0 if found else -BONUS)
         return found
+
+    def _unwanted_commas(self) -> Iterator[int]:
+        """Yield the tokens that go on to unsupported arguments only."""
+        if self._left() or not self._evidence.unsupported.get(self._position.tool):
+            return
+        quote = '"' if self._position.kind == "string" else ""
+        for comma in (', "', ',"'):
+            yield from self._tokens_of(quote + comma, len(quote) + 1)
 
     def _is_affirmed(self) -> bool:
         position = self._position
@@ -159,7 +165,7 @@ class EvidenceBias:
         """
         for phrase in self._evidence.phrases:
             if phrase.startswith(value) and phrase not in self._position.values:
-                yield phrase[len(value) :] or '"'
+                yield from [phrase[len(value) :]] if len(phrase) > len(value) else _CLOSINGS
 
     def _unsupported_keys(self, key: str) -> Iterator[int]:
         """Yield the tokens that continue a key to unsupported arguments only."""

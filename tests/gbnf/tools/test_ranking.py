@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gbnf.errors import InvalidArgumentError
 from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool, load_manifests
 from gbnf.tools.phrases import plain_text
-from gbnf.tools.pool_filter import BEST, Selection, best_first, filter_pool
+from gbnf.tools.pool_filter import Selection, best_first, filter_pool
 from gbnf.tools.ranking import BM25, common_words
 from gbnf_server.system.bundled import manifests_path
 
@@ -98,7 +98,7 @@ def test_a_margin_drops_only_what_scores_far_below_the_first(
     scores = dict(zip(pool, BM25.rank(query, pool), strict=True))
     best = max(scores.values())
     kept = [tool for tool in selection.kept if tool != extra]
-    assert len(kept) >= min(BEST, limit, len(pool))
+    assert len(kept) >= min(1, len(pool))
     for tool in set(without.kept) - set(selection.kept):
         assert scores[tool] < margin * best
         assert scores[tool] <= min(scores[each] for each in kept)
@@ -114,7 +114,7 @@ def test_a_margin_leaves_what_fits_nearly_as_well() -> None:
     def kept(query: str) -> list[str]:
         return [tool.name for tool in filter_pool(pool, query, limit=8, margin=0.3).kept]
 
-    assert kept("the weather, please") == ["get_weather", "get_time", "get_price"]
+    assert kept("the weather, please") == ["get_weather"]
     assert kept("the time, the price, the song and a mail") == [
         "get_time",
         "get_price",
@@ -122,8 +122,9 @@ def test_a_margin_leaves_what_fits_nearly_as_well() -> None:
         "send_mail",
     ]
     assert kept("che ore sono?") == list(names)
-    assert [tool.name for tool in filter_pool(pool[:4], "the weather", limit=8, margin=0.3).kept] == [
-        *names[:4]
+    # find_tools would take the place of the only one
+    assert [tool.name for tool in filter_pool(pool[:2], "the weather", limit=8, margin=0.3).kept] == [
+        *names[:2]
     ]
 
 

@@ -109,7 +109,7 @@ def test_a_trace_shows_the_bonus_and_a_server_refuses_evidence(tiny_model: Path)
         [{"role": "user", "content": REQUEST}],
         grammar=compile_pool(tools, final_answer=False),
         max_tokens=200,
-        evidence=EVIDENCE,
+        evidence=replace(EVIDENCE, supported={"get": frozenset({"now"})}, unsupported={}),
         trace=True,
     )
     with InProcess(tiny_model, threads=1, jump_forward=False) as backend:
