@@ -26,7 +26,7 @@ from typing import Any
 from gbnf_server.backends.base import Usage
 from gbnf_server.inspect.inspection import Inspection
 from gbnf_server.llama.token_values import Candidate, TracedToken
-from gbnf_server.planner.recorded_calls import RecordedCall
+from gbnf_server.planner.recording import RecordedCall
 from gbnf_server.planner.run_files import RecordedRun
 
 WORDS = [word.encode() for word in ("the ", "trip ", '"', "{", "}", "\n", " ", "é", "日本", "12", ", ")]

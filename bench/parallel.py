@@ -31,7 +31,7 @@ from gbnf import compile_schema  # noqa: E402  # behind the path
 from gbnf.errors import SchemaError  # noqa: E402  # as above
 from gbnf_server.backends.base import Completion, Request  # noqa: E402  # as above
 from gbnf_server.backends.in_process import InProcess  # noqa: E402  # as above
-from gbnf_server.system.smollm2 import smollm2_path  # noqa: E402  # as above
+from gbnf_server.system.model_files import smollm2_path  # noqa: E402  # as above
 from near_ties import changes, gap, more_logprobs  # noqa: E402  # as above
 from support.schemas import SCHEMAS  # noqa: E402  # as above
 

@@ -18,7 +18,7 @@ from gbnf import compile_schema
 from gbnf.errors import SchemaError
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.system.smollm2 import has_smollm2, smollm2_path
+from gbnf_server.system.model_files import has_smollm2, smollm2_path
 from near_ties import gap, more_logprobs
 from support.schemas import SCHEMAS
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.help import reflow
+from gbnf_server.cli.commands import reflow
+from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import (
     LAST_SEED,
     ApiKeyOption,
@@ -209,7 +209,7 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
     from gbnf_bench.results import Results, about
     from gbnf_bench.runner import Bench
     from gbnf_server.cli.default_model import choose_model
-    from gbnf_server.planner.model_identity import identity
+    from gbnf_server.planner.fingerprints import identity
     from gbnf_server.system.bundled import manifests_path
 
     pool = load_manifests(manifests or manifests_path())

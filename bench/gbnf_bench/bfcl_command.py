@@ -20,7 +20,7 @@ from gbnf_server.cli.default_model import model_for_other_tools
 from gbnf_server.cli.output import escape_line, progress_bar, write
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.grammar_checker import GrammarChecker
-from gbnf_server.planner.model_identity import identity
+from gbnf_server.planner.fingerprints import identity
 
 FAULTS_SHOWN = 20
 

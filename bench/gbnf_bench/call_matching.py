@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from gbnf.tools import Tool
-from gbnf_bench.bipartite_matching import maximum_matching
 from gbnf_bench.cases import ExpectedCall, Plan
 from gbnf_bench.expectations import step_number
 
@@ -180,3 +179,25 @@ def _fits(
                 written_out, arguments={**written_out.arguments, target: {"const": entries}}
             )
     return referring.accepts(call.arguments) or written_out.accepts(call.arguments)
+
+
+def maximum_matching(seekers: int, offers: int, fits: Callable[[int, int], bool]) -> dict[int, int]:
+    """Return seeker -> offer, for as many seekers as possible, in the order of the offers.
+
+    Both are counted from 0; `fits(seeker, offer)`. Among equal matchings, the first seekers and offers are
+    preferred.
+    """
+    owner: dict[int, int] = {}
+
+    def assign(seeker: int, tried: set[int]) -> bool:
+        for offer in range(offers):
+            if offer not in tried and fits(seeker, offer):
+                tried.add(offer)
+                if offer not in owner or assign(owner[offer], tried):
+                    owner[offer] = seeker
+                    return True
+        return False
+
+    for seeker in range(seekers):
+        assign(seeker, set())
+    return {seeker: offer for offer, seeker in sorted(owner.items(), key=lambda pair: pair[1])}

@@ -20,13 +20,12 @@ from gbnf_bench.snapshots import make_case_context, snapshot
 from gbnf_server.backends.answer import AnswerEvent, AnswerSource, Asked, answer
 from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context, run_executor
-from gbnf_server.planner.drivers import RunEnvironment, drive
+from gbnf_server.planner.drivers import RunEnvironment, drive, steady_clock
 from gbnf_server.planner.events import Event, StepOffer, StepStarted
 from gbnf_server.planner.fingerprints import code_identity, digest, options_identity, tool_identity, versions
 from gbnf_server.planner.loop import Planning, plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
-from gbnf_server.planner.planner import steady_clock
-from gbnf_server.planner.recorded_calls import grammar_text
+from gbnf_server.planner.recording import grammar_text
 from gbnf_server.planner.run_files import read_events
 from gbnf_server.planner.tool_offer import grammar_of_step
 from gbnf_server.system.errors import BackendUnreachableError

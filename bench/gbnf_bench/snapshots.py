@@ -18,9 +18,16 @@ from typing import Any
 
 from gbnf.tools import Tool
 from gbnf_bench.cases import Case, PersonScript
-from gbnf_server.executors import Context, Field, ScriptedPerson, Workspace, calendar_file, run_executor
-from gbnf_server.executors.person import check_answer
-from gbnf_server.executors.workspace import STATE_FOLDER
+from gbnf_server.executors import (
+    STATE_FOLDER,
+    Context,
+    Field,
+    ScriptedPerson,
+    Workspace,
+    calendar_file,
+    check_answer,
+    run_executor,
+)
 from gbnf_server.system.errors import ExecutorError, SetupError
 
 OUTBOX = "outbox"

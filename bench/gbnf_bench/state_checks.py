@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from gbnf.schema.keywords import map_subschemas
-from gbnf_bench.bipartite_matching import maximum_matching
+from gbnf_bench.call_matching import maximum_matching
 from gbnf_bench.cases import ExpectedState
 from gbnf_bench.expectations import Expectation, accepts
 from gbnf_bench.snapshots import Snapshot

@@ -22,8 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gbnf_server.executors import ExecutorError
-from gbnf_server.executors.workspace import STATE_FOLDER, is_text
+from gbnf_server.executors import STATE_FOLDER, ExecutorError, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,7 +24,7 @@ from gbnf_bench.cases import TIMEZONE, read_case
 from gbnf_bench.dsl import contains
 from gbnf_bench.snapshots import Snapshot, make_case_context, snapshot
 from gbnf_server.executors import run_executor
-from gbnf_server.planner.calls import fill_references, result_entries
+from gbnf_server.planner.call_checks import fill_references, result_entries
 from training.pools import bundled_tools
 from training.source import Source
 from training.traces import trace

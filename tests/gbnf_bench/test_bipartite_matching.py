@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_bench.bipartite_matching import maximum_matching
+from gbnf_bench.call_matching import maximum_matching
 
 
 @given(st.lists(st.frozensets(st.integers(0, 3)), max_size=4))

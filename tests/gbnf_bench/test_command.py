@@ -13,7 +13,7 @@ from gbnf_bench.results import Results
 from gbnf_bench.run_log import RunLog, RunRecord
 from gbnf_bench.snapshots import Snapshot
 from gbnf_server.cli import main
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode
 from gbnf_server.system.errors import SetupError
 
 SUITE = """

@@ -35,8 +35,8 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.planner import fingerprints as identity_module
 from gbnf_server.planner.events import StepStarted
-from gbnf_server.planner.model_identity import describe_server_model, identity
-from gbnf_server.planner.recorded_calls import grammar_text
+from gbnf_server.planner.fingerprints import describe_server_model, identity
+from gbnf_server.planner.recording import grammar_text
 from gbnf_server.planner.run_files import read_events, read_step_grammars, write_step_grammars
 from gbnf_server.system.errors import BackendUnreachableError, SetupError
 from support.backends import FakeBackend

@@ -206,7 +206,7 @@ class Served:
 async def served(gateway: Gateway, access: Access | None = None) -> AsyncGenerator[Served, None]:
     """A real server, in this event loop."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = GatewayServer(create_app(gateway, access or Access()), gateway)
+        server = GatewayServer(gateway, access or Access())
         task = asyncio.create_task(server.serve(sockets=[listening]))
         place = Served(listening.getsockname()[1])
         try:

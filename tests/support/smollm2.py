@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.system import smollm2
+from gbnf_server.system import model_files as smollm2
 
 
 def model_file() -> Path | None:

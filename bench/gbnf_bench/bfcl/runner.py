@@ -35,11 +35,11 @@ from gbnf_bench.snapshots import Snapshot
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked, answer
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.executors import Context, Workspace
+from gbnf_server.planner.drivers import steady_clock
 from gbnf_server.planner.events import ToolCalled
 from gbnf_server.planner.fingerprints import digest, options_identity, versions
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
-from gbnf_server.planner.planner import steady_clock
 
 SPARE_STEPS = 4
 """Maximum steps beyond the expected calls."""

@@ -22,10 +22,11 @@ from email.utils import parsedate_to_datetime
 from math import inf
 from time import monotonic
 from typing import Any, Literal
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from gbnf_server.backends.http_transport import RequestBudget, Transport, proxy_of
+from gbnf_server.backends.http_transport import RequestBudget, Transport
 from gbnf_server.backends.wire import LineDecoder, join_all_surrogates, parse_error_body, read
 from gbnf_server.llama.api_keys import find as find_saved_key
 from gbnf_server.system.addresses import is_loopback
@@ -269,6 +270,15 @@ def _is_retryable(error: httpx.RequestError) -> bool:
     if isinstance(error, httpx.TimeoutException):
         return isinstance(error, httpx.ConnectTimeout)
     return isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
+
+
+def proxy_of(address: httpx.URL) -> httpx.Proxy | None:
+    """Return the proxy that the environment sets for an address, None for none."""
+    if proxy_bypass(address.host):
+        return None
+    named = getproxies()
+    found = named.get(address.scheme) or named.get("all")
+    return httpx.Proxy(found if "://" in found else f"http://{found}") if found else None
 
 
 def _retry_after(response: httpx.Response) -> float | None:

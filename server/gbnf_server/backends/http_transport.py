@@ -14,7 +14,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
-from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 import httpx
@@ -146,15 +145,6 @@ class _Body(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         with _translated():
             await self._stream.aclose()  # type: ignore[attr-defined]  # a stream of httpcore's has it
-
-
-def proxy_of(address: httpx.URL) -> httpx.Proxy | None:
-    """Return the proxy that the environment sets for an address, None for none."""
-    if proxy_bypass(address.host):
-        return None
-    named = getproxies()
-    found = named.get(address.scheme) or named.get("all")
-    return httpx.Proxy(found if "://" in found else f"http://{found}") if found else None
 
 
 def _core_request(request: httpx.Request) -> httpcore.Request:

@@ -12,9 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gbnf_server.cli.commands import Commands, extra_of
+from gbnf_server.cli.commands import EXIT_CODES, Commands, extra_of, reflow
 from gbnf_server.cli.config import apply_config
-from gbnf_server.cli.help import EXIT_CODES, reflow
 
 _HELP = """Compile tool manifests to GBNF grammars, and plan tool calls that they constrain.
 

@@ -12,8 +12,7 @@ import typer
 
 from gbnf.errors import clip
 from gbnf_server.cli.default_model import choose_model
-from gbnf_server.cli.errors import interruptible
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode, interruptible
 from gbnf_server.cli.input_files import STDIN, check_one_stdin, read_text, source_name
 from gbnf_server.cli.model_options import (
     ApproveAllOption,
@@ -76,7 +75,7 @@ def batch(
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
     from gbnf_server.planner.batch import Batch, parse_requests, read_requests
-    from gbnf_server.planner.model_identity import identity
+    from gbnf_server.planner.fingerprints import identity
 
     check_one_stdin(requests, *(sources.tools or ()))
     is_piped = str(requests) == STDIN

@@ -16,7 +16,7 @@ import typer
 from rich.text import Text
 
 from gbnf_server.cli.default_model import choose_model
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import (
     ApproveAllOption,
     LanguageOption,

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
 from importlib import import_module
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from typing import Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 from typer.main import get_command, get_group
-
-from gbnf_server.cli.help import EXIT_CODES, reflow
 
 #: For each command its function or application, whose module is in `gbnf_server.cli` if it names no package,
 #: and the first paragraph of its help.
@@ -54,6 +52,14 @@ _COMMANDS = {
     ),
     "server": ("server:server", "Build llama-server, and run it on this machine."),
 }
+EXIT_CODES = """\b
+Exit codes:
+    0  success: the request was answered, the text accepted
+    1  failure: the run ended without an answer of its own, or the text was rejected
+    2  usage error
+    3  invalid input file: a manifest, a schema, a grammar
+    4  a model, a server or the machine does not work
+  130  interrupted"""
 _WITH_EXIT_CODES = ("run", "batch")
 _EXTRAS = {
     **dict.fromkeys(("run", "chat", "batch", "tune", "generate", "call", "bench", "server"), "run"),
@@ -64,6 +70,14 @@ _EXTRAS = {
 def extra_of(command: str | None) -> str | None:
     """Return the extra whose packages a command needs; None for one of the core."""
     return _EXTRAS.get(command or "")
+
+
+def reflow(*texts: str | None) -> str:
+    """Join the lines of each paragraph, except those that begin with \\b."""
+    paragraphs = "\n\n".join(cleandoc(text or "") for text in texts).split("\n\n")
+    return "\n\n".join(
+        paragraph if paragraph.startswith("\b") else " ".join(paragraph.split()) for paragraph in paragraphs
+    )
 
 
 class Commands(Mapping[str, Any]):

@@ -9,13 +9,15 @@
 
 Keys are names of options without dashes in front; `_` may stand for `-`. Invariants: an option of the command
 line replaces that of the file, and one that names a model, or tools, replaces all that do; paths are relative
-to the file; an unknown key is an error; `--yes` cannot be set, since approval is a person's.
+to the file; an unknown key is an error; `--yes` cannot be set, since approval is a person's; a file of
+another user is never used, since it names programs to run.
 """
 
 # ruff: noqa: PLC0415 - the command line starts quickly without a configuration file
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ from typing import Any, NoReturn
 
 import typer
 
+CONFIG_VARIABLE = "GBNF_CONFIG"
+FILE_NAME = "gbnf.toml"
 _PATHS = frozenset({"manifests", "workspace", "out", "image", "vocab"})
 _PATHS_OR_OTHER = frozenset({"model", "tools", "mcp", "schema"})
 """Options whose values are paths if they exist: otherwise they are names, commands or URLs."""
@@ -46,14 +50,39 @@ class _Setting:
     value: Any
 
 
+def find_config_file(folder: Path | None = None) -> Path | None:
+    """Return the configuration file, None if there is none.
+
+    It is $GBNF_CONFIG (empty: no file), otherwise the first `gbnf.toml` in `folder` (default: the current
+    one) and the folders above it, otherwise the one in the user's configuration folder. Raises InputError if
+    the variable names no file, SetupError for a file of another user.
+    """
+    from gbnf_server.system.errors import InputError, SetupError
+    from gbnf_server.system.folders import config_folder
+
+    chosen = os.environ.get(CONFIG_VARIABLE)
+    if chosen is not None:
+        if chosen and not Path(chosen).is_file():
+            raise InputError(f"${CONFIG_VARIABLE} is {chosen}, which is not a file. Correct or unset it.")
+        return Path(chosen).absolute() if chosen else None
+    start = (folder or Path.cwd()).absolute()
+    candidates = [place / FILE_NAME for place in (start, *start.parents)]
+    candidates.append(config_folder() / FILE_NAME)
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is not None and found.stat().st_uid not in {os.getuid(), 0}:
+        raise SetupError(
+            f"{found} belongs to another user, and may name programs to run. Remove it, or ignore it with "
+            f"{CONFIG_VARIABLE}= in the environment."
+        )
+    return found
+
+
 def apply_config(context: typer.Context, arguments: Sequence[str]) -> None:
     """Load the configuration file, as defaults for the commands below this context.
 
     Say which file it is, if it sets an option of the invoked command: it may name programs to run. Raises
     InputError for an invalid file.
     """
-    from gbnf_server.system.config_file import find_config_file
-
     path = find_config_file()
     if path is None:
         return
@@ -147,7 +176,7 @@ class _ConfigReader:
         return self._scalar(setting, value)
 
     def _scalar(self, setting: _Setting, value: Any) -> str:
-        from gbnf_server.system.smollm2 import SMOLLM2
+        from gbnf_server.system.model_files import SMOLLM2
 
         is_text = setting.option in _PATHS | _PATHS_OR_OTHER | _NAME_A_MODEL
         if isinstance(value, bool) or not isinstance(value, str if is_text else str | int | float):

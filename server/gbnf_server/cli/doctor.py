@@ -25,19 +25,19 @@ from gbnf.calls import ToolCall
 from gbnf.errors import ToolFormatError
 from gbnf.extras import install_command, is_installed
 from gbnf.tool_formats import ElementArguments, ToolFormat, detect
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.config import find_config_file
+from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.cli.output import escape_line, stdout_console, write
 from gbnf_server.llama.cpu_support import REINSTALL, cpu_support, run_cpu_probe
 from gbnf_server.llama.prebuilt import prebuilt_library
 from gbnf_server.llama.server_build import compiler, find_llama_server
 from gbnf_server.llama.server_process import check_port
-from gbnf_server.system.config_file import find_config_file
 from gbnf_server.system.cpu_cores import usable_cores
 from gbnf_server.system.errors import GbnfServerError, ModelLoadError, SetupError
 from gbnf_server.system.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
+from gbnf_server.system.model_files import SMOLLM2, has_smollm2, smollm2_path
 from gbnf_server.system.processes import describe_exit, run_program
-from gbnf_server.system.smollm2 import SMOLLM2, has_smollm2, smollm2_path
 
 State = Literal["ok", "limited", "broken"]
 """`limited`: something optional is missing or slow; `broken`: something required does not work."""

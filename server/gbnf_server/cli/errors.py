@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 
 import typer
 
 from gbnf.errors import GbnfError
 from gbnf.extras import MissingExtraError
-from gbnf_server.cli.exit_codes import ExitCode
 from gbnf_server.cli.output import say
 from gbnf_server.system.errors import GbnfServerError, InputError
+
+
+class ExitCode(IntEnum):
+    """Exit codes; `gbnf_server.cli.commands.EXIT_CODES` describes them."""
+
+    SUCCESS = 0
+    FAILURE = 1
+    USAGE = 2
+    INPUT = 3
+    ENVIRONMENT = 4
+    INTERRUPTED = 130
 
 
 def report(error: BaseException) -> ExitCode:

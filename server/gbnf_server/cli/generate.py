@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.default_model import model_for_other_tools, other_model_hint
-from gbnf_server.cli.errors import interruptible
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode, interruptible
 from gbnf_server.cli.input_files import check_one_stdin, compile_schema_file, read_request, read_schema
 from gbnf_server.cli.model_options import (
     ModelSource,

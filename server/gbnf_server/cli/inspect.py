@@ -21,7 +21,7 @@ from gbnf_server.cli.tool_options import PathsArgument, ToolSources
 
 if TYPE_CHECKING:
     from gbnf.compiler.layout import PropertyOrder, Whitespace
-    from gbnf_server.inspect.inspected_grammar import GrammarChoice
+    from gbnf_server.inspect.grammar_view import GrammarChoice
     from gbnf_server.inspect.inspection import Inspection
     from gbnf_server.inspect.live_decoding import LiveDecoder
     from gbnf_server.planner.run_files import RecordedRun
@@ -133,7 +133,7 @@ def _choice(
     whitespace: Whitespace, property_order: PropertyOrder, call_format: str, model: str | None
 ) -> GrammarChoice:
     """Return how the grammars are compiled. Raises ModelLoadError for the model's file."""
-    from gbnf_server.inspect.inspected_grammar import GrammarChoice
+    from gbnf_server.inspect.grammar_view import GrammarChoice
 
     if call_format == "json":
         return GrammarChoice(whitespace, property_order)

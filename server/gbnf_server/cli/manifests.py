@@ -14,7 +14,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.output import escape_line, plural, show_finding, stdout_console, write
 from gbnf_server.cli.tool_options import PathArgument, ToolSources
 

@@ -260,8 +260,7 @@ class ModelSource:
         Raises ModelLoadError.
         """
         from gbnf_server.llama.demo_model import model_path
-        from gbnf_server.system.model_downloads import download_model
-        from gbnf_server.system.smollm2 import SMOLLM2, smollm2_path
+        from gbnf_server.system.model_files import SMOLLM2, download_model, smollm2_path
 
         if self.hf is not None:
             return download_model(self.hf)
@@ -279,7 +278,7 @@ class ModelSource:
         match self.backend_name:
             case "in-process":
                 from gbnf_server.backends.in_process import InProcess
-                from gbnf_server.system.smollm2 import SMOLLM2
+                from gbnf_server.system.model_files import SMOLLM2
 
                 return InProcess(
                     self.path(),
@@ -320,7 +319,7 @@ class ModelSource:
 
     def facts(self, backend: Backend) -> dict[str, Any]:
         """Return what is known of the backend's model, as JSON; queries a llama-server."""
-        from gbnf_server.planner.model_identity import describe_model_file, describe_server_model
+        from gbnf_server.planner.fingerprints import describe_model_file, describe_server_model
 
         match self.backend_name:
             case "in-process":

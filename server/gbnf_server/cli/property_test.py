@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from gbnf_server.cli.errors import interruptible
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode, interruptible
 from gbnf_server.cli.output import escape_line, plural, progress_bar, stderr_console, stdout_console, write
 from gbnf_server.cli.tool_options import PathArgument, ToolSources
 

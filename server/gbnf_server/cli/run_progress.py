@@ -16,8 +16,7 @@ from rich.text import Text
 from gbnf.errors import GbnfError, clip
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, write, write_stdout
-from gbnf_server.executors import Form, Person
-from gbnf_server.executors.journal import Journal
+from gbnf_server.executors import Form, Journal, Person
 from gbnf_server.planner import (
     CallBlocked,
     Event,

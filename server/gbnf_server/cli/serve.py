@@ -152,7 +152,6 @@ def serve(
         source.check()
         if deterministic and source.backend_name != "in-process":
             raise typer.BadParameter("it is for a model in process", param_hint="--deterministic")
-    from gbnf_server.gateway.app import create_app
     from gbnf_server.gateway.engine import Engine
     from gbnf_server.gateway.gateway import Gateway
     from gbnf_server.gateway.serving import GatewayServer, end_process_after
@@ -178,7 +177,7 @@ def serve(
             shares_cache=share_cache,
         )
         access = Access.of(host, keys, allowed_host or (), cors or ())
-        app = create_app(gateway, access, passed=_pass_through(sources[0], upstreams))
+        serving = GatewayServer(gateway, access, _pass_through(sources[0], upstreams), end_process_after)
         listening = stack.enter_context(listen(host, port))
         url = url_of(host, listening)
         write(url)
@@ -189,7 +188,7 @@ def serve(
             "ready; press Ctrl-C to stop"
         )
         log_to_stderr()
-        GatewayServer(app, gateway, end_process_after).run(sockets=[listening])
+        serving.run(sockets=[listening])
         say("stopped")
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gbnf.errors import clip
+from gbnf_server.cli.commands import reflow
 from gbnf_server.cli.errors import interruptible
-from gbnf_server.cli.help import reflow
 from gbnf_server.cli.model_options import HfOption, ModelSource
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, say, stderr_console, write
 

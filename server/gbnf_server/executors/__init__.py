@@ -1,5 +1,8 @@
 """The executors' runtime: their workspace, the person they may ask, and their processes.
 
+Public besides the names below: `calendar_file` (calendars in a workspace) and `supervisor` (processes that
+end with their parent).
+
 An executor is a file ``executor.py`` beside its manifest:
 
     from typing import Any
@@ -15,20 +18,34 @@ with a message for the model. It changes files with `Context.change`; other chan
 from __future__ import annotations
 
 from gbnf_server.executors.context import Context
-from gbnf_server.executors.journal import MakeFolder, Trash, Write
-from gbnf_server.executors.person import AbsentPerson, Field, Form, Person, ScriptedPerson, TerminalPerson
+from gbnf_server.executors.journal import Journal, MakeFolder, Trash, Write
+from gbnf_server.executors.person import (
+    AbsentPerson,
+    Field,
+    FieldKind,
+    Form,
+    Person,
+    ScriptedPerson,
+    TerminalPerson,
+    check_answer,
+)
+from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
 from gbnf_server.executors.runner import run_executor
 from gbnf_server.executors.undo import UndoResult
-from gbnf_server.executors.workspace import Workspace
+from gbnf_server.executors.workspace import STATE_FOLDER, Workspace, is_text
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 
 __all__ = [
+    "MAX_DEPTH",
+    "STATE_FOLDER",
     "AbsentPerson",
     "Context",
     "ExecutorError",
     "ExecutorTimeoutError",
     "Field",
+    "FieldKind",
     "Form",
+    "Journal",
     "MakeFolder",
     "Person",
     "ScriptedPerson",
@@ -37,5 +54,9 @@ __all__ = [
     "UndoResult",
     "Workspace",
     "Write",
+    "check_answer",
+    "is_text",
+    "nesting_depth",
     "run_executor",
+    "too_deep",
 ]

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 import httpx
 from starlette.types import Send
 
-from gbnf_server.backends.http_client import find_api_key
-from gbnf_server.backends.http_transport import proxy_of
+from gbnf_server.backends.http_client import find_api_key, proxy_of
 from gbnf_server.system.errors import BackendUnreachableError
 
 PASSED = (

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
-from starlette.types import ASGIApp
 
+from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.gateway import Gateway
+from gbnf_server.gateway.proxying import PassThrough
+from gbnf_server.web.access import Access
 from gbnf_server.web.http_server import server_config
 from gbnf_server.web.logs import log
 
@@ -38,16 +40,18 @@ def end_process_after(seconds: float, status: int) -> None:
 class GatewayServer(uvicorn.Server):
     """uvicorn's server, with another end. Use it once.
 
-    `end_process`: called at a signal with the seconds until the process should have ended, and its status.
+    `passed`: see `create_app`. `end_process`: called at a signal with the seconds until the process should
+    have ended, and its status.
     """
 
     def __init__(
         self,
-        app: ASGIApp,
         gateway: Gateway,
+        access: Access,
+        passed: PassThrough | None = None,
         end_process: Callable[[float, int], object] = lambda _seconds, _status: None,
     ) -> None:
-        super().__init__(server_config(app))
+        super().__init__(server_config(create_app(gateway, access, passed=passed)))
         self._gateway, self._end_process = gateway, end_process
         self._drains_until: float | None = None
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf_server.inspect.pages.run_view import seconds
 from gbnf_server.llama.token_values import TracedToken
-from gbnf_server.planner.recorded_calls import RecordedCall, trace_to_json
+from gbnf_server.planner.recording import RecordedCall, trace_to_json
 
 ShownKind: TypeAlias = Literal["sampled", "drafted", "forced", "end", "untraced"]
 """As `TokenKind`; "untraced" is a whole text of which only a server knows the tokens."""
@@ -29,7 +29,7 @@ class TokenView:
 
 @dataclass(frozen=True, slots=True)
 class DecodingView:
-    """A call of a model. `data`: an entry for each token (see `gbnf_server.planner.recorded_calls`)."""
+    """A call of a model. `data`: an entry for each token (see `gbnf_server.planner.recording`)."""
 
     label: str
     facts: tuple[str, ...]

@@ -7,7 +7,6 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from gbnf import compile_schema
@@ -15,11 +14,9 @@ from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Request
-from gbnf_server.planner.effects import CallModel
-from gbnf_server.planner.events import RunFinished
-from gbnf_server.planner.loop import plan
+from gbnf_server.planner.drivers import first_request
 from gbnf_server.planner.options import CallFormat, PlannerOptions, ResolvedOptions
-from gbnf_server.planner.recorded_calls import RecordedCall
+from gbnf_server.planner.recording import RecordedCall
 from gbnf_server.web.errors import HttpError
 
 Strategy: TypeAlias = Literal["json", "unconstrained", "native", "text", "lines"]
@@ -142,21 +139,8 @@ class LiveDecoder:
             backend,
             constrained=strategy != "unconstrained",
         )
-        asked = self._first_call(options.request, resolved)
-        return replace(asked.request, trace=trace, timeout_s=None, **limits)
-
-    def _first_call(self, text: str, options: ResolvedOptions) -> CallModel:
-        """Return what the planner asks of the model in its first step."""
-        planning = plan(text, self._tools, options, turn="", clock=lambda: datetime.now(UTC))
-        try:
-            for effect in planning:
-                if isinstance(effect, CallModel):
-                    return effect
-                if isinstance(effect, RunFinished):
-                    raise _bad(effect.run.error or "no tool can be offered.")
-        finally:
-            planning.close()
-        raise _bad("no tool can be offered.")
+        asked = first_request(options.request, self._tools, resolved)
+        return replace(asked, trace=trace, timeout_s=None, **limits)
 
 
 def _bad(message: str) -> HttpError:

@@ -15,7 +15,7 @@ from gbnf.tools import Tool
 from gbnf.tools.phrases import PhraseMatcher
 from gbnf.tools.pool_filter import Selection, best_first
 from gbnf.tools.ranking import common_words
-from gbnf_server.inspect.inspected_grammar import STEPS
+from gbnf_server.inspect.grammar_view import STEPS
 
 DEFAULT_LIMIT = 16
 _OPTIONS = CompileOptions("default", MAX_DEPTH, closed=True)

@@ -17,9 +17,8 @@ from gbnf_server.inspect.pages.run_view import RunView, decoding_label, view_run
 from gbnf_server.inspect.pages.timeline import render_grammar_lines, render_timeline
 from gbnf_server.inspect.rendering import Tab, render_template
 from gbnf_server.planner.events import RunStarted, StepOffer, StepStarted
-from gbnf_server.planner.grammar_lines import GrammarLines
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.recorded_calls import RecordedCall, grammar_text
+from gbnf_server.planner.recording import GrammarLines, RecordedCall, grammar_text
 from gbnf_server.planner.run_files import RecordedRun
 from gbnf_server.planner.tool_offer import grammar_of_step
 

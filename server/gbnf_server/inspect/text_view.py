@@ -34,7 +34,7 @@ from gbnf_server.inspect.expectations import (
     JsonExpectations,
     may_end_number,
 )
-from gbnf_server.inspect.inspected_grammar import PLAIN, STEPS, GrammarChoice
+from gbnf_server.inspect.grammar_view import PLAIN, STEPS, GrammarChoice
 from gbnf_server.inspect.partial_json import JsonPosition, locate
 
 MOST_CHARACTERS = 100_000

@@ -99,9 +99,20 @@ class KVCache:
         self._model, self.length, self.parallel = model, length, parallel
         self._batches_alone = batches_alone
         self._abort = AbortFlag()
-        self.context: Any = _new_context(
-            model, length, parallel, threads, self._abort, shares_cells=not batches_alone
-        )
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx, params.n_seq_max = length * parallel, parallel
+        params.n_batch = params.n_ubatch = _BATCH_SIZE
+        params.kv_unified = not batches_alone  # shares the cells of a common prefix
+        params.n_threads = params.n_threads_batch = threads
+        params.no_perf = True
+        params.abort_callback = self._abort.callback(llama_cpp.ggml_abort_callback)
+        params.abort_callback_data = self._abort.address
+        self.context: Any = llama_cpp.llama_init_from_model(model.handle, params)
+        if not self.context:
+            raise ModelLoadError(
+                f"{model.path}: cannot create a context of {length} tokens for {parallel} at once. Is there "
+                "enough memory? Try a shorter one."
+            )
         self._memory = llama_cpp.llama_get_memory(self.context)
         self.batch: Any = llama_cpp.llama_batch_init(_BATCH_SIZE, 0, 1)
         self._sequences = [CachedSequence(seq_id) for seq_id in range(parallel)]
@@ -377,26 +388,6 @@ def _eviction_cost(sequence: CachedSequence, tokens: Sequence[int], salt: str) -
     """Return a sort key: the sequence with the smallest is the one to use."""
     shared_prefix = sequence.shared_prefix(tokens, salt)
     return len(sequence.cached_tokens) - shared_prefix > _NEGLIGIBLE, -shared_prefix, sequence.last_used
-
-
-def _new_context(
-    model: NativeModel, length: int, parallel: int, threads: int, abort: AbortFlag, *, shares_cells: bool
-) -> Any:
-    params = llama_cpp.llama_context_default_params()
-    params.n_ctx, params.n_seq_max = length * parallel, parallel
-    params.n_batch = params.n_ubatch = _BATCH_SIZE
-    params.kv_unified = shares_cells  # of a common prefix
-    params.n_threads = params.n_threads_batch = threads
-    params.no_perf = True
-    params.abort_callback = abort.callback(llama_cpp.ggml_abort_callback)
-    params.abort_callback_data = abort.address
-    context = llama_cpp.llama_init_from_model(model.handle, params)
-    if not context:
-        raise ModelLoadError(
-            f"{model.path}: cannot create a context of {length} tokens for {parallel} at once. Is there "
-            "enough memory? Try a shorter one."
-        )
-    return context
 
 
 def free(model: NativeModel, context: ctypes.c_void_p, batch: Any) -> None:

@@ -3,9 +3,9 @@
     mcp_tools(*sources)   the tools of servers: command lines, URLs, an mcp.json     `client`
     ToolServer            a server of a folder of executors, over stdio and HTTP     `server`
 
-Modules, each importing only from those before it: `config` (which servers), `log`, `server_process` and
-`stdio` (servers as processes), `connection` (one server's sessions), `results` and `elicitation` (between
-MCP's values and those of executors), `event_loop`, `client`; `server`. Names are imported on first use, since
+The other modules are internal, each importing only from those before it: `config` (which servers), `log`,
+`server_process` and `stdio` (servers as processes), `connection` (one server's sessions), `results` and
+`elicitation` (between MCP's values and those of executors), `client`. Names are imported on first use, since
 the SDK takes a second.
 """
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
-from gbnf_server.executors import Context, Field, Form
-from gbnf_server.executors.person import FieldKind, check_answer
+from gbnf_server.executors import Context, Field, FieldKind, Form, check_answer
 from gbnf_server.mcp.results import output_fault
 from gbnf_server.system.errors import ExecutorError
 

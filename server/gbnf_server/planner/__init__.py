@@ -1,20 +1,18 @@
 """The planner: a model calls tools step by step, until it answers or reaches a limit.
 
-planner              the public class
-options              its options
-events, effects      what a run reports, and what it requests from its driver
-loop, run_state      the planner loop: a generator without I/O
-prerequisites        the order of a run's tools, and how the run may end
-compaction           how a long history is shown, so that it fits the context
-tool_offer           the tools offered in a step, and their grammar
-calls, call_checks   from a model's text to a call that may be executed
-reasoning            reasoning before a call
-salvage              an answer from the results of a run that has none
-drivers              the environment of a run; the loop run blocking and in asyncio
-conversation         earlier requests, as messages before the present one
-contracts            output contracts: one question, one answer in lines
-profiles             the best strategy for a model, in a file
-fingerprints         hashes of all that determines a run
+Public besides the names below:
+
+options         the options of a planner
+events          what a run reports
+loop, drivers   a run as a generator without I/O, and its environment, blocking and in asyncio
+tool_offer      the tools offered in a step, and their grammar
+repeats         calls that are not made again
+contracts       output contracts: one question, one answer in lines
+salvage         an answer from the results of a run that has none
+profiles        the best strategy for a model, in a file
+fingerprints    what identifies a run and its model
+recording       a run as a file; `run_files` reads it
+batch           many requests, in runs that can be resumed
 """
 
 from gbnf_server.executors import Context

@@ -18,22 +18,22 @@ truncated text, and a truncated call is still rejected.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gbnf.calls.validation import validate_call
+from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Completion
-from gbnf_server.executors.results import MAX_DEPTH, nesting_depth
-from gbnf_server.planner import calls
+from gbnf_server.executors import MAX_DEPTH, nesting_depth
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.salvage import words
+from gbnf_server.planner.salvage import is_blank, words
 
 
 class CallRefusedError(Exception):  # a result of the checks, not a fault of the program
@@ -116,12 +116,12 @@ def _checked(
     if reason := state.calls.refusal(tool, call):
         raise CallRefusedError("repeated", reason)
     if tool.name == FINAL_ANSWER.name:  # required tools change its policy
-        if calls.is_blank(call["arguments"]["message"]):
+        if is_blank(call["arguments"]["message"]):
             raise CallRefusedError("invalid", "the message of final_answer is blank; write the answer")
         if _repeats_refusal(call["arguments"]["message"], state):
             raise CallRefusedError("invalid", "the message repeats an error; write an answer to the request")
     try:
-        arguments = calls.fill_references(tool, call["arguments"], state.entries)
+        arguments = fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
         raise CallRefusedError("invalid", str(error)) from None
     return AcceptedCall(call, tool, arguments, found.repairs, reasoning)
@@ -201,3 +201,49 @@ def _read(completion: Completion, offer: OfferedTools, options: ResolvedOptions)
     except UnreadableCallError as error:
         wrong = (truncated and _repeats(completion)) or str(error)
         raise CallRefusedError("truncated" if truncated else "unparsed", wrong) from None
+
+
+def fill_references(
+    tool: Tool, arguments: Mapping[str, Any], entries: Mapping[int, Sequence[Any]]
+) -> dict[str, Any]:
+    """Replace each step number by that step's entries, in the property that it fills.
+
+    A list gets the entries appended, as they are or as strings; a string gets them appended as lines.
+    `arguments` are validated: every step that they refer to is a key of `entries`. Raises ValueError, with
+    the sentence that the model reads, if the property accepts none of these.
+    """
+    filled = dict(arguments)
+    for reference, target in tool.step_references.items():
+        if target is None or reference not in filled:
+            continue
+        step = filled.pop(reference)
+        faults: list[str] = []
+        for value in _candidate_values(
+            entries[step], filled.get(target), tool.args["properties"].get(target)
+        ):
+            errors = filled_argument_errors(tool, target, value)
+            if not errors:
+                filled[target] = value
+                break
+            faults += errors[:1]
+        else:
+            why = faults[0] if faults else f"{target!r} holds a value that takes no more"
+            raise ValueError(f"the entries of step {step} don't fit: {why}; give what fits instead")
+    return filled
+
+
+def result_entries(result: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the `entries` of a result, which later steps may refer to; () if there are none."""
+    entries = result.get("entries")
+    return tuple(entries) if isinstance(entries, list) else ()
+
+
+def _candidate_values(entries: Sequence[Any], given: Any, schema: Any) -> Iterator[Any]:
+    """Yield values of a property with the entries appended to `given`, the most likely first."""
+    texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in entries]
+    declared = schema.get("type") if isinstance(schema, Mapping) else None
+    if (given is None or isinstance(given, list)) and declared != "string":
+        yield [*(given or []), *entries]
+        yield [*(given or []), *texts]
+    if (given is None or isinstance(given, str)) and declared != "array":
+        yield "\n".join([*([given] if given else []), *texts])

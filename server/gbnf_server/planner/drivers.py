@@ -14,22 +14,27 @@ propagates, and leaves no call half done:
 from __future__ import annotations
 
 import asyncio
+import time
 from asyncio import wrap_future
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, assert_never
 
-from gbnf.errors import GbnfError
+from gbnf.errors import GbnfError, PoolError
+from gbnf.protocols.readers import Unread
 from gbnf.tool_formats import TextDelta
 from gbnf.tools import Tool
-from gbnf_server.backends.answer import Answered, AnswerPiece, AnswerSource, end_of
+from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked
+from gbnf_server.backends.base import Request
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
-from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
-from gbnf_server.planner.events import Event, Run, TextWritten
-from gbnf_server.planner.loop import Clock, Planning
+from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
+from gbnf_server.planner.events import Event, Run, RunFinished, TextWritten
+from gbnf_server.planner.loop import Planning, plan
+from gbnf_server.planner.model_calls import Clock
+from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.errors import ExecutorError
 from gbnf_server.system.event_loop import run_in_thread, shared_loop
 
@@ -37,6 +42,12 @@ _Asked = TypeVar("_Asked")
 _Value = TypeVar("_Value")
 
 Hook: TypeAlias = Callable[[Event], object]
+
+
+def steady_clock(start: datetime) -> Clock:
+    """Return a clock that begins at `start` and is independent of changes to the system clock."""
+    origin = time.perf_counter()
+    return lambda: start + timedelta(seconds=time.perf_counter() - origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +75,61 @@ class RunEnvironment:
                 hook_errors.append(f"the hook {name} raised {type(error).__name__}: {error}")
         return tuple(hook_errors)
 
-    def written(self, effect: CallModel, piece: AnswerPiece, hook_errors: list[str]) -> TextWritten:
-        """Return the event of a piece of the model's text, after its hooks, whose errors are added."""
-        said = "".join(delta.text for delta in piece.deltas if isinstance(delta, TextDelta))
-        event = TextWritten(self.clock(), effect.step, effect.purpose, piece.text, said)
-        hook_errors += self.call_hooks(event)
-        return event
+
+def first_request(query: str, tools: tuple[Tool, ...], options: ResolvedOptions) -> Request:
+    """Return what the first step of a run asks of the model. Raises PoolError if no tool can be offered."""
+    planning = plan(query, tools, options, turn="", clock=lambda: datetime.now(UTC))
+    with closing(planning):
+        for effect in planning:
+            if isinstance(effect, CallModel):
+                return effect.request
+            if isinstance(effect, RunFinished) and effect.run.error:
+                raise PoolError(effect.run.error)
+    raise PoolError("no tool can be offered.")
+
+
+@dataclass(slots=True)
+class _Driving:
+    """A run in progress. `reply` or `error`: of its last request; `run`: once it has ended.
+
+    `text`: whether the model's text is streamed.
+    """
+
+    planning: Planning
+    environment: RunEnvironment
+    text: bool
+    reply: Any = None
+    error: GbnfError | None = None
+    run: Run | None = None
+    _hook_errors: list[str] = field(default_factory=list)
+
+    def advance(self) -> Effect | Event | None:
+        """Return the next effect, or the next event after its hooks; None at the end."""
+        reply, error, self.reply, self.error = self.reply, self.error, None, None
+        try:
+            request = self.planning.send(reply) if error is None else self.planning.throw(error)
+        except StopIteration as stop:
+            self.run = stop.value
+            return None
+        if isinstance(request, Event):
+            self.reply = (*self._hook_errors, *self.environment.call_hooks(request))
+            self._hook_errors.clear()
+        return request
+
+    def answers(self, effect: CallModel) -> AsyncGenerator[AnswerEvent, None]:
+        """Ask the model. What is not streamed is not read here: the loop reads the whole text."""
+        return self.environment.answers(Asked(effect.request, effect.reader if self.text else Unread))
+
+    def hear(self, effect: CallModel, event: AnswerEvent) -> Iterator[TextWritten]:
+        """Take the reply of the model, or yield a piece of its text after its hooks."""
+        if isinstance(event, Answered):
+            self.reply = event.completion
+        elif self.text and event.text:
+            said = "".join(delta.text for delta in event.deltas if isinstance(delta, TextDelta))
+            at = self.environment.clock()
+            written = TextWritten(at, effect.step, effect.purpose, event.text, said)
+            self._hook_errors += self.environment.call_hooks(written)
+            yield written
 
 
 def drive(
@@ -79,38 +139,25 @@ def drive(
 
     With `text`, the model's text is streamed.
     """
-    reply: Any = None
-    error: GbnfError | None = None
-    hook_errors: list[str] = []
+    driving = _Driving(planning, environment, text)
     try:
-        while True:
-            try:
-                request = planning.send(reply) if error is None else planning.throw(error)
-            except StopIteration as stop:
-                run: Run = stop.value
-                return run
-            reply = error = None
+        while (request := driving.advance()) is not None:
             if isinstance(request, Event):
-                reply = (*hook_errors, *environment.call_hooks(request))
-                hook_errors.clear()
                 yield request
                 continue
             try:
-                if not isinstance(request, CallModel):
-                    reply = _perform(request, environment.context, environment)
-                elif text:
-                    with closing(shared_loop().iterate(environment.answers(request.asked))) as events:
+                if isinstance(request, CallModel):
+                    with closing(shared_loop().iterate(driving.answers(request))) as events:
                         for event in events:
-                            if isinstance(event, Answered):
-                                reply = event.completion
-                            elif event.text:
-                                yield environment.written(request, event, hook_errors)
+                            yield from driving.hear(request, event)
                 else:
-                    reply = shared_loop().run(end_of(environment.answers(request.asked))).completion
-            except GbnfError as fault:
-                error = fault
+                    driving.reply = _perform(request, environment.context, environment)
+            except GbnfError as error:
+                driving.error = error
     finally:
         planning.close()
+    assert driving.run is not None
+    return driving.run
 
 
 async def adrive(planning: Planning, environment: RunEnvironment) -> Run:
@@ -126,37 +173,26 @@ async def astream(
     planning: Planning, environment: RunEnvironment, *, text: bool = False, finished: list[Run] | None = None
 ) -> AsyncGenerator[Event, None]:
     """As `drive`, for an event loop. The run is appended to `finished`, with the last hooks' warnings."""
-    reply: Any = None
-    error: GbnfError | None = None
-    hook_errors: list[str] = []
+    driving = _Driving(planning, environment, text)
     try:
-        while True:
-            try:
-                request = planning.send(reply) if error is None else planning.throw(error)
-            except StopIteration as stop:
-                if finished is not None:
-                    finished.append(stop.value)
-                return
-            reply = error = None
+        while (request := driving.advance()) is not None:
             if isinstance(request, Event):
-                reply = (*hook_errors, *environment.call_hooks(request))
-                hook_errors.clear()
                 yield request
                 continue
             try:
-                if not isinstance(request, CallModel):
-                    reply = await _aperform(request, environment)
-                    continue
-                async with aclosing(environment.answers(request.asked)) as events:
-                    async for event in events:
-                        if isinstance(event, Answered):
-                            reply = event.completion
-                        elif text and event.text:
-                            yield environment.written(request, event, hook_errors)
-            except GbnfError as fault:
-                error = fault
+                if isinstance(request, CallModel):
+                    async with aclosing(driving.answers(request)) as events:
+                        async for event in events:
+                            for written in driving.hear(request, event):
+                                yield written
+                else:
+                    driving.reply = await _aperform(request, environment)
+            except GbnfError as error:
+                driving.error = error
     finally:
         planning.close()
+    if finished is not None and driving.run is not None:
+        finished.append(driving.run)
 
 
 def _perform(

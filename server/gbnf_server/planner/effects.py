@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 
 from gbnf.protocols.readers import AnswerReader
 from gbnf.tools import Tool
-from gbnf_server.backends.answer import Asked
 from gbnf_server.backends.base import Request
 from gbnf_server.planner.events import Purpose
 
@@ -30,11 +29,6 @@ class CallModel:
     reader: Callable[[], AnswerReader] = field(compare=False, repr=False)
     step: int
     purpose: Purpose
-
-    @property
-    def asked(self) -> Asked:
-        """The request, with its reader."""
-        return Asked(self.request, self.reader)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Short hashes of all that determines a run: runs with equal hashes behave the same."""
+"""What identifies a run and its model: short hashes of all that determines it. Equal runs have equal ones."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gbnf.tools import Tool
 from gbnf_server.planner.options import ResolvedOptions
+
+if TYPE_CHECKING:
+    from gbnf_server.backends.base import Backend
+    from gbnf_server.backends.llama_server import LlamaServer
 
 _PACKAGES = ("gbnf-toolkit", "llama-cpp-python", "jsonschema", "numpy")
 
@@ -80,3 +84,43 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+def describe_model_file(path: Path, backend: Backend) -> dict[str, Any]:
+    """Return the fields that identify a model file."""
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "name": backend.name,
+        "file": path.name,
+        "bytes": path.stat().st_size,
+        "sha256": sha256,
+        "context_length": backend.context_length(),
+        "prompt_style": backend.info().prompt_style,
+    }
+
+
+def describe_server_model(backend: LlamaServer) -> dict[str, Any]:
+    """Return what a llama-server reports of its model.
+
+    It has no hash; the file's name and the build identify it. Raises BackendError.
+    """
+    info = backend.info()
+    return {
+        "name": backend.name,
+        "file": info.name,
+        "build": info.build,
+        "slots": info.slots,
+        "context_length": backend.context_length(),
+        "prompt_style": info.prompt_style,
+    }
+
+
+def identity(model: Mapping[str, Any]) -> str:
+    """Return the part of a run's fingerprint that identifies the model, without the server's URL."""
+    told = {
+        key: value
+        for key, value in model.items()
+        if key != "slots" and not (key == "name" and model.get("file"))
+    }
+    return str(model.get("sha256") or digest(told))

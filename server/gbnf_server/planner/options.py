@@ -14,7 +14,6 @@ from gbnf.tools.evidence import EvidenceUse
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect
 from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.planner.reasoning import ReasoningMode
 from gbnf_server.system.errors import RequestNotSupportedError
 
 CallFormat: TypeAlias = Literal["native", "json", "text", "lines"]
@@ -26,6 +25,9 @@ json     JSON, constrained by a grammar of the tools offered if the backend take
 text     requested as JSON, read in any common syntax and repaired (`gbnf.calls`)
 lines    the line protocol, requested by the prompt only and read as `text` is
 """
+
+ReasoningMode: TypeAlias = Literal["off", "field", "free"]
+"""Reasoning before a call: in a bounded string with which the call begins, or as free text before it."""
 
 MAX_TOOLS = 16
 """The default of `max_tools`. The right tool is among the first 8 for 94 % of requests, among 16 for 96 % and

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import datetime, timedelta
 from functools import partial
 
 from gbnf.errors import PoolError
@@ -19,9 +17,10 @@ from gbnf_server.backends.answer import AnswerSource, answer
 from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context
 from gbnf_server.planner.conversation import Exchange, earlier_messages
-from gbnf_server.planner.drivers import Hook, RunEnvironment, adrive, astream, drive
+from gbnf_server.planner.drivers import Hook, RunEnvironment, adrive, astream, drive, steady_clock
 from gbnf_server.planner.events import Event, Run
-from gbnf_server.planner.loop import Clock, Planning, check_request, plan
+from gbnf_server.planner.loop import Planning, check_request, plan
+from gbnf_server.planner.model_calls import Clock
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.prerequisites import order_tools
 from gbnf_server.system.part_cache import use_disk_cache
@@ -163,9 +162,3 @@ def _check(query: str, history: Sequence[Exchange]) -> None:
     check_request(query)
     for exchange in history:
         check_request(exchange.query)
-
-
-def steady_clock(start: datetime) -> Clock:
-    """Return a clock that begins at `start` and is independent of changes to the system clock."""
-    origin = time.perf_counter()
-    return lambda: start + timedelta(seconds=time.perf_counter() - origin)

@@ -20,8 +20,7 @@ from typing import Any, Self, get_args
 from gbnf.compiler.layout import Whitespace
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tools import Tool
-from gbnf_server.planner.options import CallFormat
-from gbnf_server.planner.reasoning import ReasoningMode
+from gbnf_server.planner.options import CallFormat, ReasoningMode
 from gbnf_server.system.errors import SetupError
 from gbnf_server.system.folders import profiles_folder
 

@@ -22,9 +22,7 @@ from gbnf_server.planner.events import (
     TextWritten,
     event_name,
 )
-from gbnf_server.planner.grammar_lines import GrammarLines, join_lines
-from gbnf_server.planner.recorded_calls import RecordedCall
-from gbnf_server.planner.recording import INTERRUPTED
+from gbnf_server.planner.recording import INTERRUPTED, GrammarLines, RecordedCall, join_lines
 from gbnf_server.system.errors import InputError
 
 MOST_BYTES = 256 * 1024 * 1024

@@ -22,7 +22,6 @@ from gbnf.protocols.readers import looks_like_call
 from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.tool import localized_text
 from gbnf_server.backends.base import Backend, Completion
-from gbnf_server.planner.calls import is_blank
 from gbnf_server.planner.contracts import DEFAULT_TIMEOUT_S, run_contract
 from gbnf_server.planner.events import Run, SalvagedAnswer, Step
 
@@ -147,6 +146,11 @@ def answer_from_results(done: Sequence[Step], language: str = "en", error: str =
     lines = "\n".join(_line(step) for step in done)
     numbers = tuple(step.number for step in done)
     return SalvagedAnswer(localized_text(_LISTED, language).format(found=lines), "list", numbers, error)
+
+
+def is_blank(answer: str) -> bool:
+    """Return whether an answer says nothing, or is the placeholder that the prompt shows."""
+    return not answer.strip(" \t\r\n.…")
 
 
 def words(text: str) -> list[str]:

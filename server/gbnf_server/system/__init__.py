@@ -1,1 +1,1 @@
-"""Folders, processes and append-only files."""
+"""Folders, processes, threads, append-only files and errors, for all packages. All modules are public."""

@@ -1,1 +1,1 @@
-"""ASGI plumbing: access, bodies, limits, a queue, streams of events, and the HTTP server."""
+"""ASGI: access, bodies, limits, a queue, streams of events, and the HTTP server. All modules are public."""

@@ -16,7 +16,7 @@ import pytest
 
 from gbnf_server.backends import http_client
 from gbnf_server.backends import http_transport as network
-from gbnf_server.backends.http_client import HttpClient, RetryPolicy
+from gbnf_server.backends.http_client import HttpClient, RetryPolicy, proxy_of
 from gbnf_server.backends.http_transport import RequestBudget, Transport
 from gbnf_server.system.errors import BackendError, BackendUnreachableError
 
@@ -172,7 +172,7 @@ def test_the_environment_names_the_proxy(
         monkeypatch.delenv(name.upper(), raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    found = network.proxy_of(httpx.URL("http://example.org:8080/a"))
+    found = proxy_of(httpx.URL("http://example.org:8080/a"))
     assert (None if found is None else str(found.url)) == proxy
     if "u:p@" in "".join(variables.values()):
         assert found is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from support.command_line import Gbnf

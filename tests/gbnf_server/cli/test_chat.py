@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode
 from support.command_line import Gbnf
 from support.server import Reply, completion, scripted
 from support.toys import make_tool

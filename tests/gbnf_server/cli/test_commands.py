@@ -13,8 +13,8 @@ from rich.console import Console
 
 from gbnf import Grammar, args_complexity, compile_pool, compile_schema, load_manifests
 from gbnf_server.cli import main
-from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.cli.help import reflow
+from gbnf_server.cli.commands import reflow
+from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.manifests import ToolRow, tools_table
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_build import find_llama_server

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.cli.exit_codes import ExitCode
-from gbnf_server.system.config_file import find_config_file
+from gbnf_server.cli.config import find_config_file
+from gbnf_server.cli.errors import ExitCode
 from gbnf_server.system.errors import SetupError
 from support.command_line import Gbnf
 from support.models import make_model

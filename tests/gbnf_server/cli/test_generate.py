@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from gbnf_server.backends.base import Completion, Usage
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.generate import _problem
 from support.command_line import Gbnf
 from support.models import make_model

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gbnf import load_manifests
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode
 from support.command_line import Gbnf
 
 

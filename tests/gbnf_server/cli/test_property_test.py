@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gbnf import compile_pool, load_manifests
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode
 from support.command_line import Gbnf
 from support.toys import make_tool
 

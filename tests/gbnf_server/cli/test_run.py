@@ -20,16 +20,15 @@ from gbnf import load_manifests
 from gbnf.tools import RunPolicy
 from gbnf_server.cli import main
 from gbnf_server.cli.default_model import choose_model
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.cli.person import asks_person
 from gbnf_server.cli.run import _copy_image
 from gbnf_server.cli.run_progress import PausingPerson, RunProgress
-from gbnf_server.executors import AbsentPerson, Workspace
-from gbnf_server.executors.journal import Journal
+from gbnf_server.executors import AbsentPerson, Journal, Workspace
 from gbnf_server.planner import PlannerOptions, StepStarted, TextWritten, ToolCalled, ToolDone
 from gbnf_server.system.bundled import manifests_path
-from gbnf_server.system.smollm2 import has_smollm2
+from gbnf_server.system.model_files import has_smollm2
 from support.command_line import Gbnf
 from support.models import make_model
 from support.smollm2 import requires_smollm2
@@ -448,7 +447,7 @@ def test_the_model_that_is_chosen_for_other_tools_may_ask(
 
     monkeypatch.setattr("gbnf_server.cli.run.run_request", run_request)
     monkeypatch.setattr("gbnf_server.cli.person.is_person_present", lambda _: True)
-    monkeypatch.setattr("gbnf_server.system.smollm2.has_smollm2", lambda: True)
+    monkeypatch.setattr("gbnf_server.system.model_files.has_smollm2", lambda: True)
     make_tool(tmp_path / "tools", "ping")
     assert gbnf("run", "ping", "--manifests", tmp_path / "tools").code == ExitCode.SUCCESS
     assert gbnf("run", "ping", "--manifests", tmp_path / "tools", "--no-ask-user").code == ExitCode.SUCCESS

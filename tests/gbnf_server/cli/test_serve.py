@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gbnf_server.system.smollm2 import has_smollm2
+from gbnf_server.system.model_files import has_smollm2
 from support.command_line import Gbnf
 from support.server import scripted
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode
 from support.command_line import CommandResult, Gbnf
 from support.models import make_model
 from support.toys import make_tool

@@ -14,7 +14,7 @@ from PIL import Image
 
 from gbnf import load_manifests
 from gbnf_bench.tune_command import TuneOptions, compare_strategies, make_profile
-from gbnf_server.cli.exit_codes import ExitCode
+from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import ModelSource, PlanningOptions, SamplingOptions
 from gbnf_server.cli.run import OutputOptions, RunRequest, run_request
 from gbnf_server.planner import PlannerOptions

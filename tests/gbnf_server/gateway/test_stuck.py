@@ -26,7 +26,6 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.gateway import serving
 from gbnf_server.web.access import Access
-from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.web.limits import Limits
@@ -44,7 +43,7 @@ with InProcess(model_path(), context_length=512) as backend:
     gateway = Gateway(Engine(), upstreams, model="m", limits=Limits(drain_s=0.1))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(listening.getsockname()[1], flush=True)
-        server = serving.GatewayServer(create_app(gateway, Access()), gateway, serving.end_process_after)
+        server = serving.GatewayServer(gateway, Access(), end_process=serving.end_process_after)
         server.run(sockets=[listening])
 """
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'

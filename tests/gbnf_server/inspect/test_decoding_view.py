@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gbnf_server.inspect.decoding_view import view_decoding, visible
 from gbnf_server.inspect.step_rendering import render_decodings
 from gbnf_server.llama.token_values import Candidate, TracedToken
-from gbnf_server.planner.recorded_calls import RecordedCall
+from gbnf_server.planner.recording import RecordedCall
 
 
 def traced(token: bytes, *refusals: Literal["grammar", "limit"] | None, kind: Any = "sampled") -> TracedToken:

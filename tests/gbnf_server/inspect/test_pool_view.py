@@ -7,7 +7,7 @@ import pytest
 from gbnf import compile_pool, filter_pool, load_manifests
 from gbnf.tools import Tool
 from gbnf.tools.pool_filter import best_first
-from gbnf_server.inspect.inspected_grammar import STEPS
+from gbnf_server.inspect.grammar_view import STEPS
 from gbnf_server.inspect.pool_view import PoolMeter
 from support.oracle import CHECKOUT
 

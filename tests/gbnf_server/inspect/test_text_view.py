@@ -15,7 +15,7 @@ from gbnf.schema.document import Document
 from gbnf.schema.drafts import as_2020_12
 from gbnf.tools import Tool
 from gbnf_server.inspect.declarations import declared_at
-from gbnf_server.inspect.inspected_grammar import GrammarChoice
+from gbnf_server.inspect.grammar_view import GrammarChoice
 from gbnf_server.inspect.partial_json import locate
 from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextChecker, TextView
 from support.oracle import CHECKOUT, engine

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.llama import server_build as llama_server_build
+from gbnf_server.llama import build_steps, server_build
 from gbnf_server.llama.server_build import (
     Gpu,
     InstallProgress,
@@ -56,7 +56,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def source(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Puts a source archive where the download leaves it; its files may be changed, its hash is not known."""
-    monkeypatch.setattr(llama_server_build, "_SHA256", {})
+    monkeypatch.setattr(build_steps, "_SHA256", {})
 
     def put(variant: str = VERSION, **files: str) -> Path:
         folder = cache / f"building-{variant}"
@@ -168,7 +168,7 @@ def test_starting_without_a_server_says_how_to_get_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_missing_tools_are_all_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(llama_server_build, "_path", lambda: str(tmp_path))  # pip may have brought a cmake
+    monkeypatch.setattr(server_build, "program_path", lambda: str(tmp_path))  # pip may have brought a cmake
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(SetupError, match=r"without cmake, make, a C\+\+ compiler\. .*apt install"):
         install()
@@ -247,7 +247,7 @@ def test_a_source_with_another_hash_is_thrown_away(
     source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = source()
-    monkeypatch.setattr(llama_server_build, "_SHA256", {VERSION: "0" * 64})
+    monkeypatch.setattr(build_steps, "_SHA256", {VERSION: "0" * 64})
     with pytest.raises(SetupError, match="its SHA-256 is"):
         install()
     assert not path.exists()
@@ -310,11 +310,11 @@ def test_links_lead_to_files_of_the_archive(
         archive.addfile(link)
     into = tmp_path / "into"
     if is_allowed:
-        llama_server_build._extract(tmp_path / "a.tar.gz", into)
+        build_steps._extract(tmp_path / "a.tar.gz", into)
         assert (into / "llama_cpp_python-0" / "link").read_text() == "small"
     else:
         with pytest.raises(tarfile.TarError):
-            llama_server_build._extract(tmp_path / "a.tar.gz", into)
+            build_steps._extract(tmp_path / "a.tar.gz", into)
     assert (tmp_path / "outside").read_text() == "mine"
 
 
@@ -386,7 +386,7 @@ def test_a_second_install_waits_for_the_first(cache: Path, source: Callable[...,
         found.append(install(progress=lambda progress: waiting.set() if progress.stage == "wait" else None))
 
     thread = threading.Thread(target=second)
-    with llama_server_build._install_lock(cache, lambda _: None):
+    with server_build._install_lock(cache, lambda _: None):
         thread.start()
         assert waiting.wait(60)
         assert find_llama_server() is None
@@ -412,5 +412,5 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_progress_of_make_and_ninja(line: str, fraction: float | None, message: str) -> None:
-    found = llama_server_build._step(line)
+    found = build_steps._step(line)
     assert (found and found.fraction, found.message if found else "") == (fraction, message)

@@ -19,8 +19,7 @@ from gbnf.errors import PoolError
 from gbnf.tools import Tool
 from gbnf_server.backends.answer import answer
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.executors import AbsentPerson, Context, ExecutorError, Form, ScriptedPerson
-from gbnf_server.executors.journal import Journal
+from gbnf_server.executors import AbsentPerson, Context, ExecutorError, Form, Journal, ScriptedPerson
 from gbnf_server.planner import (
     Event,
     Hook,
@@ -33,10 +32,9 @@ from gbnf_server.planner import (
     ToolDone,
     WarningRaised,
 )
-from gbnf_server.planner.drivers import RunEnvironment, adrive, drive
+from gbnf_server.planner.drivers import RunEnvironment, adrive, drive, steady_clock
 from gbnf_server.planner.effects import AskApproval, AskPerson, ExecuteTool
-from gbnf_server.planner.loop import Clock
-from gbnf_server.planner.planner import steady_clock
+from gbnf_server.planner.model_calls import Clock
 from support.by_hand import ticking
 from support.executors import SATURDAY, world
 from support.models import make_model

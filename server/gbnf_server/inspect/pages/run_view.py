@@ -24,7 +24,7 @@ from gbnf_server.planner.events import (
     ToolFailed,
     WarningRaised,
 )
-from gbnf_server.planner.recorded_calls import RecordedCall
+from gbnf_server.planner.recording import RecordedCall
 from gbnf_server.planner.run_files import RecordedRun
 
 EntryKind: TypeAlias = Literal["grammar", "model", "tool", "refused", "failed", "note"]

