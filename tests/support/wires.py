@@ -8,6 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from gbnf_server.backends.reasoning import ReasoningSplitter, ReasoningTags
+
 _CHARS = st.sampled_from(
     ["a", "è", "日", "😀", "\x85", "\u2028", "\u2029", "\x0b", "\x1c", "\r", "\ufeff", '"']
 )
@@ -77,3 +79,10 @@ def _changed(value: Any, place: tuple[Any, ...], other: Any) -> Any:
     else:
         node[place[-1]] = other
     return changed
+
+
+def split_reasoning(text: str, open_tags: ReasoningTags | None = None) -> tuple[str, str]:
+    """Split a whole answer into reasoning and text: `<think>a</think>b` -> ("a", "b")."""
+    splitter = ReasoningSplitter(lambda _: None, open_tags)
+    splitter.feed(text)
+    return splitter.close()

@@ -62,13 +62,10 @@ class EmbeddingRanker:
 
     def _unit_vectors(self, texts: Sequence[str]) -> list[npt.NDArray[np.float64]]:
         vectors = [np.asarray(vector, dtype=np.float64) for vector in self._embed(texts)]
-        if len(vectors) != len(texts) or not all(_is_vector(vector) for vector in vectors):
+        usable = (each.ndim == 1 and each.size > 0 and np.isfinite(each).all() for each in vectors)
+        if len(vectors) != len(texts) or not all(usable):
             raise BackendError(f"the embedding model did not return a vector for each of {len(texts)} texts")
         return [vector / (np.linalg.norm(vector) or 1.0) for vector in vectors]
-
-
-def _is_vector(value: npt.NDArray[np.float64]) -> bool:
-    return value.ndim == 1 and value.size > 0 and bool(np.isfinite(value).all())
 
 
 class ServerEmbeddings:

@@ -271,7 +271,7 @@ class OpenAICompatible(HttpBackend):
         reasoning = (
             message_text(message.get("reasoning_content")) or message_text(message.get("reasoning")) or ""
         )
-        usage = answer.get("usage")
+        usage, told = answer.get("usage"), (choice.get("stop_reason"), choice.get("matched_stop"))
         return Completion(
             text=text,
             finish_reason=finish,
@@ -284,7 +284,8 @@ class OpenAICompatible(HttpBackend):
             ),
             reasoning=reasoning,
             context_length=self._context_length,
-            stop_string=_stop_string(choice, request),
+            # as far as the server tells (vLLM, SGLang)
+            stop_string=next((each for each in told if each in request.stop), None),
             logprobs=parse_logprobs(value_at(choice, "logprobs", "content"), request.logprobs),
         )
 
@@ -294,9 +295,3 @@ class OpenAICompatible(HttpBackend):
         if status in {400, 422} and any(word in error.lower() for word in _GRAMMAR_ERROR_WORDS):
             return GrammarRefusedError(error)
         return ServerResponseError(status, error)
-
-
-def _stop_string(choice: dict[str, Any], request: Request) -> str | None:
-    """Return the stop string that ended the text, as far as the server tells (vLLM, SGLang)."""
-    told = (choice.get("stop_reason"), choice.get("matched_stop"))
-    return next((each for each in told if each in request.stop), None)

@@ -129,13 +129,6 @@ def close_reasoning(prompt: str) -> str:
     return prompt
 
 
-def split_reasoning(text: str, open_tags: ReasoningTags | None = None) -> tuple[str, str]:
-    """Split a whole answer into reasoning and text: `<think>a</think>b` -> ("a", "b")."""
-    splitter = ReasoningSplitter(lambda _: None, open_tags)
-    splitter.feed(text)
-    return splitter.close()
-
-
 class ReasoningSplitter:
     """Splits an answer into reasoning and text, and passes on their pieces as they arrive.
 

@@ -149,17 +149,14 @@ def cpu_features() -> str:
     return platform.processor()
 
 
-def _prebuilt() -> Path | None:
-    with suppress(SetupError):
-        return prebuilt_library(os.environ)
-    return None
-
-
 def _identity() -> str:
     """Return a hash of llama.cpp's libraries, the CPU, and the probe itself."""
     identity = sha256(f"{platform.machine()} {cpu_features()}\n".encode())
     identity.update(_PROGRAM.read_bytes())
-    if prebuilt := _prebuilt():
+    prebuilt: Path | None = None
+    with suppress(SetupError):
+        prebuilt = prebuilt_library(os.environ)
+    if prebuilt is not None:
         state = prebuilt.stat()  # reading its 100 MB would take a tenth of a second in each process
         identity.update(f"{prebuilt} {state.st_size} {state.st_mtime_ns}\n".encode())
     elif folder := library_folder():

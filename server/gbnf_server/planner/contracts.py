@@ -14,12 +14,12 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from gbnf.contracts import Contract, InvalidAnswer
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.answer import Answered, Asked, collect_answer
-from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.base import Backend, Request
 from gbnf_server.system.event_loop import run_in_thread
 
 ContractOutcome: TypeAlias = Literal["success", "error", "hang"]
@@ -39,36 +39,32 @@ class ContractResult:
     seconds: float = 0.0
 
 
+class ContractOptions(TypedDict, total=False):
+    """How the question is asked, as `arun_contract` takes it."""
+
+    grammar: bool
+    system: str
+    language: str
+    max_tokens: int
+    temperature: float
+    seed: int
+
+
 def run_contract(
     contract: Contract,
     question: str,
     backend: Backend,
     *,
-    grammar: bool = True,
-    system: str = "",
-    language: str = "en",
-    max_tokens: int = 512,
-    temperature: float = 0.0,
-    seed: int = 0,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    **options: Unpack[ContractOptions],
 ) -> ContractResult:
     """Ask `question`, followed by the contract's instructions, and parse the answer. Never raises.
 
-    `grammar=False` is for servers that accept none. After `timeout_s` seconds the outcome is "hang".
+    After `timeout_s` seconds the outcome is "hang". The options and their defaults are those of
+    `arun_contract`.
     """
     begun = time.perf_counter()
-    asking = arun_contract(
-        contract,
-        question,
-        backend,
-        grammar=grammar,
-        system=system,
-        language=language,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seed=seed,
-        timeout_s=timeout_s,
-    )
+    asking = arun_contract(contract, question, backend, timeout_s=timeout_s, **options)
     try:
         return run_in_thread(lambda: asyncio.run(asking)).result(timeout_s + _GRACE_S)
     except TimeoutError:
@@ -92,24 +88,18 @@ async def arun_contract(
     seed: int = 0,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> ContractResult:
-    """As `run_contract`, for an event loop."""
+    """As `run_contract`, for an event loop. `grammar=False` is for servers that accept none."""
     begun = time.perf_counter()
     task: asyncio.Task[Answered] | None = None
     try:
-        task = asyncio.ensure_future(
-            collect_answer(
-                backend,
-                Asked(
-                    Request(
-                        messages(contract, question, system=system, language=language),
-                        contract.grammar if grammar else None,
-                        max_tokens=max_tokens,
-                        temperature=temperature,
-                        seed=seed,
-                    )
-                ),
-            )
+        request = Request(
+            messages(contract, question, system=system, language=language),
+            contract.grammar if grammar else None,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
         )
+        task = asyncio.ensure_future(collect_answer(backend, Asked(request)))
         task.add_done_callback(_forget)
         done, _ = await asyncio.wait({task}, timeout=timeout_s)
         if not done:
@@ -120,22 +110,18 @@ async def arun_contract(
     finally:
         if task is not None:
             task.cancel()  # without waiting for it to stop
-    return _read(contract, completion, begun, constrained=grammar)
+    constrained = grammar and completion.grammar_violation is None
+    text, truncated = completion.text, completion.finish_reason == "length"
+    outcome = contract.parse(text, truncated=truncated, constrained=constrained)
+    if isinstance(outcome, InvalidAnswer):
+        return ContractResult("error", raw=text, error=outcome.reason, seconds=_since(begun))
+    return ContractResult("success", outcome.values, text, notes=outcome.notes, seconds=_since(begun))
 
 
 def messages(contract: Contract, question: str, *, system: str = "", language: str = "en") -> list[Message]:
     """Return the conversation: the system message if there is one, the question, and how to answer it."""
     asked: list[Message] = [{"role": "system", "content": system}] if system else []
     return [*asked, {"role": "user", "content": f"{question}\n\n{contract.prompt(language)}"}]
-
-
-def _read(contract: Contract, completion: Completion, begun: float, *, constrained: bool) -> ContractResult:
-    text = completion.text
-    constrained = constrained and completion.grammar_violation is None
-    outcome = contract.parse(text, truncated=completion.finish_reason == "length", constrained=constrained)
-    if isinstance(outcome, InvalidAnswer):
-        return ContractResult("error", raw=text, error=outcome.reason, seconds=_since(begun))
-    return ContractResult("success", outcome.values, text, notes=outcome.notes, seconds=_since(begun))
 
 
 def _forget(task: asyncio.Task[Answered]) -> None:

@@ -58,14 +58,10 @@ def earlier_messages(
 def _messages(exchange: Exchange, options: ResolvedOptions) -> list[Message]:
     messages: list[Message] = [{"role": "user", "content": exchange.query}]
     for number, (call, result) in enumerate(exchange.calls, _EARLIER):
+        shown = json.loads(result_text(0, result, limit=_RESULT_LIMIT))
+        del shown["step"]
         messages.append(options.protocol.call_message(call, number))
-        messages.append(options.protocol.outcome_message(_earlier_result(result), call["name"], number))
+        messages.append(options.protocol.outcome_message(call_text(shown), call["name"], number))
     answer = {"name": FINAL_ANSWER.name, "arguments": {"message": exchange.answer}}
     messages.append(options.protocol.call_message(answer, _EARLIER + len(exchange.calls)))
     return messages
-
-
-def _earlier_result(result: Mapping[str, Any]) -> str:
-    shown = json.loads(result_text(0, result, limit=_RESULT_LIMIT))
-    del shown["step"]
-    return call_text(shown)

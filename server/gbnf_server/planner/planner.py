@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from gbnf.errors import PoolError
-from gbnf.prompts.messages import Image, Message
+from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
 from gbnf_server.backends.answer import AnswerSource, answer
 from gbnf_server.backends.base import Backend
@@ -148,13 +148,10 @@ class Planner:
             turn=context.turn,
             clock=clock,
             images=tuple(images),
-            history=self._earlier_messages(history),
+            # as many characters as the context has tokens: about a third of it
+            history=earlier_messages(history, self.options, self.backend.context_length()) if history else (),
         )
         return planning, RunEnvironment(self.answers, context, self.hooks, clock=clock)
-
-    def _earlier_messages(self, history: Sequence[Exchange]) -> tuple[Message, ...]:
-        # as many characters as the context has tokens: about a third of it
-        return earlier_messages(history, self.options, self.backend.context_length()) if history else ()
 
 
 def _check(query: str, history: Sequence[Exchange]) -> None:

@@ -77,8 +77,10 @@ def parse_runs(text: str, source: str) -> tuple[RecordedRun, ...]:
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise RunFileError(f"{source} is empty. {_HINT}")
-    first = lines[0][1]
-    head = _json_or_none(first)
+    try:
+        head = parse_json(lines[0][1], surrogates=True)
+    except InvalidJsonError:
+        head = None  # an object on several lines
     is_run = isinstance(head, dict) and not head.keys() & {"batch", "event", "id", "configuration"}
     if head is None or (len(lines) == 1 and is_run):
         value = _object(text, source)
@@ -87,19 +89,13 @@ def parse_runs(text: str, source: str) -> tuple[RecordedRun, ...]:
         return (_one_run(value, source, Path(source).name),)
     rows = [(f"{source}, line {number}", _object(line, f"{source}, line {number}")) for number, line in lines]
     if "event" in rows[0][1]:
-        return (_streamed(rows, source),)
+        events = [event for where, row in rows for event in _events([row], where, in_list=False)]
+        return (run_of_events(Path(source).name, events),)
     if "batch" in rows[0][1]:
         return _logged(rows[1:], source)
     if "configuration" in rows[0][1]:
         return tuple(_bench_run(row, where) for where, row in rows)
     return tuple(_one_run(row, where, str(row.get("id", ""))) for where, row in rows)
-
-
-def _json_or_none(line: str) -> Any:
-    try:
-        return parse_json(line, surrogates=True)
-    except InvalidJsonError:
-        return None
 
 
 def _object(text: str, where: str) -> dict[str, Any]:
@@ -128,12 +124,6 @@ def _one_run(value: Mapping[str, Any], where: str, name: str) -> RecordedRun:
         return RecordedRun(name, query, None, error or "the run was interrupted", events, decodings)
     run = _read(Run, value, where, ())
     return RecordedRun(name, run.query, run, run.error or "", events, decodings)
-
-
-def _streamed(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> RecordedRun:
-    """Return the run of `gbnf run --json --stream`, an event on each line."""
-    events = [event for where, row in rows for event in _events([row], where, in_list=False)]
-    return run_of_events(Path(source).name, events)
 
 
 def run_of_events(

@@ -20,12 +20,12 @@ from gbnf_server.backends.reasoning import (
     find_reasoning_tags,
     reasoning_grammar,
     reasoning_message,
-    split_reasoning,
     split_reasoning_message,
 )
 from support.backends import ANY
 from support.models import TEMPLATE, make_model
 from support.oracle import engine
+from support.wires import split_reasoning
 
 ASK: Message = {"role": "user", "content": "q"}
 HARMONY = next(each for each in KNOWN_REASONING_TAGS if each.generation_prompt)

@@ -23,12 +23,11 @@ from gbnf_server.backends.reasoning import (
     ReasoningSplitter,
     ReasoningTags,
     find_unopened_end,
-    split_reasoning,
 )
 from support.backends import streamed
 from support.models import TEMPLATE, make_model
 from support.server import Reply, completion, scripted
-from support.wires import SIZES, cut
+from support.wires import SIZES, cut, split_reasoning
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
 CALL = '{"name": "write_files", "arguments": {"files": [{"path": "a.md", "content": "DRAFT"}]}}'
