@@ -48,7 +48,9 @@ class Estimate:
 
 def estimate(metric: Metric, groups: Groups) -> Estimate:
     """Return the metric over all runs of all cases."""
-    return _varied(_interval(_statistic(metric, groups), len(groups), min_cases(metric)))
+    found = _interval(_statistic(metric, groups), len(groups), min_cases(metric))
+    # an interval without a width: all cases are equal
+    return Estimate(found.value, cases=found.cases) if found.low == found.high else found
 
 
 def value(metric: Metric, groups: Groups) -> float | None:
@@ -82,11 +84,6 @@ def paired(
 @cache
 def _draws(cases: int) -> _Draw:
     return np.random.default_rng(0).integers(0, cases, (DRAWS, cases))
-
-
-def _varied(found: Estimate) -> Estimate:
-    """Return the estimate, without its interval if that has no width: all cases are equal."""
-    return Estimate(found.value, cases=found.cases) if found.low == found.high else found
 
 
 def _known(change: Estimate) -> Estimate:

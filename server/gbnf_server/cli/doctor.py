@@ -97,9 +97,12 @@ def doctor(
 
 def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
     """Yield the result of each check. `model`: a GGUF file to check. `port`: for llama-server."""
-    yield _python()
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    yield Check("Python", "ok", f"{python} on {platform.system()} {platform.machine()}")
     if is_installed("local"):
-        yield _threads()
+        cores = usable_cores()
+        found = f"{cores.count} for a model: {cores.reason}; 1 for a small model"
+        yield Check("threads", "ok", found)
     yield _compiler()
     llama, loaded = _llama()
     yield llama
@@ -119,17 +122,6 @@ def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
     yield Check("configuration", "ok", "no gbnf.toml" if config is None else str(config))
     yield _writable("cache folder", cache_folder(), CACHE_VARIABLE)
     yield _writable("profile folder", profiles_folder(), PROFILES_VARIABLE)
-
-
-def _python() -> Check:
-    python = f"{platform.python_implementation()} {platform.python_version()}"
-    found = f"{python} on {platform.system()} {platform.machine()}"
-    return Check("Python", "ok", found)
-
-
-def _threads() -> Check:
-    cores = usable_cores()
-    return Check("threads", "ok", f"{cores.count} for a model: {cores.reason}; 1 for a small model")
 
 
 def _compiler() -> Check:

@@ -343,7 +343,8 @@ def run_hints(run: Run, events: Iterable[Event]) -> tuple[str, ...]:
     """
     if run.outcome in {"answered", "failed"}:
         return ()
-    offered = max((_offered(event) for event in events if isinstance(event, StepStarted)), default=0)
+    offers = (set(event.tools) - _BUILT_IN for event in events if isinstance(event, StepStarted))
+    offered = max(map(len, offers), default=0)
     return tuple(_hints(run, offered))
 
 
@@ -363,7 +364,3 @@ def _hints(run: Run, offered: int) -> Iterator[str]:
     if any(step.refusal in _NO_CALL for step in run.steps):
         yield "Let `gbnf tune` find the way of writing calls that suits the model."
     yield "Try a larger model: --model FILE.gguf."
-
-
-def _offered(event: StepStarted) -> int:
-    return len(set(event.tools) - _BUILT_IN)

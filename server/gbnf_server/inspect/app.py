@@ -20,14 +20,13 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.inspect.inspection import Inspection
 from gbnf_server.inspect.live_decoding import DecodingOptions
 from gbnf_server.inspect.rendering import content_security_policy
 from gbnf_server.web.access import Access
 from gbnf_server.web.bodies import ClientLeftError, read_body, while_connected
 from gbnf_server.web.errors import HttpError
-from gbnf_server.web.limits import Limits, MemoryBudget
+from gbnf_server.web.limits import Limits, MemoryBudget, read_object
 
 _LIMITS = Limits(body_bytes=1024 * 1024, memory_bytes=16 * 1024 * 1024)
 _THREADS = 2
@@ -144,13 +143,7 @@ class _PageHandlers:
         """Return the object of a request's body. Raises HttpError and ClientLeftError."""
         with self._budget.share() as share:
             body = await read_body(request.scope, request.receive, _LIMITS, share)
-        try:
-            value = parse_json(body.decode(), surrogates=True)
-        except (UnicodeDecodeError, InvalidJsonError) as error:
-            raise HttpError(400, f"the body is not JSON: {error}.", "invalid_request") from None
-        if not isinstance(value, dict):
-            raise HttpError(400, "the body must be a JSON object.", "invalid_request")
-        return value
+        return read_object(body, surrogates=True)
 
 
 def _member(body: Mapping[str, Any], name: str, kind: type[Any] | UnionType) -> Any:

@@ -152,7 +152,7 @@ class Inspection:
         return view_tool(self.tools[index], self._choice)
 
     def _grammar_tab(self, first: Markup) -> rendering.Tab:
-        names = [(tool.name, _summary(tool.description())) for tool in self.tools]
+        names = [(tool.name, clip(" ".join(tool.description().split()), _SUMMARY)) for tool in self.tools]
         html = rendering.render_template("grammar_tab.html.j2", names=names, first=first)
         return rendering.Tab("grammar", "Grammar", html)
 
@@ -177,7 +177,3 @@ def _pool_tab(result: str, token: str = "") -> rendering.Tab:
         "pool_tab.html.j2", token=token, limit=DEFAULT_LIMIT, most=_MOST_REQUEST, result=result
     )
     return rendering.Tab("pool", "A pool", html)
-
-
-def _summary(description: str) -> str:
-    return clip(" ".join(description.split()), _SUMMARY)

@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from ipaddress import ip_address
 from typing import Any
 
 from mcp import MCPError
@@ -56,7 +55,7 @@ from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
 from gbnf_server.executors import Context, Form, run_executor
 from gbnf_server.mcp.elicitation import form_answers, form_params
-from gbnf_server.system.addresses import is_loopback
+from gbnf_server.system.addresses import is_loopback, is_unspecified
 from gbnf_server.system.errors import ExecutorError
 from gbnf_server.system.event_loop import run_in_thread
 
@@ -237,15 +236,11 @@ class _ApiKeyCheck:
 
 def _security(host: str) -> TransportSecuritySettings:
     """Return the allowed Host and Origin: those of `host`, or any if it stands for every interface."""
-    try:
-        anywhere = ip_address(host).is_unspecified
-    except ValueError:
-        anywhere = False
     names = (
         ["127.0.0.1", "localhost", "[::1]"] if is_loopback(host) else [f"[{host}]" if ":" in host else host]
     )
     return TransportSecuritySettings(
-        enable_dns_rebinding_protection=not anywhere,
+        enable_dns_rebinding_protection=not is_unspecified(host),
         allowed_hosts=[f"{name}:*" for name in names],
         allowed_origins=[f"http://{name}:*" for name in names],
     )

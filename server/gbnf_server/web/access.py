@@ -12,9 +12,9 @@ import hmac
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from gbnf_server.system.addresses import is_unspecified
 from gbnf_server.web.errors import HttpError
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -23,14 +23,6 @@ OPEN_PATHS = frozenset({"/health"})
 
 
 _SECRET = secrets.token_bytes(32)
-
-
-def is_unspecified(host: str) -> bool:
-    """Return whether a host stands for every interface: 0.0.0.0 or [::]."""
-    try:
-        return ip_address(host).is_unspecified
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)

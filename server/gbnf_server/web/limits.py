@@ -101,10 +101,10 @@ def memory_of(body: bytes, values: int) -> int:
     return 2 * len(body) + values * _VALUE_BYTES
 
 
-def read_object(body: bytes) -> Mapping[str, Any]:
-    """Return the JSON object of a body. Raises HttpError (400)."""
+def read_object(body: bytes, *, surrogates: bool = False) -> Mapping[str, Any]:
+    """Return the JSON object of a body. `surrogates`: as of `parse_json`. Raises HttpError (400)."""
     try:
-        value = parse_json(body.decode())
+        value = parse_json(body.decode(), surrogates=surrogates)
     except UnicodeDecodeError as error:
         raise invalid_request(
             f"the body is not UTF-8: byte {error.start} is {body[error.start]:#04x}."
