@@ -17,6 +17,7 @@ from typing import TypeAlias
 from gbnf.compiler.automaton_rules import words_expr
 from gbnf.compiler.grammar import CompiledRules
 from gbnf.compiler.literals import factor_prefixes, json_string
+from gbnf.compiler.notations import Part
 from gbnf.compiler.pool import CompiledTool
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
@@ -43,7 +44,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
 from gbnf.tool_formats.cursor import SPACE
 from gbnf.tool_formats.delimiters import format_delimiters
-from gbnf.tool_formats.format import FormatFields, JsonArguments, Part, Reasoning
+from gbnf.tool_formats.format import FormatFields, JsonArguments, Reasoning
 
 #: The first calls of an answer, whose numbers are fixed; further ones have any greater one.
 NUMBERED_CALLS = 4

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import regex
 
 from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.compiler.notations import ElementArguments
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.deltas import ArgumentsDelta, CallEnded, CallStarted, Delta
 from gbnf.tool_formats.elements import ElementReader
-from gbnf.tool_formats.format import ElementArguments, FormatFields
+from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.value_reading import (
     EndOfTextError,
     TypedSchema,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from gbnf.compiler.notations import Part, Placeholder
 from gbnf.tool_formats.cursor import Delimiters, lenient
-from gbnf.tool_formats.format import FormatFields, JsonArguments, Part, Placeholder
+from gbnf.tool_formats.format import FormatFields, JsonArguments
 
 _NAME = r"""[^\s"'`<>{}()\[\]|]"""
 _SLOTS: Final = {

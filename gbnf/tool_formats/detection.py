@@ -18,15 +18,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from gbnf.compiler.notations import ElementArguments, Part, Placeholder
 from gbnf.errors import ToolFormatError
-from gbnf.tool_formats.element_detection import Elements, detect_elements
-from gbnf.tool_formats.format import (
-    ElementArguments,
-    JsonArguments,
-    Part,
-    Placeholder,
-    TextFormat,
-)
+from gbnf.tool_formats.answer_probing import AnswerProber, first_of
+from gbnf.tool_formats.element_detection import ElementDetection, Elements
+from gbnf.tool_formats.format import JsonArguments, TextFormat
 from gbnf.tool_formats.pieces import (
     CONTROL_TEXT,
     Pieces,
@@ -41,44 +37,21 @@ from gbnf.tool_formats.pieces import (
 from gbnf.tool_formats.probing import (
     KEYS,
     NAMES,
-    QUERY,
     RESULT,
     TEXT,
     USER,
     Call,
-    Prober,
     call_id,
     element_spans,
     find_shape,
     json_spans,
     json_spans_of,
     whitespace_of,
-    without_reasoning,
 )
-from gbnf.tool_formats.reasoning_detection import detect_reasoning, past_text
-from gbnf.tool_formats.sandbox import TemplateLimitError
+from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.tool_formats.tool_format import ToolFormat
 
-_END_OF_GENERATION = (  # llama.cpp, src/llama-vocab.cpp, special_eog_ids
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|calls|>",
-    "<|flush|>",
-    "<|end_of_text|>",
-    "<|endoftext|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<|tool_response>",
-    "<｜end▁of▁sentence｜>",
-    "<end_of_utterance>",
-    "<|END_OF_TURN_TOKEN|>",
-    "</s>",
-)
 _HARMONY_CHANNELS = ("commentary", "analysis")
 _HARMONY_TYPES = ("", " <|constrain|>json", " json")
 _HARMONY_TEXTS = ("<|channel|>commentary<|message|>", "<|channel|>final <|constrain|>json<|message|>")
@@ -93,30 +66,28 @@ def detect(template: str, *, bos_token: str = "", eos_token: str = "") -> ToolFo
     format.
     """
     prober = find_shape(TemplateRenderer(template, bos_token=bos_token, eos_token=eos_token))
-    return _Detection(prober, eos_token).format(bos_token)
+    return _Detection(AnswerProber(prober, eos_token)).format(bos_token)
 
 
 @dataclass(frozen=True, slots=True)
 class _CallFrame:
-    """What stands around the arguments of calls."""
+    """What stands around the arguments of calls. `turn_end`: what follows an answer with one call."""
 
     begin: Pieces
     head: Pieces
     tail: Pieces
     separator: str | None
     end: Pieces
+    turn_end: str
 
 
 class _Detection:
     """The format of one template, step by step."""
 
-    def __init__(self, prober: Prober, eos_token: str) -> None:
-        self._prober = prober
-        self._eos = tuple(text for text in (eos_token, *_END_OF_GENERATION) if text)
+    def __init__(self, answers: AnswerProber) -> None:
+        self._answers = answers
+        self._prober = answers.prober
         self.notes: list[str] = []
-        self._turn_end = ""
-        self.reasoning = detect_reasoning(self._prober)
-        self._answer_end = self._text_turn()[1]
 
     def format(self, bos_token: str) -> ToolFormat:
         """Return the format."""
@@ -133,17 +104,13 @@ class _Detection:
             begin, head = "", (f"{begin}to=functions.", *head[1:])  # the other heads have no space there
             others = tuple(other for other in _harmony_heads() if other != head)
             text = replace(text, other_begins=_HARMONY_TEXTS)
-        separator = frame.separator
+        separator, reasoning = frame.separator, self._answers.reasoning
         parts = [begin, *head, *tail, separator or "", end, text.begin, text.end, text.before_calls or ""]
         parts += [part for other in others for part in other]
-        if self.reasoning is not None:
-            parts += [self.reasoning.begin, self.reasoning.end]
-        if isinstance(arguments, ElementArguments):
-            parts += arguments.literals()
-        controls = dict.fromkeys(
-            found for part in parts if isinstance(part, str) for found in CONTROL_TEXT.findall(part)
-        )
-        ends = self._end_texts()
+        parts += [] if reasoning is None else [reasoning.begin, reasoning.end]
+        parts += arguments.literals() if isinstance(arguments, ElementArguments) else []
+        controls = [text for part in parts if isinstance(part, str) for text in CONTROL_TEXT.findall(part)]
+        ends = [end for end in self._answers.ends if not any(end in str(part) for part in (begin, *head))]
         declares_tools = all(name in self._prober.prompt() for name in NAMES)
         if not declares_tools:
             self.notes.append("The template does not show the declared tools.")
@@ -160,13 +127,13 @@ class _Detection:
             end=end,
             marker=marker,
             text=text,
-            reasoning=self.reasoning,
+            reasoning=reasoning,
             id_pattern=self._id_pattern(),
-            control_texts=tuple(controls),
-            end_of_turn=tuple(text for text in ends if not any(text in str(part) for part in (begin, *head))),
+            control_texts=tuple(dict.fromkeys(controls)),
+            end_of_turn=tuple(ends),
             result_role=self._result_role(),
             notes=tuple(self.notes),
-            turn_end=self._turn_end,
+            turn_end=frame.turn_end,
             declares_tools=declares_tools,
         )
 
@@ -174,10 +141,10 @@ class _Detection:
 
     def _arguments_and_frame(self) -> tuple[JsonArguments | ElementArguments, _CallFrame]:
         given = {KEYS[0]: TEXT, KEYS[1]: 4271}
-        answer = self._answer([Call(NAMES[0], given)])
+        answer = self._answers.with_calls([Call(NAMES[0], given)])
         spans = json_spans(answer, [given])
         if spans is None:
-            elements = detect_elements(self._answer, self.notes)
+            elements = ElementDetection(self._answers.with_calls, self.notes).elements()
             frame = self._frame(element_spans, {KEYS[0]: TEXT})
             return elements.arguments, _without_elements(frame, elements)
         (start, stop), quoted = spans[0][0], spans[1]
@@ -185,24 +152,19 @@ class _Detection:
         written = json.loads(text) if quoted else text
         frame = self._frame(lambda text, count: json_spans_of(text, [given] * count), given)
         self._check_empty(quoted=quoted)
-        if not quoted:
-            self._check_escapes()
+        if not quoted and "é" not in self._answers.with_calls([Call(NAMES[0], {KEYS[0]: "é"})]):
+            self.notes.append("The template escapes characters beyond ASCII, which are expected as they are.")
         return JsonArguments(whitespace_of(written, given), quoted), frame
-
-    def _answer(self, calls: Sequence[Call]) -> str:
-        """Return the text of an answer with calls, after a prompt that asks for no reasoning."""
-        marks = [mark for call in calls for mark in (call.name, call_id(0))]
-        return without_reasoning(self._prober.answer(self._prober.assistant(calls), marks), self.reasoning)
 
     def _frame(self, spans: Any, given: Mapping[str, Any]) -> _CallFrame:
         one = self._pieces(1, spans, given)
         first = one.index(_ARGUMENTS)
-        before, after = one[:first], self._cut_end_of_turn(one[first + 1 :])
+        before, (after, turn_end) = one[:first], self._answers.cut(one[first + 1 :])
         between = self._between(spans, given)
         if between is None:
             start = next((at for at, piece in enumerate(before) if not isinstance(piece, str)), 0)
-            begin, head = _split_single(before, start)
-            return _CallFrame(begin, head, after, None, ())
+            space = leading_space(before[:start])
+            return _CallFrame(before[:space], before[space:], after, None, (), turn_end)
         before = _with_same_index(before, between)
         length = common_suffix(before, between)
         head = between[len(between) - length :]
@@ -215,11 +177,11 @@ class _Detection:
             raise ToolFormatError("the template renders several calls in different ways")
         if Placeholder("name") not in {*head, *tail}:
             raise ToolFormatError("the template renders calls without the name of the tool")
-        return _CallFrame(begin, head, tail, separator, after[len(tail) :])
+        return _CallFrame(begin, head, tail, separator, after[len(tail) :], turn_end)
 
     def _pieces(self, count: int, spans: Any, given: Mapping[str, Any]) -> Pieces:
         """Return the pieces of an answer with several calls, from its beginning."""
-        answer = self._answer([Call(name, given) for name in NAMES[:count]])
+        answer = self._answers.with_calls([Call(name, given) for name in NAMES[:count]])
         slots = [(name, Placeholder("name")) for name in NAMES] + [
             (call_id(at), Placeholder("id")) for at in range(count)
         ]
@@ -228,7 +190,7 @@ class _Detection:
         at = 0
         found = spans(answer, count)
         if found is None:
-            raise ToolFormatError("the template renders no arguments that can be found again")
+            raise RefusedError("the template renders no arguments that can be found again")
         for start, stop in found:
             pieces += [*split_pieces(answer[at:start], slots), _ARGUMENTS]
             at = stop
@@ -238,109 +200,36 @@ class _Detection:
         """Return what stands between the arguments of two calls, None if an answer has one call."""
         try:
             two, three = (self._pieces(count, spans, given) for count in (2, 3))
-        except TemplateLimitError:
-            raise
-        except ToolFormatError:
+        except RefusedError:
             return None
         bounds = [[at for at, piece in enumerate(pieces) if piece == _ARGUMENTS] for pieces in (two, three)]
         between = two[bounds[0][0] + 1 : bounds[0][1]]
         following = three[bounds[1][1] + 1 : bounds[1][2]]
-        if any(end in "".join(map(str, between)) for end in self._end_texts()):
+        if any(end in "".join(map(str, between)) for end in self._answers.ends):
             return None
         return _with_index(between, following)
 
     def _check_empty(self, *, quoted: bool) -> None:
         try:
-            answer = self._answer([Call(NAMES[0], {})])
+            answer = self._answers.with_calls([Call(NAMES[0], {})])
         except ToolFormatError:
             self.notes.append("The template fails on a call without arguments.")
             return
         if (json.dumps("{}") if quoted else "{}") not in answer:
             self.notes.append("The template does not write the arguments of a call that has none.")
 
-    def _check_escapes(self) -> None:
-        if "é" not in self._answer([Call(NAMES[0], {KEYS[0]: "é"})]):
-            self.notes.append("The template escapes characters beyond ASCII, which are expected as they are.")
-
-    # The end of an answer
-
-    def _text_turn(self) -> tuple[str, str]:
-        """Return what stands before and after an answer's text."""
-        try:
-            answer = self._prober.answer(self._prober.assistant(text=TEXT), [TEXT])
-        except TemplateLimitError:
-            raise
-        except ToolFormatError:
-            return "", ""
-        before, _, after = without_reasoning(answer, self.reasoning).partition(TEXT)
-        return before, after
-
-    def _end_texts(self) -> tuple[str, ...]:
-        """Return the texts that end an answer."""
-        found = []
-        known = [text for text in self._eos if self.reasoning is None or text not in self.reasoning.end]
-        for after in (self._call_end(), self._answer_end):
-            at = _first_of(after, known)
-            if at is not None:
-                found.append(next(text for text in known if after.startswith(text, at)))
-        return tuple(dict.fromkeys(found)) or tuple(filter(None, [self._shared_end()]))
-
-    def _call_end(self) -> str:
-        answer = self._answer([Call(NAMES[0], {KEYS[0]: TEXT})])
-        after = answer.rpartition(TEXT)[2] if answer.count(TEXT) == 1 else answer.partition(TEXT)[2]
-        return self._without_epilogue(after)
-
-    def _shared_end(self) -> str:
-        """Return what ends answers, and no other text, in a template that has no known token there."""
-        after = split_pieces(self._call_end().rstrip())
-        user = self._prober.render([USER]).rpartition(QUERY)[2]
-        for other in (self._answer_end, user):
-            length = common_suffix(after, split_pieces(other.rstrip()))
-            shared = after[len(after) - length :]
-            tags = [piece for piece in shared if isinstance(piece, str) and CONTROL_TEXT.fullmatch(piece)]
-            text = str(tags[-1]) if tags else "".join(map(str, shared)).strip()
-            if text:
-                return text
-        past = CONTROL_TEXT.search(past_text(self._prober)[1])
-        return past[0] if past and past[0] in self._call_end() else ""
-
-    def _without_epilogue(self, after: str) -> str:
-        """Remove what a template adds after every conversation, not after every message."""
-        ends = [end for end in self._eos if self._answer_end.startswith(end)]
-        if ends:
-            epilogue = self._answer_end[len(ends[0]) :]
-            if epilogue.strip() and after.endswith(epilogue) and not after.endswith(self._answer_end):
-                return after[: len(after) - len(epilogue)]
-        return after
-
-    def _cut_end_of_turn(self, after: Pieces) -> Pieces:
-        """Return what follows the last call's arguments up to the end of the answer."""
-        text = _plain(after)
-        answer = self._without_epilogue(text)
-        at = _first_of(answer, self._end_texts())
-        limit = len(answer) if at is None else at
-        self._turn_end = text[limit:]
-        kept: list[Part] = []
-        length = 0
-        for piece in after:
-            length += len(_plain([piece]))
-            if length > limit:
-                break
-            kept.append(piece)
-        return tuple(kept)
-
     # Text
 
     def _text(self, begin: str, prompted: str, marker: str) -> TextFormat:
-        before, after = self._text_turn()
-        at = _first_of(after, self._end_texts())
+        before, after = self._answers.before_text, self._answers.after_text
+        at = first_of(after, self._answers.ends)
         after = after if at is None else after[:at]
         text_begin = before if before.strip() else ""
-        before_calls = self._before_calls(before, begin)
+        before_calls, reasoning = self._before_calls(before, begin), self._answers.reasoning
         if before_calls is not None:
             before_calls = before_calls.removesuffix(prompted)
-        elif self.reasoning is not None and self.reasoning.repeats:
-            before_calls = self.reasoning.end  # a text is a message of its own, too
+        elif reasoning is not None and reasoning.repeats:
+            before_calls = reasoning.end  # a text is a message of its own, too
         elif not text_begin and CONTROL_TEXT.fullmatch(marker):
             before_calls = ""  # the template shows no text before calls, but models write it
         return TextFormat(prompted + text_begin, after if after.strip() else "", before_calls)
@@ -349,11 +238,9 @@ class _Detection:
         try:
             call = Call(NAMES[0], {KEYS[0]: "x"})
             message = self._prober.assistant([call], TEXT)
-            answer = without_reasoning(self._prober.answer(message, [TEXT, NAMES[0]]), self.reasoning)
-            alone = self._answer([call])
-        except TemplateLimitError:
-            raise
-        except ToolFormatError:
+            answer = self._answers.to(message, [TEXT, NAMES[0]])
+            alone = self._answers.with_calls([call])
+        except RefusedError:
             return None
         before, found, after = answer.partition(TEXT)
         # what both have from the calls' beginning on is the same text
@@ -362,7 +249,7 @@ class _Detection:
         if not found or before.strip() != text_begin.strip() or at < 0:
             return None
         between = after[:at]
-        if any(end in between for end in self._end_texts()):
+        if any(end in between for end in self._answers.ends):
             return None
         for ending in (begin, begin.lstrip()):
             if between.endswith(ending):
@@ -378,9 +265,7 @@ class _Detection:
                 self._prober.render(
                     [USER, message, {"role": "tool", "tool_call_id": name, "content": RESULT}]
                 )
-            except TemplateLimitError:
-                raise
-            except ToolFormatError:
+            except RefusedError:
                 return "[A-Za-z0-9]{9}"
         return "[A-Za-z0-9_-]{1,64}"
 
@@ -390,9 +275,7 @@ class _Detection:
         result = {"role": "tool", "tool_call_id": call_id(0), "name": NAMES[0], "content": RESULT}
         try:
             return "tool" if RESULT in self._prober.render([USER, message, result]) else "user"
-        except TemplateLimitError:
-            raise
-        except ToolFormatError:
+        except RefusedError:
             return "user"
 
 
@@ -420,22 +303,7 @@ def _with_visible_begin(frame: _CallFrame, prompt: str) -> tuple[_CallFrame, str
     taken = frame.separator
     if not prompt.endswith(taken):
         return frame, ""
-    return _CallFrame((), (*split_pieces(taken), *frame.head), frame.tail, "", frame.end), taken
-
-
-def _split_single(before: Pieces, first_slot: int) -> tuple[Pieces, Pieces]:
-    """Return the beginning and the head of the only call that an answer has: whitespace is no head."""
-    space = leading_space(before[:first_slot])
-    return before[:space], before[space:]
-
-
-def _plain(pieces: Sequence[Part]) -> str:
-    """Return pieces as text, with a character for each slot."""
-    return "".join(piece if isinstance(piece, str) else "\0" for piece in pieces)
-
-
-def _first_of(text: str, ends: Sequence[str]) -> int | None:
-    return min((at for end in ends if (at := text.find(end)) >= 0), default=None)
+    return replace(frame, head=(*split_pieces(taken), *frame.head), separator=""), taken
 
 
 def _with_index(between: Pieces, following: Pieces) -> Pieces | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from gbnf.errors import ToolFormatError
-from gbnf.tool_formats.format import (
+from gbnf.compiler.notations import (
     ElementArguments,
     Encoding,
     JsonType,
@@ -18,6 +18,7 @@ from gbnf.tool_formats.format import (
     ValueForm,
     ValueForms,
 )
+from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.pieces import (
     Pieces,
     common_prefix,
@@ -29,7 +30,7 @@ from gbnf.tool_formats.pieces import (
     trailing_space,
 )
 from gbnf.tool_formats.probing import KEYS, NAMES, Call
-from gbnf.tool_formats.sandbox import TemplateLimitError
+from gbnf.tool_formats.sandbox import RefusedError
 
 Answer = Callable[[Sequence[Call]], str]
 
@@ -44,6 +45,12 @@ _VALUES: dict[JsonType, Any] = {
     "array": ["Zqone", 4271, True, None],
     "object": {"zqna": "Zqone", "zqnb": True},
 }
+_WRITERS: tuple[tuple[Encoding, Callable[[Any], str]], ...] = (
+    ("json", partial(json.dumps, ensure_ascii=False)),
+    ("json", partial(json.dumps, ensure_ascii=False, separators=(",", ":"))),
+    ("json", json.dumps),
+    ("python", repr),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +62,12 @@ class Elements:
     trail: Pieces
 
 
-def detect_elements(answer: Answer, notes: list[str]) -> Elements:
-    """Return how arguments are written as elements.
+class ElementDetection:
+    """Finds out how arguments are written as elements.
 
     `answer` renders an answer with calls. `notes` takes what the template cannot express.
     """
-    return _ElementDetection(answer, notes).elements()
 
-
-class _ElementDetection:
     def __init__(self, answer: Answer, notes: list[str]) -> None:
         self._answer, self._notes = answer, notes
 
@@ -114,9 +118,7 @@ class _ElementDetection:
         """Return what begins and ends the elements, and what stands there if there are none."""
         try:
             empty = _pieces(self._call({}))
-        except TemplateLimitError:
-            raise
-        except ToolFormatError:
+        except RefusedError:
             self._notes.append("The template fails on a call without arguments.")
             return (), (), None
         last = common_suffix(closing, empty)
@@ -143,13 +145,9 @@ class _ElementDetection:
         nested = None
         if any(form.encoding == "nested" for kind in ("array", "object") for form in forms[kind]):
             nested = self._nested(forms)
-        self._note_losses(nested)
+            if self._core([]) == self._core({}):
+                self._notes.append("The template writes an empty array as an empty object.")
         return ValueForms(**forms), nested
-
-    def _note_losses(self, nested: NestedElements | None) -> None:
-        """Note what is written like something else."""
-        if nested is not None and self._core([]) == self._core({}):
-            self._notes.append("The template writes an empty array as an empty object.")
 
     def _core(self, value: Any) -> str | None:
         """Return what stands between a key and the end of its element, None if the key is not written."""
@@ -163,9 +161,7 @@ class _ElementDetection:
     def _form(self, kind: JsonType, value: Any) -> tuple[ValueForm, ...]:
         try:
             core = self._core(value)
-        except TemplateLimitError:
-            raise
-        except ToolFormatError:
+        except RefusedError:
             core = None
         if core is None:
             self._notes.append(f"The template leaves out parameters whose value is of type {kind}.")
@@ -182,12 +178,7 @@ class _ElementDetection:
     def _string_forms(self) -> tuple[ValueForm, ...]:
         core = self._core(_ODD_TEXT) or ""
         plain = self._core(_WORDS[0]) or ""
-        writers: tuple[tuple[Encoding, Callable[[Any], str]], ...] = (
-            ("json", _json),
-            ("json", _ascii_json),
-            ("python", repr),
-        )
-        for encoding, write in writers:
+        for encoding, write in _WRITERS:
             written = write(_ODD_TEXT)
             if written in core and _ODD_TEXT not in core and write(_WORDS[0]) in plain:
                 before, _, after = plain.partition(write(_WORDS[0]))
@@ -286,29 +277,11 @@ class _ElementDetection:
 
 def _find_value(core: str, value: Any) -> tuple[Encoding, str, str] | None:
     """Return how a value is written in an element, and what stands around it."""
-    writers: tuple[tuple[Encoding, Callable[[Any], str]], ...] = (
-        ("json", _json),
-        ("json", _compact_json),
-        ("json", _ascii_json),
-        ("python", repr),
-    )
-    for encoding, write in writers:
+    for encoding, write in _WRITERS:
         before, found, after = core.rpartition(write(value))
         if found:
             return encoding, before, after
     return None
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _compact_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _ascii_json(value: Any) -> str:
-    return json.dumps(value)
 
 
 def _pieces(text: str) -> Pieces:

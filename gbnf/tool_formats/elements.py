@@ -13,17 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from gbnf.compiler.notations import ElementArguments, JsonType, NestedElements, Part, ValueForm, ValueForms
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
 from gbnf.tool_formats.delimiters import format_delimiters, joined, words
-from gbnf.tool_formats.format import (
-    ElementArguments,
-    FormatFields,
-    JsonType,
-    NestedElements,
-    Part,
-    ValueForm,
-    ValueForms,
-)
+from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.value_reading import (
     EndOfTextError,
     TypedSchema,

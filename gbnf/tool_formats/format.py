@@ -13,31 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.notations import (
-    ElementArguments,
-    Encoding,
-    JsonType,
-    NestedElements,
-    Part,
-    Placeholder,
-    ValueForm,
-    ValueForms,
-)
-
-__all__ = [
-    "ElementArguments",
-    "Encoding",
-    "FormatFields",
-    "JsonArguments",
-    "JsonType",
-    "NestedElements",
-    "Part",
-    "Placeholder",
-    "Reasoning",
-    "TextFormat",
-    "ValueForm",
-    "ValueForms",
-]
+from gbnf.compiler.notations import ElementArguments, Part
 
 
 @dataclass(frozen=True, slots=True)

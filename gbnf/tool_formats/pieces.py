@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from gbnf.tool_formats.format import Part, Placeholder
+from gbnf.compiler.notations import Part, Placeholder
 
 Pieces: TypeAlias = tuple[Part, ...]
 """Slots, tags (`<…>`, or `<…` up to a slot) and other characters, one each: no tag is ever split."""

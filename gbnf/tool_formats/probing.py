@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -25,7 +25,7 @@ from gbnf.compiler.layout import Whitespace
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.format import Reasoning
 from gbnf.tool_formats.pieces import common_prefix, split_pieces
-from gbnf.tool_formats.sandbox import TemplateLimitError
+from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.template import TemplateRenderer
 
 Message: TypeAlias = Mapping[str, Any]
@@ -211,9 +211,7 @@ def find_shape(renderer: TemplateRenderer) -> Prober:
         try:
             answer = prober.answer(prober.assistant([call]), [NAMES[0], TEXT])
             prober.prompt()
-        except TemplateLimitError:
-            raise
-        except ToolFormatError as error:
+        except RefusedError as error:
             refusal = refusal or error
         else:
             if NAMES[0] in answer and TEXT in answer:
@@ -227,9 +225,7 @@ def _shape_of_unwritten(renderer: TemplateRenderer) -> Shape | None:
     """Return the shape of a template that shows tools but no calls, if something says how to write them."""
     try:
         prompt = Prober(renderer).prompt()
-    except TemplateLimitError:
-        raise
-    except ToolFormatError:
+    except RefusedError:
         return None
     calls = unwritten_calls(prompt) if all(name in prompt for name in NAMES) else None
     return None if calls is None else Shape(unwritten=calls)
@@ -237,14 +233,9 @@ def _shape_of_unwritten(renderer: TemplateRenderer) -> Shape | None:
 
 def _renders_anything(renderer: TemplateRenderer) -> bool:
     try:
-        return bool(
-            Prober(renderer, replace(Shape(), functions=True)).render(
-                [USER, {"role": "assistant", "content": TEXT}]
-            )
-        )
-    except TemplateLimitError:
-        raise
-    except ToolFormatError:
+        messages = [USER, {"role": "assistant", "content": TEXT}]
+        return bool(Prober(renderer, Shape(functions=True)).render(messages))
+    except RefusedError:
         return False
 
 

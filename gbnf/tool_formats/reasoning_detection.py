@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.format import Reasoning
 from gbnf.tool_formats.pieces import CONTROL_TEXT, common_prefix, split_pieces
 from gbnf.tool_formats.probing import KEYS, NAMES, QUERY, REASON, RESULT, TEXT, USER, Call, Prober
-from gbnf.tool_formats.sandbox import TemplateLimitError
+from gbnf.tool_formats.sandbox import RefusedError
 
 _KNOWN_REASONING = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 
@@ -54,9 +53,7 @@ def past_text(prober: Prober) -> tuple[str, str]:
     answer = prober.assistant(text=TEXT)
     try:
         full = prober.render([USER, answer, {"role": "user", "content": RESULT}])
-    except TemplateLimitError:
-        raise
-    except ToolFormatError:
+    except RefusedError:
         return "", ""
     before, _, after = full.rpartition(TEXT)
     return before.rpartition(QUERY)[2], after.partition(RESULT)[0]
@@ -69,9 +66,7 @@ def _written_reasoning(prober: Prober, opening: str, header: str) -> tuple[tuple
         try:
             message = prober.assistant([call], reasoning=REASON)
             full = prober.render([USER, message], reasoning=reasoning)
-        except TemplateLimitError:
-            raise
-        except ToolFormatError:
+        except RefusedError:
             continue
         before, found, after = full.partition(REASON)
         if not found:
@@ -95,9 +90,7 @@ def _exact_closing(prober: Prober, after: str) -> str:
         try:
             message = prober.assistant(text=TEXT, reasoning=REASON)
             full = prober.render([USER, message], reasoning=reasoning)
-        except TemplateLimitError:
-            raise
-        except ToolFormatError:
+        except RefusedError:
             continue
         if REASON in full:
             text = split_pieces(full.partition(REASON)[2].partition(TEXT)[0])

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 from gbnf.calls.parsing.results import ToolCall
-from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.probing import (
     Call,
@@ -20,7 +19,7 @@ from gbnf.tool_formats.probing import (
     switches,
     without_reasoning,
 )
-from gbnf.tool_formats.sandbox import TemplateLimitError
+from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.template import TemplateRenderer
 
 
@@ -45,9 +44,7 @@ def render_prompt(
 
     try:
         prompt = render(tools)
-    except TemplateLimitError:
-        raise
-    except ToolFormatError:
+    except RefusedError:
         if not tools:
             raise
         prompt = render(completed_tools(tools))  # some templates read keywords that a schema may lack

@@ -37,7 +37,11 @@ class TemplateLimitError(ToolFormatError):
     """The template takes too many steps, or makes too much text."""
 
 
-class ModifiesError(ToolFormatError):
+class RefusedError(ToolFormatError):
+    """The template refuses the conversation, fails on it, or does not show what is looked for."""
+
+
+class ModifiesError(RefusedError):
     """The template modifies a list or dictionary."""
 
 
@@ -69,7 +73,7 @@ class _Work:
             case range():
                 return len(value)
             case Namespace():
-                raise ToolFormatError("the template uses a namespace as a value")
+                raise RefusedError("the template uses a namespace as a value")
             case _:
                 return 1
         if self._weights is not None and id(value) in self._weights:
@@ -99,16 +103,14 @@ def limited(*, remember: bool) -> Iterator[None]:
     except ToolFormatError:
         raise
     except jinja2.exceptions.SecurityError as error:
-        modifies = "access to attribute" in str(error)
-        raise (ModifiesError if modifies else ToolFormatError)(
-            f"the template fails: {str(error).rstrip('.')}"
-        ) from None
+        kind = ModifiesError if "access to attribute" in str(error) else RefusedError
+        raise kind(f"the template fails: {str(error).rstrip('.')}") from None
     except jinja2.TemplateSyntaxError as error:
         raise ToolFormatError(f"the template is malformed in line {error.lineno}: {error.message}") from None
     except jinja2.TemplateError as error:
-        raise ToolFormatError(f"the template refuses the conversation: {str(error).rstrip('.')}") from None
+        raise RefusedError(f"the template refuses the conversation: {str(error).rstrip('.')}") from None
     except Exception as error:  # noqa: BLE001  # templates may raise anything, RecursionError included
-        raise ToolFormatError(f"the template fails: {type(error).__name__}: {str(error)[:500]}") from None
+        raise RefusedError(f"the template fails: {type(error).__name__}: {str(error)[:500]}") from None
     finally:
         _work.reset(token)
 

@@ -191,6 +191,3 @@ def _merged(deltas: list[Delta]) -> list[Delta]:
                     merged.append(delta)
         add(kind, index)
     return merged
-
-
-__all__ = ["CallDeltas"]

@@ -23,7 +23,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 
 from gbnf.errors import ToolFormatError
-from gbnf.tool_formats.sandbox import ModifiesError, TemplateLimitError, compile_template, limited
+from gbnf.tool_formats.sandbox import ModifiesError, RefusedError, compile_template, limited
 
 #: The characters of a template.
 MAX_SOURCE = 1_000_000
@@ -76,8 +76,8 @@ class TemplateRenderer:
         }
         try:
             return self._run(given)
-        except ToolFormatError as error:
-            if tools or isinstance(error, TemplateLimitError):
+        except RefusedError:
+            if tools:
                 raise
             return self._run({**given, "tools": []})
 
@@ -105,7 +105,7 @@ def _raise_exception(message: str) -> None:
 
 def _strftime(now: datetime, text: str) -> str:
     if len(text) > 100 or re.search(r"%[^a-zA-Z%]*[0-9]", text):  # widths
-        raise ToolFormatError("the template asks for an odd form of date")
+        raise RefusedError("the template asks for an odd form of date")
     return now.strftime(text)
 
 
@@ -130,7 +130,7 @@ def _listed(value: Any) -> list[Any]:
     """Return the items of what a filter such as `map` gives: llama.cpp's templates write those as JSON."""
     if isinstance(value, Iterator):
         return list(value)
-    raise ToolFormatError(f"the template writes a value of type {type(value).__name__} as JSON")
+    raise RefusedError(f"the template writes a value of type {type(value).__name__} as JSON")
 
 
 class _GenerationTag(Extension):

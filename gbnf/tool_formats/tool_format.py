@@ -19,12 +19,13 @@ from gbnf.calls.parsing.results import (
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.layout import PropertyOrder
+from gbnf.compiler.notations import Placeholder
 from gbnf.compiler.pool import pool_tools
 from gbnf.errors import PoolError
 from gbnf.tool_formats.answers import Content
 from gbnf.tool_formats.call_reading import WrittenCall
 from gbnf.tool_formats.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
-from gbnf.tool_formats.format import FormatFields, Placeholder
+from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.grammar import calls_grammar, no_calls_grammar, reasoned_text_grammar
 from gbnf.tool_formats.rendering import render_calls, render_prompt
 from gbnf.tool_formats.streaming import CallDeltas

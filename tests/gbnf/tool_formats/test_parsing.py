@@ -13,9 +13,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gbnf.calls.parsing.results import FinalAnswer, ToolCalls
+from gbnf.compiler.notations import Placeholder
 from gbnf.errors import GrammarError
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
-from gbnf.tool_formats.format import FormatFields, Placeholder
+from gbnf.tool_formats.format import FormatFields
 from gbnf.tools import Tool
 from support.element_formats import CLOSED, ELEMENT_FAMILIES, VALUES, ElementFamily
 from support.oracle import engine
