@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import KEYWORDS, PRIVATE
+from gbnf.schema.keywords import KEYWORDS, PRIVATE, UNEVALUATED
 from gbnf.schema.value_sets import value_key
 from gbnf.work_limits import spend
 
@@ -15,16 +15,18 @@ _MAX_VALUE_DEPTH = 60
 #: The work of a verdict that is known already, in the units of `gbnf.work_limits`.
 _KNOWN_WORK = 3
 _JUDGED = KEYWORDS | PRIVATE
+_FLATTENED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 class ConjunctValidator:
     """Validates values by one conjunct: looks up listed and denied values; jsonschema validates the rest.
 
-    Each combination of branches asks for the same values again, so verdicts on scalars are kept.
+    Unless `whole`, references and combinators don't count; `not`, `if` and the dependent keywords do. Each
+    combination of branches asks for the same values again, so verdicts on scalars are kept.
     """
 
-    def __init__(self, conjunct: Subschema, document: Document) -> None:
+    def __init__(self, conjunct: Subschema, document: Document, *, whole: bool) -> None:
         raw = conjunct.raw
         self._document = document
         self._listed: frozenset[Hashable] | None = None
@@ -34,6 +36,8 @@ class ConjunctValidator:
                 self._listed = keys if self._listed is None else self._listed & keys
         self._denied = _denied(raw.get("not"))
         left = _JUDGED - {"enum", "const"} - ({"not"} if self._denied else set())
+        if not whole and UNEVALUATED.isdisjoint(raw):
+            left -= _FLATTENED
         self._subschema = _only(conjunct, left)
         declared = raw.get("type", "string")
         allows_strings = "string" in ([declared] if isinstance(declared, str) else declared)

@@ -72,6 +72,10 @@ class Subschema:
             dynamic_scope=self.dynamic_scope,
         )
 
+    def members(self, keyword: str) -> list[Subschema]:
+        """Return the schemas that a combinator lists."""
+        return [self.at(keyword, index) for index in range(len(self.raw[keyword]))]
+
     @property
     def observes(self) -> bool:
         """Whether it depends on what the schemas below it, of the same value, evaluate."""

@@ -11,26 +11,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.case_splitting import cases, disjoint_shapes
 from gbnf.schema.conjunct_validators import ConjunctValidator, is_deep
 from gbnf.schema.document import Document, Subschema, UndecidedError
-from gbnf.schema.flatten import Branching, FlatSchema, Flattener, ReportCallback, own_keywords
-from gbnf.schema.intersections import array_shape, number_shape, object_shape
-from gbnf.schema.keywords import CHOICES, KEYWORDS, OPTIONAL, TYPES, UNEVALUATED
+from gbnf.schema.flatten import Branching, FlatSchema, Flattener
+from gbnf.schema.intersections import array_shape, number_shape
+from gbnf.schema.keywords import CHOICES, OPTIONAL, UNEVALUATED
 from gbnf.schema.negation import NoComplementError
+from gbnf.schema.objects import object_shape
 from gbnf.schema.pattern_matching import is_supported_pattern
-from gbnf.schema.strings import merge_strings, string_language, string_shape
+from gbnf.schema.strings import ReportCallback, merge_strings, string_language, string_shape
+from gbnf.schema.type_sets import allowed_types, plain_set, set_of_types
 from gbnf.schema.value_sets import (
     ALL_VALUES,
     Array,
     Boolean,
     Conjunction,
     Null,
-    Number,
     Object,
     Shape,
     String,
@@ -56,9 +57,6 @@ _VALUE_WORK = 3
 #: The dialects in which 1.0 is not an integer.
 _FLOATS_ARE_NO_INTEGERS = ("draft-03/schema", "draft-04/schema")
 
-_EVERY_TYPE = ("null", "boolean", "number", "string", "array", "object")  # as in ALL_VALUES
-_ALL_TYPES = frozenset(_EVERY_TYPE)
-
 
 class Expander:
     """Expands conjunctions of one document, each once."""
@@ -80,7 +78,7 @@ class Expander:
             return ALL_VALUES
         known = self._known.get(subschemas)
         if known is None and len(subschemas) == 1:
-            known = _plain(subschemas[0].raw)
+            known = plain_set(subschemas[0].raw)
             if known is not None:
                 self._known[subschemas] = known
         if known is not None:
@@ -115,7 +113,7 @@ class Expander:
         except WorkLimitError:
             reason = f"{_TOO_MUCH}, so nearly any JSON value is allowed"
             self._report(self.pointer(subschemas[0]), "type", reason)
-            return _rough(subschemas, self._document)
+            return set_of_types(subschemas, self._document)
         return found
 
     def pointer(self, subschema: Subschema) -> str:
@@ -278,14 +276,11 @@ class Expander:
         return found
 
     def _allowed_elsewhere(self, value: object, number: int, choice: Branching) -> bool:
-        others = (branch for other, branch in enumerate(choice.branches) if other != number)
-        return any(self._surely_allows(branch, value) for branch in others)
-
-    def _surely_allows(self, subschema: Subschema, value: object) -> bool:
-        try:
-            return self._document.allows(subschema, value)
-        except UndecidedError:
-            return False
+        for other, branch in enumerate(choice.branches):
+            with suppress(UndecidedError):
+                if other != number and self._document.allows(branch, value):
+                    return True
+        return False
 
     def _finite(self, source: Subschema, conjuncts: tuple[Subschema, ...], *, whole: bool) -> ValueSet:
         """Return the values of `source` that every conjunct allows.
@@ -324,15 +319,14 @@ class Expander:
         return ValueSet(tuple(distinct(kept)), tuple(shapes), reason="" if kept or shapes else reason)
 
     def _validator(self, conjunct: Subschema, *, whole: bool) -> ConjunctValidator:
-        """Return what judges values by a conjunct's own keywords; with `whole`, by its combinators too."""
         found = self._validators.get((conjunct, whole))
         if found is None:
-            found = ConjunctValidator(conjunct if whole else own_keywords(conjunct), self._document)
+            found = ConjunctValidator(conjunct, self._document, whole=whole)
             self._validators[conjunct, whole] = found
         return found
 
     def _intersect(self, conjuncts: tuple[Subschema, ...]) -> ValueSet:
-        allowed, integer = _types(conjuncts)
+        allowed, integer = allowed_types(conjuncts)
 
         def evaluating(subschema: Subschema) -> tuple[tuple[Subschema, ...], bool]:
             return self._flattener.evaluating(subschema, conjuncts)
@@ -388,60 +382,7 @@ def union(sets: list[ValueSet]) -> ValueSet:
     return ValueSet(reason="; ".join(dict.fromkeys(one.reason for one in sets if one.reason)))
 
 
-def _types(conjuncts: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
-    """Return the JSON types that every conjunct allows, and whether numbers must be integers."""
-    allowed, integer = _ALL_TYPES, False
-    for conjunct in conjuncts:
-        declared = conjunct.raw.get("type")
-        if declared is None:
-            continue
-        names = [declared] if isinstance(declared, str) else declared
-        if "integer" in names and "number" not in names:
-            integer = True
-        allowed &= frozenset("number" if name == "integer" else name for name in names)
-    return allowed, integer
-
-
 _TOO_MUCH = "the schema takes too much work"
-
-
-def _rough(subschemas: Conjunction, document: Document) -> ValueSet:
-    """Return every value of the types that the subschemas name themselves."""
-    types = _ALL_TYPES
-    for subschema in subschemas:
-        raw = document.enter(subschema).raw
-        declared = raw.get("type") if isinstance(raw, Mapping) else None
-        names = [declared] if isinstance(declared, str) else declared
-        if not isinstance(names, list) or any(name not in TYPES for name in names):
-            continue
-        if not (document.refs_hide_siblings and "$ref" in raw):
-            types &= {"number" if name == "integer" else name for name in names}
-    shapes = [shape for shape, name in zip(ALL_VALUES.shapes, _EVERY_TYPE, strict=True) if name in types]
-    return ValueSet(shapes=tuple(shapes), reason="no JSON type is left")
-
-
-_PLAIN: dict[str, ValueSet] = {
-    "null": ValueSet(shapes=(Null(),)),
-    "boolean": ValueSet(shapes=(Boolean(),)),
-    "integer": ValueSet(shapes=(Number(integer=True),)),
-    "number": ValueSet(shapes=(Number(),)),
-    "string": ValueSet(shapes=(String(),)),
-}
-
-
-def _plain(raw: Any) -> ValueSet | None:
-    """Return the values of a schema with just a scalar type or a list of strings, as most have; else None."""
-    if not (type(raw) is dict or isinstance(raw, Mapping)):  # the first is much faster
-        return None
-    asking = [keyword for keyword in raw if keyword in KEYWORDS]
-    declared = raw.get("type")
-    if asking == ["type"]:
-        return _PLAIN.get(declared) if isinstance(declared, str) else None
-    if len(asking) <= 2 and "enum" in asking and (len(asking) == 1 or declared == "string"):
-        listed = raw["enum"]
-        if isinstance(listed, list) and listed and all(isinstance(value, str) for value in listed):
-            return ValueSet(tuple(dict.fromkeys(listed)))
-    return None
 
 
 def _without_unevaluated(conjunct: Subschema) -> Subschema:

@@ -7,27 +7,23 @@ objects whose remaining keywords each constrain one JSON type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gbnf.schema.any_of import MAX_REFERENCES, branches_apart
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.keywords import (
     CHOICES,
     CONDITION,
     HAS_ITEM,
-    KEYWORDS,
     OPTIONAL,
-    PRIVATE,
     REFERENCES,
-    TYPES,
-    UNEVALUATED,
 )
 from gbnf.schema.negation import NoComplementError, complement
-from gbnf.schema.value_sets import value_key
+from gbnf.schema.strings import ReportCallback
 from gbnf.work_limits import WorkLimitError, spend
 
-ReportCallback = Callable[[str, str, str], None]
 #: From a schema and its keyword to the choices, each a list of raw schemas.
 _Rewrite = Callable[[Subschema, str], list[list[Any]]]
 
@@ -35,8 +31,6 @@ _Rewrite = Callable[[Subschema, str], list[list[Any]]]
 _SUBSCHEMA_WORK = 15
 #: How deeply complements are searched for keywords without one: the search is recursive.
 _MAX_OBSTACLES = 20
-#: How many references in a row the complement of a schema may follow.
-_MAX_REFERENCES = 40
 _DRAFT_3 = "a flag is the form of draft 3; list the names beside `properties`"
 
 
@@ -108,7 +102,7 @@ class Flattener:
                     else:
                         branchings.append(choice)
             if "allOf" in raw:
-                more += members(subschema, "allOf")
+                more += subschema.members("allOf")
             if CONDITION in raw and subschema.is_generated:
                 more.append(subschema.at(CONDITION))
             pending.extend(reversed(more))
@@ -138,7 +132,7 @@ class Flattener:
                 continue
             found[here] = None
             more += [here.at(CONDITION)] if CONDITION in raw else []
-            more += members(here, "allOf") if "allOf" in raw else []
+            more += here.members("allOf") if "allOf" in raw else []
             for choice in self._evaluating_choices(here):
                 chosen = [one for one in choice.branches if self._document.enter(one) in satisfied]
                 is_decided = is_decided and bool(chosen)
@@ -192,7 +186,7 @@ class Flattener:
 
     def _complement(self, subschema: Subschema) -> tuple[Subschema, ...]:
         raw = subschema.raw
-        if self._nesting > _MAX_REFERENCES:
+        if self._nesting > MAX_REFERENCES:
             raise NoComplementError("$ref")
         spend(_SUBSCHEMA_WORK * (1 + len(raw) if isinstance(raw, Mapping) else 1))
         targets: list[Subschema] = []
@@ -226,9 +220,11 @@ class Flattener:
             if keyword not in raw:
                 continue
             if keyword == "anyOf" and subschema.observes:
-                (branches,) = self._rewrite(subschema, keyword, self._any_of)
+                (branches,) = self._rewrite(
+                    subschema, keyword, lambda one, _: [branches_apart(one, self._document)]
+                )
             else:
-                branches = tuple(self._visible(subschema, one) for one in members(subschema, keyword))
+                branches = tuple(self._visible(subschema, one) for one in subschema.members(keyword))
             found.append(Branching(subschema, keyword, branches, exclusive=keyword == "oneOf"))
         for keyword, rewrite in _REWRITES.items():
             if keyword in raw:
@@ -236,24 +232,8 @@ class Flattener:
                 found += [Branching(subschema, keyword, branches) for branches in choices]
         return found
 
-    def _any_of(self, subschema: Subschema, keyword: str) -> list[list[Any]]:
-        """Return one schema for each branch: the first that is satisfied, and those after it that may be.
-
-        Those that contradict it, or evaluate nothing more, are left out, so that most unions stay small.
-        """
-        certain = _evaluated(subschema.raw)
-        branches = [_Branch.of(one, subschema, self._document) for one in members(subschema, keyword)]
-        found = []
-        for index, branch in enumerate(branches):
-            spend(1 + len(branches) - index)
-            known = certain | branch.evaluated
-            more = [
-                one.raw
-                for one in branches[index + 1 :]
-                if not (one.evaluates_only(known) or branch.excludes(one))
-            ]
-            found.append({"allOf": [branch.raw], **({OPTIONAL: more} if more else {})})
-        return [found]
+    def _any_of(self, subschema: Subschema, _keyword: str) -> list[list[Any]]:
+        return [branches_apart(subschema, self._document)]
 
     def _visible(self, subschema: Subschema, branch: Subschema) -> Subschema:
         """Return a branch that is a conjunct where it is chosen, if `subschema` depends on that."""
@@ -307,11 +287,6 @@ def _parts(is_generated: Subschema) -> list[Subschema]:
     return found + [is_generated.at("allOf", index) for index in range(len(raw.get("allOf", ())))]
 
 
-def members(subschema: Subschema, keyword: str) -> list[Subschema]:
-    """Return the schemas that a combinator lists."""
-    return [subschema.at(keyword, index) for index in range(len(subschema.raw[keyword]))]
-
-
 def _if(subschema: Subschema, _keyword: str) -> list[list[Any]]:
     # if A then B else C  ->  A and B, or not A and C
     raw = subschema.raw
@@ -333,93 +308,6 @@ def _dependent(subschema: Subschema, keyword: str) -> list[list[Any]]:
     return found
 
 
-def own_keywords(subschema: Subschema) -> Subschema:
-    """Return the subschema without references and combinators.
-
-    `not`, `if` and the dependent keywords stay: jsonschema judges by them.
-    """
-    raw = subschema.raw
-    if raw.keys().isdisjoint(_FLATTENED) or not raw.keys().isdisjoint(UNEVALUATED):
-        return subschema
-    own = {keyword: value for keyword, value in raw.items() if keyword in (KEYWORDS | PRIVATE) - _FLATTENED}
-    return Subschema(own, subschema.pointer, subschema.resolver)
-
-
-def _types(raw: Mapping[str, Any]) -> frozenset[str]:
-    declared = raw.get("type", TYPES)
-    names = frozenset([declared] if isinstance(declared, str) else declared)
-    return names | {"integer"} if "number" in names else names
-
-
-def _evaluated(raw: Any) -> frozenset[tuple[str, str | int]]:
-    """Return what the keywords of a schema itself evaluate: names, patterns, and positions of arrays."""
-    if not isinstance(raw, Mapping):
-        return frozenset()
-    named = [
-        (keyword, name) for keyword in ("properties", "patternProperties") for name in raw.get(keyword, ())
-    ]
-    return frozenset([*named, *(("prefixItems", index) for index in range(len(raw.get("prefixItems", ()))))])
-
-
-_EVALUATING_MORE = (CHOICES - {"not", "dependentRequired"}) | UNEVALUATED | {
-    *REFERENCES, "allOf", "additionalProperties", "items", "additionalItems", "contains"
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Branch:
-    """A branch, and the constraints on objects in its own keywords or in the schema that it refers to."""
-
-    raw: Any
-    evaluated: frozenset[tuple[str, str | int]]
-    evaluates_more: bool
-    types: frozenset[str]
-    required: frozenset[str]
-    listed: Mapping[str, frozenset[Hashable]]  # the values of properties with `const` or `enum`
-
-    @staticmethod
-    def of(branch: Subschema, around: Subschema, document: Document) -> _Branch:
-        """Describe a branch of the schema `around`. Raises SchemaError."""
-        target = document.enter(branch)
-        for _ in range(_MAX_REFERENCES):
-            if not isinstance(target.raw, Mapping) or KEYWORDS & target.raw.keys() != {"$ref"}:
-                break
-            target = document.enter(document.follow(target, "$ref"))
-        raw = target.raw if isinstance(target.raw, Mapping) else {}
-        required = raw.get("required", ())
-        return _Branch(
-            branch.raw,
-            _evaluated(raw),
-            not _EVALUATING_MORE.isdisjoint(raw),
-            _types(raw) & _types(around.raw),
-            frozenset(required if isinstance(required, list) else ()),
-            {
-                name: frozenset(map(value_key, values))
-                for name, one in raw.get("properties", {}).items()
-                if isinstance(one, Mapping)
-                and (values := [one["const"]] if "const" in one else one.get("enum", ()))
-                and not any(isinstance(value, list | dict) for value in values)
-            },
-        )
-
-    def evaluates_only(self, known: frozenset[tuple[str, str | int]]) -> bool:
-        """Return whether it evaluates nothing but what is in `known`."""
-        return not self.evaluates_more and self.evaluated <= known
-
-    def excludes(self, other: _Branch) -> bool:
-        """Return whether no value that `other` evaluates satisfies both: by its type, or by a tag."""
-        evaluates_items = other.evaluates_more or any(
-            keyword == "prefixItems" for keyword, _ in other.evaluated
-        )
-        return self.types.isdisjoint(other.types) or (
-            not ("array" in self.types & other.types and evaluates_items)
-            and any(
-                self.listed[name].isdisjoint(other.listed[name])
-                for name in (self.required | other.required) & self.listed.keys() & other.listed.keys()
-            )
-        )
-
-
 _REWRITES: dict[str, _Rewrite] = {
     "if": _if,
     "dependentRequired": _dependent,
@@ -427,5 +315,3 @@ _REWRITES: dict[str, _Rewrite] = {
     "dependencies": _dependent,
     OPTIONAL: lambda subschema, _: [[{}, {"allOf": [one]}] for one in subschema.raw[OPTIONAL]],
 }
-
-_FLATTENED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})

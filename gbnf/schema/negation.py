@@ -81,19 +81,13 @@ def _not_type(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
 
 def _not_values(values: list[Any]) -> list[Any]:
     """Return schemas for everything but the values, one JSON type at a time."""
-    names = {"null": type(None), "boolean": bool, "string": str}
-    branches: list[Any] = []
     if _has_more_members(values, MAX_MEMBERS):
         raise NoComplementError("enum")
-    for name, kind in names.items():
-        mine = [value for value in values if isinstance(value, kind)]
-        if name == "null":
-            branches += [] if mine else [{"type": "null"}]
-        elif name == "boolean":
-            left = [value for value in (True, False) if value not in mine]
-            branches += [{"enum": left}] if left else []
-        else:
-            branches.append({"type": "string", NOT_WORDS: mine} if mine else {"type": "string"})
+    branches: list[Any] = [] if None in values else [{"type": "null"}]
+    flags = [flag for flag in (True, False) if not any(value is flag for value in values)]
+    branches += [{"enum": flags}] if flags else []
+    words = [value for value in values if isinstance(value, str)]
+    branches.append({"type": "string", NOT_WORDS: words} if words else {"type": "string"})
     numbers = sorted(
         {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
     )
@@ -201,16 +195,8 @@ def _not_properties(properties: Any, _raw: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _not_minimum(value: Any, raw: Mapping[str, Any]) -> list[Any]:
-    if raw.get("exclusiveMinimum") is True:
-        return [{"type": "number", "maximum": value}]
-    return [{"type": "number", BELOW: value}]
-
-
-def _not_maximum(value: Any, raw: Mapping[str, Any]) -> list[Any]:
-    if raw.get("exclusiveMaximum") is True:
-        return [{"type": "number", "minimum": value}]
-    return [{"type": "number", ABOVE: value}]
+def _not_bound(exclusive: str, opposite: str, beyond: str) -> _Rule:
+    return lambda value, raw: [{"type": "number", opposite if raw.get(exclusive) is True else beyond: value}]
 
 
 def _fewer(kind: str, keyword: str) -> _Rule:
@@ -261,8 +247,8 @@ _RULES: dict[str, _Rule] = {
     "additionalProperties": _not_others("additionalProperties"),
     "unevaluatedProperties": _not_others("unevaluatedProperties"),
     "unevaluatedItems": _not_others("unevaluatedItems"),
-    "minimum": _not_minimum,
-    "maximum": _not_maximum,
+    "minimum": _not_bound("exclusiveMinimum", "maximum", BELOW),
+    "maximum": _not_bound("exclusiveMaximum", "minimum", ABOVE),
     "exclusiveMinimum": lambda v, _raw: [] if isinstance(v, bool) else [{"type": "number", "maximum": v}],
     "exclusiveMaximum": lambda v, _raw: [] if isinstance(v, bool) else [{"type": "number", "minimum": v}],
     "minLength": _fewer("string", "maxLength"),

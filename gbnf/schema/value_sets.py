@@ -33,6 +33,14 @@ def conjunction(*parts: Conjunction) -> Conjunction:
     return UNSATISFIABLE if UNSATISFIABLE[0] in subschemas else subschemas
 
 
+def child(conjunct: Subschema, *steps: str | int) -> Conjunction:
+    """Return the conjunction of the schema under a keyword."""
+    subschema = conjunct.at(*steps)
+    if subschema.raw is False:
+        return UNSATISFIABLE
+    return UNCONSTRAINED if subschema.raw is True else (subschema,)
+
+
 @dataclass(frozen=True, slots=True)
 class Null:
     """The value null."""
