@@ -6,10 +6,11 @@ the content of a JSON text are written differently.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
+from gbnf.compiler.element_layout import ElementLayout, element_layout
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import json_string
 from gbnf.compiler.notations import (
@@ -34,18 +35,16 @@ from gbnf.compiler.python_literals import (
 )
 from gbnf.compiler.raw_texts import (
     beginning_with,
-    delimited_expr,
     plain_texts,
     readable_texts,
     trimmed_texts,
 )
 from gbnf.compiler.rules import Scope
 from gbnf.errors import InvalidArgumentError
-from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Literal, Ref, alt, literal, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, alt, literal, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import ANY_CHAR
 from gbnf.regular.ecma262 import search
-from gbnf.work_limits import TooManyStatesError
 
 
 class ValueSyntax:
@@ -90,10 +89,10 @@ class PythonSyntax(ValueSyntax):
 
     def __init__(self, layout: Layout, *, top: bool) -> None:
         super().__init__(layout)
-        also = alt if top else _first
-        self.true = also(Literal("True"), Literal("true"))
-        self.false = also(Literal("False"), Literal("false"))
-        self.null = also(Literal("None"), Literal("null"))
+        self.true, self.false, self.null = (
+            alt(Literal(name), *([Literal(also)] if top else []))
+            for name, also in (("True", "true"), ("False", "false"), ("None", "null"))
+        )
         self._inside = PythonSyntax(layout, top=False) if top else self
 
     def child(self, name: str) -> PythonSyntax:  # noqa: ARG002  # all keys have the same
@@ -124,10 +123,6 @@ class PythonSyntax(ValueSyntax):
         return python_string_expr(language, scope)
 
 
-def _first(one: Expr, _other: Expr) -> Expr:
-    return one
-
-
 class ElementsSyntax(ValueSyntax):
     """Objects and arrays as elements: the arguments themselves, or values inside them."""
 
@@ -147,66 +142,6 @@ class ElementsSyntax(ValueSyntax):
     def item(self) -> FormsSyntax:
         """Return the syntax of the items of an array."""
         return self._syntaxes.item
-
-
-@dataclass(frozen=True, slots=True)
-class ElementLayout(Layout):
-    """The punctuation of elements. A key is written without quotes, and ends where `key_end` begins."""
-
-    before_key: str
-    key_end: str
-    not_first: str = ""  # what no element may begin with
-
-    def key(self, name: str) -> str:
-        """Return a key as it is written."""
-        return f"{self.before_key}{name}{self.key_end}"
-
-    def can_write(self, name: str) -> bool:
-        """Return whether a key is read back as it was written."""
-        return self._readable().accepts(name)
-
-    def other_keys(self, keys: Dfa | None, names: Collection[str], scope: Scope) -> Expr:
-        """Return the keys of a class (None: every key) but `names`; EMPTY_LANGUAGE if there is none."""
-        readable = self._readable()
-        try:
-            others = (readable if keys is None else keys & readable) - Dfa.of_words(names)
-            return seq(literal(self.before_key), delimited_expr(others, self.key_end, scope))
-        except TooManyStatesError:
-            return EMPTY_LANGUAGE
-
-    def can_write_all(self, keys: Dfa | None) -> bool:
-        """Return whether each key of a class (None: every key) is read back as it was written."""
-        return ((Dfa.all_words() if keys is None else keys) - self._readable()).is_empty
-
-    def _readable(self) -> Dfa:
-        readable = plain_texts() & readable_texts(self.key_end.lstrip()[:1] or self.key_end)
-        if self.before_key.endswith("<"):  # the end of an element begins so
-            readable = readable - beginning_with("/", self.key_end)
-        if not self.before_key:  # elements end where a key could begin
-            for bracket in ")]}":
-                readable = readable - beginning_with(bracket, self.key_end)
-        if self.not_first.startswith(self.before_key) and self.not_first:
-            readable = readable - beginning_with(self.not_first[len(self.before_key) :], self.key_end)
-        return readable
-
-
-def _element_layout(
-    begin: str, separator: str, end: str, before_key: str, key_end: str, empty: str
-) -> ElementLayout:
-    whole = literal(empty)
-    return ElementLayout(
-        comma=literal(separator),
-        colon=EPSILON,
-        begin_object=literal(begin),
-        end_object=literal(end),
-        begin_array=literal(begin),
-        end_array=literal(end),
-        empty_object=whole,
-        empty_array=whole,
-        space=None,
-        before_key=before_key,
-        key_end=key_end,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +280,7 @@ class _Syntaxes:
         """The syntax of the arguments."""
         elements = self._elements
         empty = elements.begin + elements.end if elements.empty is None else elements.empty
-        layout = _element_layout(
+        layout = element_layout(
             elements.begin, elements.separator, elements.end, elements.before_key, self._key_end, empty
         )
         return ElementsSyntax(self, layout, layout)
@@ -368,11 +303,11 @@ class _Syntaxes:
     def nested(self) -> ElementsSyntax:
         """The syntax of objects and arrays inside the arguments, as elements."""
         nested = self._nested_elements
-        objects = _element_layout(
+        objects = element_layout(
             nested.object_begin, nested.object_separator, nested.object_end,
             self._elements.before_key, self._key_end, nested.object_begin + nested.object_end,
         )  # fmt: skip
-        arrays = _element_layout(
+        arrays = element_layout(
             nested.array_begin, nested.array_separator, nested.array_end,
             "", "", nested.array_begin + nested.array_end,
         )  # fmt: skip

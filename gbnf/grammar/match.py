@@ -24,31 +24,26 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain, takewhile
-from typing import TypeAlias
+from os.path import commonprefix
 
 from gbnf.errors import AmbiguousGrammarError
-from gbnf.grammar.analysis import BYTE, utf8_length
-from gbnf.grammar.code_points import matchable
-from gbnf.grammar.emit import emit_expr, emit_literal
-from gbnf.grammar.ir import CharClass, Rules, char_class
+from gbnf.grammar.analysis import BYTE
+from gbnf.grammar.ir import CharClass, Rules
 from gbnf.grammar.network import (
     RETURN,
     CallNode,
     CharsNode,
     ChoiceNode,
-    Cost,
     Network,
     Node,
     RepeatNode,
     ReturnNode,
     TextNode,
 )
+from gbnf.grammar.states import Frame, Frames, Stack, State, Top, Tops
 
-END_OF_TEXT = "end of text"
 _MAX_CACHED = 200_000
 _MAX_VISITS = 20_000
-_MANY_STACKS = 1 << 30  # where counting ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +79,8 @@ class Matcher:
         self._network = Network(rules, with_costs=with_costs)
         self._frames: dict[tuple[Node, int, Stack], Frame] = {}
         self._unions: dict[frozenset[Frame | None], Frames] = {}
-        self._closures: dict[tuple[Node, Stack], _Tops] = {}
-        self._states: dict[_Tops, _State] = {}
+        self._closures: dict[tuple[Node, Stack], Tops] = {}
+        self._states: dict[Tops, State] = {}
         self._lock = threading.RLock()
         self._visits = 0  # of nodes and members, for one character
         self._cached = 0  # members of what is cached
@@ -107,14 +102,14 @@ class Matcher:
         """Return the state before the first character, of texts of `rule` (default: the start symbol)."""
         return MatchState(self, self._start(rule))
 
-    def _start(self, rule: str | None = None) -> _State:
+    def _start(self, rule: str | None = None) -> State:
         with self._lock:
             self._visits = 0
             first = self._network.root if rule is None else self._network.rule(rule)
             tops, can_end = self._closure(first, None)
             return self._state((self._merge_stacks(dict.fromkeys(tops)), can_end))
 
-    def _advance(self, state: _State, text: str) -> tuple[int, _State]:
+    def _advance(self, state: State, text: str) -> tuple[int, State]:
         """Return how many characters of `text` match, and the state after them."""
         position, end = 0, len(text)
         while position < end:
@@ -122,7 +117,7 @@ class Matcher:
             if rest and text.startswith(rest, position):
                 step, position = rest, position + len(rest)
             elif rest:
-                shared = _shared_length(rest, text, position)
+                shared = len(commonprefix([rest, text[position : position + len(rest)]]))  # noqa: RUF071  # these are no paths
                 within = self._step(state, rest[:shared]) if shared else state
                 return position + shared, within or state
             else:
@@ -135,14 +130,14 @@ class Matcher:
             state = following
         return position, state
 
-    def _step(self, state: _State, text: str) -> _State | None:
+    def _step(self, state: State, text: str) -> State | None:
         """Return the state after a character, or several of the only literal; None if they do not match."""
         if text in state.steps:
             return state.steps[text]
         with self._lock:
             return self._compute_step(state, text)
 
-    def _compute_step(self, state: _State, text: str) -> _State | None:
+    def _compute_step(self, state: State, text: str) -> State | None:
         if len(self._frames) + self._cached > _MAX_CACHED:
             self._cached = 0
             self._frames.clear()
@@ -169,10 +164,10 @@ class Matcher:
         state.steps[text] = following
         return following
 
-    def _state(self, tops: _Tops) -> _State:
+    def _state(self, tops: Tops) -> State:
         state = self._states.get(tops)
         if state is None:
-            state = self._states.setdefault(tops, _State(*tops))
+            state = self._states.setdefault(tops, State(*tops))
             self._cached += 1 + len(state.tops)
         return state
 
@@ -208,7 +203,7 @@ class Matcher:
         frame = self._frames.get(key)
         return frame if frame is not None else self._frames.setdefault(key, Frame(node, count, parent))
 
-    def _closure(self, node: Node, frame: Stack) -> _Tops:
+    def _closure(self, node: Node, frame: Stack) -> Tops:
         """Return the tops that `node` reaches without a character, in the grammar's order."""
         known = self._closures.get((node, frame))
         if known is not None:
@@ -273,7 +268,7 @@ class MatchState:
     """The state of a grammar after a text. Immutable: `advance` returns a new one."""
 
     _matcher: Matcher = field(repr=False)
-    _state: _State = field(repr=False)
+    _state: State = field(repr=False)
 
     @property
     def can_end(self) -> bool:
@@ -302,18 +297,14 @@ class MatchState:
 
     def followers(self) -> Iterator[tuple[str, MatchState]]:
         """Yield the states after a character, or the rest of the only literal, with one such text of each."""
-        texts = [self._state.only_literal] if self._state.only_literal else _distinguished(self._state.tops)
-        for text in texts:
+        for text in self._state.next_texts():
             following = self._matcher._step(self._state, text)  # noqa: SLF001  # same module
             if following is not None:
                 yield text, MatchState(self._matcher, following)
 
     def allowed(self) -> CharClass:
         """Return the characters that may come next; the class has no `ranges` if only the end may."""
-        state = self._state
-        if state.first is None:
-            state.first = char_class(*chain.from_iterable(_first(top) for top in state.tops))
-        return state.first
+        return self._state.allowed
 
     def expected(self) -> tuple[str, ...]:
         """Return the terminals that may come next, as GBNF, and `END_OF_TEXT` last if the text may end."""
@@ -322,7 +313,7 @@ class MatchState:
     @property
     def completion_length(self) -> float:
         """The bytes of the shortest completion in UTF-8; infinity if there is none."""
-        cost = _shortest(self._state)
+        cost = self._state.cost
         return cost if cost == math.inf else int(cost) // BYTE
 
     def shortest_completion(self) -> str:
@@ -331,8 +322,8 @@ class MatchState:
         Where several do, it is the first alternative's. Of each class it takes the first character.
         """
         state, parts = self._state, list[str]()
-        while _shortest(state) not in {0, math.inf}:
-            parts.append(_next_text(min(state.tops, key=_cost)))
+        while state.cost not in {0, math.inf}:
+            parts.append(state.cheapest_text())
             _, state = self._matcher._advance(state, parts[-1])  # noqa: SLF001  # same module
         return "".join(parts)
 
@@ -343,7 +334,7 @@ class MatchState:
         """
         state, parts, length = self._state, list[str](), 0
         while length < limit and not state.can_end and state.tops:
-            text = state.only_literal or _only_character(state.tops)
+            text = state.only_text()
             following = self._matcher._step(state, text) if text else None  # noqa: SLF001  # same module
             if following is None:
                 break
@@ -351,129 +342,3 @@ class MatchState:
             length += len(text)
             state = following
         return "".join(parts)
-
-
-@dataclass(eq=False, slots=True)
-class Frame:
-    """An entry of a stack: continue at `node` (`count` 0), or iteration number `count` of a repetition.
-
-    `cost`: of the shortest text from here to the end of the grammar. `stacks`: how many this entry is on top
-    of.
-    """
-
-    node: Node
-    count: int
-    parent: Stack
-    cost: Cost = field(init=False)
-    stacks: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        node = self.node
-        within = node.cost_after(self.count) if isinstance(node, RepeatNode) and self.count else node.cost
-        self.cost = within + (self.parent.cost if self.parent is not None else 0)
-        self.stacks = stack_count(self.parent)
-
-
-@dataclass(eq=False, slots=True)
-class Frames:
-    """Several stacks with the same continuation; None is the empty one. `cost`, `stacks`: see `Frame`."""
-
-    members: tuple[Frame | None, ...]
-    cost: Cost = field(init=False)
-    stacks: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.cost = min(0 if member is None else member.cost for member in self.members)
-        self.stacks = min(sum(map(stack_count, self.members)), _MANY_STACKS)
-
-
-Stack: TypeAlias = Frame | Frames | None
-Top: TypeAlias = tuple[TextNode | CharsNode, int, Stack]
-_Tops: TypeAlias = tuple[tuple[Top, ...], bool]
-
-
-@dataclass(eq=False, slots=True)
-class _State:
-    """The tops of all derivations of a text, with the cached steps from here."""
-
-    tops: tuple[Top, ...]
-    can_end: bool
-    stacks: int = field(init=False)
-    steps: dict[str, _State | None] = field(default_factory=dict)
-    only_literal: str = ""  # the rest of the literal, if it is the only top
-    first: CharClass | None = None  # the characters that may come next, cached
-    cost: Cost | None = None  # of the shortest completion, cached
-
-    def __post_init__(self) -> None:
-        self.stacks = sum(stack_count(stack) for _, _, stack in self.tops)
-        if len(self.tops) == 1 and isinstance(self.tops[0][0], TextNode):
-            self.only_literal = self.tops[0][0].text[self.tops[0][1] :]
-
-    def expected(self) -> tuple[str, ...]:
-        shown = [
-            emit_literal(node.text[offset:]) if isinstance(node, TextNode) else emit_expr(node.of)
-            for node, offset, _ in self.tops
-        ]
-        return tuple(dict.fromkeys([*shown, *[END_OF_TEXT] * self.can_end]))
-
-
-def stack_count(stack: Stack) -> int:
-    """Return how many stacks a linked stack stands for."""
-    return 1 if stack is None else stack.stacks
-
-
-def _shared_length(literal: str, text: str, position: int) -> int:
-    """Return the length of the common prefix of `literal` and `text` from `position` on."""
-    pairs = zip(literal, text[position : position + len(literal)], strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def _first(top: Top) -> tuple[tuple[int, int], ...]:
-    node, offset, _ = top
-    if isinstance(node, TextNode):
-        code_point = ord(node.text[offset])
-        return ((code_point, code_point),)
-    return matchable(node.of)
-
-
-def _distinguished(tops: tuple[Top, ...]) -> list[str]:
-    """Return one character of all that the same terminals accept, for each such set."""
-    found: dict[tuple[int, ...], str] = {}
-    ranges = [_first(top) for top in tops]
-    pairs = set(chain.from_iterable(ranges))
-    for low in sorted({low for low, _ in pairs} | {high + 1 for _, high in pairs}):
-        accepting = tuple(
-            index for index, of in enumerate(ranges) if any(one <= low <= other for one, other in of)
-        )
-        if accepting:
-            found.setdefault(accepting, chr(low))
-    return list(found.values())
-
-
-def _shortest(state: _State) -> Cost:
-    """Return the cost of the shortest completion."""
-    if state.cost is None:
-        state.cost = 0 if state.can_end else min(map(_cost, state.tops), default=math.inf)
-    return state.cost
-
-
-def _cost(top: Top) -> Cost:
-    """Return the cost of the shortest completion of one derivation."""
-    node, offset, stack = top
-    matched = utf8_length(node.text[:offset]) if offset and isinstance(node, TextNode) else 0
-    return node.cost - BYTE * matched + (stack.cost if stack is not None else 0)
-
-
-def _next_text(top: Top) -> str:
-    """Return the rest of a literal, the first character of a class that is not empty."""
-    node, offset, _ = top
-    return node.text[offset:] if isinstance(node, TextNode) else chr(matchable(node.of)[0][0])
-
-
-def _only_character(tops: tuple[Top, ...]) -> str:
-    """Return the only character that all tops accept, or ""."""
-    ranges = {pair for top in tops for pair in _first(top)}
-    if len(ranges) != 1:
-        return ""
-    ((low, high),) = ranges
-    return chr(low) if low == high else ""

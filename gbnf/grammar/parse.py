@@ -202,7 +202,7 @@ class _GbnfReader:
             else:
                 read = parts[len(parts) - node :]
                 del parts[len(parts) - node :]
-                parts.append((_sequence if action == "sequence" else _choice)(read))
+                parts.append(_joined(read, is_sequence=action == "sequence"))
         return parts[0]
 
     def _terminal(self, token: Token) -> _ParsedExpr:
@@ -326,18 +326,12 @@ def _count(digits: str) -> int:
     return int(digits) if len(digits) < 10 else MAX_REPETITION + 1
 
 
-def _sequence(parts: list[_ParsedExpr]) -> _ParsedExpr:
-    elements = any(part.elements for part in parts)
-    return _ParsedExpr(seq(*(part.expr for part in parts)), elements=elements, depth=_depth(parts))
-
-
-def _choice(parts: list[_ParsedExpr]) -> _ParsedExpr:
-    elements = all(part.elements for part in parts)
-    return _ParsedExpr(alt(*(part.expr for part in parts)), elements=elements, depth=_depth(parts))
-
-
-def _depth(parts: list[_ParsedExpr]) -> int:
-    return max((part.depth for part in parts), default=0) + (len(parts) > 1)
+def _joined(parts: list[_ParsedExpr], *, is_sequence: bool) -> _ParsedExpr:
+    """Return the parts one after the other, or as alternatives."""
+    elements = (any if is_sequence else all)(part.elements for part in parts)
+    expr = (seq if is_sequence else alt)(*(part.expr for part in parts))
+    depth = max((part.depth for part in parts), default=0) + (len(parts) > 1)
+    return _ParsedExpr(expr, elements=elements, depth=depth)
 
 
 def _line_and_column(text: str, position: int) -> tuple[int, int]:
@@ -354,16 +348,6 @@ def _short(sentence: str) -> str:
     return sentence if len(sentence) <= _SHOWN else f"{sentence[: _SHOWN // 2]}…{sentence[-_SHOWN // 4 :]}"
 
 
-def _fail_syntax(text: str, error: UnexpectedInput) -> NoReturn:
-    if isinstance(error, UnexpectedCharacters):
-        position = error.pos_in_stream or 0
-        _fail(text, position, *_unreadable(text, position))
-    assert isinstance(error, UnexpectedToken)
-    token = error.token
-    position = len(text) if token.type == "$END" else token.start_pos or 0
-    _fail(text, position, *_misplaced(token))
-
-
 _UNREADABLE = {
     "_": ("an underscore in a rule name, which llama.cpp refuses", _NAMES),
     '"': ("a literal that is never closed", r'Close it with "; escape a quote inside it as \".'),
@@ -372,16 +356,6 @@ _UNREADABLE = {
     "<": ("a token terminal, which depends on one model's vocabulary", 'Write its text: "…".'),
     "!": ("a token terminal, which depends on one model's vocabulary", 'Write its text: "…".'),
 }
-
-
-def _unreadable(text: str, position: int) -> tuple[str, str]:
-    """Return problem and hint for a character that begins no token."""
-    char = text[position]
-    if char in _UNREADABLE:
-        return _UNREADABLE[char]
-    if char.isalpha():
-        return f"{char!r} in a rule name, which llama.cpp refuses", _NAMES
-    return f"{char!r} means nothing here", "Put text to match in quotes."
 
 
 _MISPLACED = {
@@ -402,8 +376,18 @@ _MISPLACED = {
 }
 
 
-def _misplaced(token: Token) -> tuple[str, str]:
-    """Return problem and hint for a token in the wrong position."""
+def _fail_syntax(text: str, error: UnexpectedInput) -> NoReturn:
+    if isinstance(error, UnexpectedCharacters):  # a character that begins no token
+        position = error.pos_in_stream or 0
+        char = text[position]
+        found = (f"{char!r} means nothing here", "Put text to match in quotes.")
+        if char.isalpha():
+            found = (f"{char!r} in a rule name, which llama.cpp refuses", _NAMES)
+        _fail(text, position, *_UNREADABLE.get(char, found))
+    assert isinstance(error, UnexpectedToken)
+    token = error.token
+    found = (f"{token!s} where a rule should begin", "A rule is name ::= body.")
     if token.type == "SUFFIX":
-        return f"{token} has nothing to repeat", "Put an item before it."
-    return _MISPLACED.get(token.type, (f"{token!s} where a rule should begin", "A rule is name ::= body."))
+        found = (f"{token} has nothing to repeat", "Put an item before it.")
+    position = len(text) if token.type == "$END" else token.start_pos or 0
+    _fail(text, position, *_MISPLACED.get(token.type, found))

@@ -18,8 +18,9 @@ from math import inf
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.analysis import in_cycles, strong_components
 from gbnf.grammar.ir import Alt, Expr, Repeat, Rules, Seq
-from gbnf.grammar.match import Frame, Frames, Matcher, MatchState, Stack, stack_count
+from gbnf.grammar.match import Matcher, MatchState
 from gbnf.grammar.network import CallNode, CharsNode, ChoiceNode, Node, RepeatNode, TextNode
+from gbnf.grammar.states import Frame, Frames, Stack, stack_count
 
 #: The most stacks that the engine may keep.
 MAX_STACKS = 1024
