@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from gbnf.errors import GbnfError
@@ -47,6 +47,14 @@ def json_type(value: Any) -> str:
             return "object"
         case _:
             return type(value).__name__
+
+
+def has_type(value: Any, types: Collection[str]) -> bool:
+    """Return whether a JSON value has one of these types of JSON Schema."""
+    kind = json_type(value)
+    if kind == "number" and value.is_integer():
+        return "number" in types or "integer" in types
+    return kind in types or (kind == "integer" and "number" in types)
 
 
 def parse_json(text: str, *, control_characters: bool = False, surrogates: bool = False) -> Any:

@@ -26,36 +26,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gbnf.calls.parsing.parser import TEXT_LIMIT, parse_tool_calls
-    from gbnf.calls.parsing.results import (
-        CallSyntaxName,
-        FinalAnswer,
-        InvalidToolCall,
-        ParseResult,
-        Repair,
-        RepairKind,
-        ToolCall,
-        ToolCalls,
-    )
-    from gbnf.calls.parsing.streaming import CallStream
-    from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES, CallSyntax, render_tool_calls
-
-__all__ = [
-    "CALL_SYNTAXES",
-    "TEXT_LIMIT",
-    "CallStream",
-    "CallSyntax",
-    "CallSyntaxName",
-    "FinalAnswer",
-    "InvalidToolCall",
-    "ParseResult",
-    "Repair",
-    "RepairKind",
-    "ToolCall",
-    "ToolCalls",
-    "parse_tool_calls",
-    "render_tool_calls",
-]
+    from gbnf.calls.parsing.parser import TEXT_LIMIT as TEXT_LIMIT
+    from gbnf.calls.parsing.parser import parse_tool_calls as parse_tool_calls
+    from gbnf.calls.parsing.results import CallSyntaxName as CallSyntaxName
+    from gbnf.calls.parsing.results import FinalAnswer as FinalAnswer
+    from gbnf.calls.parsing.results import InvalidToolCall as InvalidToolCall
+    from gbnf.calls.parsing.results import ParseResult as ParseResult
+    from gbnf.calls.parsing.results import Repair as Repair
+    from gbnf.calls.parsing.results import RepairKind as RepairKind
+    from gbnf.calls.parsing.results import ToolCall as ToolCall
+    from gbnf.calls.parsing.results import ToolCalls as ToolCalls
+    from gbnf.calls.parsing.streaming import CallStream as CallStream
+    from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES as CALL_SYNTAXES
+    from gbnf.calls.parsing.syntaxes import CallSyntax as CallSyntax
+    from gbnf.calls.parsing.syntaxes import render_tool_calls as render_tool_calls
 
 _NAMES = {
     "parser": ("TEXT_LIMIT", "parse_tool_calls"),
@@ -67,6 +51,7 @@ _NAMES = {
     "syntaxes": ("CALL_SYNTAXES", "CallSyntax", "render_tool_calls"),
 }  # fmt: skip
 _MODULES = {name: f"gbnf.calls.parsing.{module}" for module, names in _NAMES.items() for name in names}
+__all__ = sorted(_MODULES)  # noqa: PLE0605  # the table is the list
 
 
 def __getattr__(name: str) -> object:

@@ -19,7 +19,7 @@ from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, load
 from gbnf.calls.parsing.python_arguments import read_literal as read_python
 from gbnf.errors import GbnfError
 from gbnf.schema.keywords import resolve_pointer
-from gbnf.strict_json import InvalidJsonError, json_type, parse_json
+from gbnf.strict_json import InvalidJsonError, has_type, json_type, parse_json
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 
 _PAIRS: Final = {"}": "{", "]": "[", ")": "("}
@@ -104,10 +104,10 @@ def json_of_raw(text: str, types: Collection[str], *, quoted: bool = False) -> s
     given = text.strip()
     allowed = {*types} if quoted else {*types} - {"string"}
     written = _json(given)
-    if written is not None and _has_type(written[0], allowed):
+    if written is not None and has_type(written[0], allowed):
         return written[1]
     literal = _python(given) if written is None else None
-    if literal is not None and _has_type(literal[0], allowed):
+    if literal is not None and has_type(literal[0], allowed):
         return literal[1]
     if "string" in types:
         return json.dumps(text, ensure_ascii=False)
@@ -115,11 +115,6 @@ def json_of_raw(text: str, types: Collection[str], *, quoted: bool = False) -> s
         return next((empty for kind, empty in _EMPTY if kind in types), '""')
     found = written or literal or _repaired(given)
     return json.dumps(text, ensure_ascii=False) if found is None else found[1]
-
-
-def _has_type(value: Any, types: Collection[str]) -> bool:
-    kind = json_type(value)
-    return kind in types or (kind == "number" and "integer" in types and value.is_integer())
 
 
 def _json(text: str) -> tuple[Any, str] | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gbnf.calls.parsing.lenient_json import Loaded, closing, extent, load
+from gbnf.calls.parsing.readers import TRUNCATED, ParsedSpan
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.strict_json import InvalidJsonError, parse_json
@@ -33,14 +34,6 @@ class CallObject(NamedTuple):
     wrapped: str = ""
 
 
-class ParsedJson(NamedTuple):
-    """The JSON at a position of a text: its end, its calls, whether it is complete."""
-
-    end: int
-    written: tuple[RawCall, ...]
-    closed: bool
-
-
 def entries(value: Any, names: ToolNames) -> list[CallObject] | None:
     """Return the calls that a JSON value consists of, None if it is not a call."""
     match value:
@@ -58,7 +51,7 @@ def entries(value: Any, names: ToolNames) -> list[CallObject] | None:
 
 def read_body(
     text: str, start: int, names: ToolNames, syntax: CallSyntaxName | None = None
-) -> ParsedJson | None:
+) -> ParsedSpan | None:
     """Parse the calls in the JSON at `start`: none if it is complete without a call, None if it is neither.
 
     `syntax`: the syntax of the calls, if the text around them determines it.
@@ -68,15 +61,13 @@ def read_body(
         try:
             loaded = load(text[start : found.end])
         except InvalidJsonError as error:
-            return ParsedJson(
-                found.end, _unreadable(text[start : found.end], str(error), syntax), closed=True
-            )
+            return ParsedSpan(found.end, _unreadable(text[start : found.end], str(error), syntax))
         listed = entries(loaded.value, names) or []
-        return ParsedJson(found.end, tuple(_written(entry, loaded, syntax) for entry in listed), closed=True)
+        return ParsedSpan(found.end, tuple(_written(entry, loaded, syntax) for entry in listed))
     return _open_body(text, start, names, syntax)
 
 
-def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName | None) -> ParsedJson | None:
+def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName | None) -> ParsedSpan | None:
     """Parse the calls in JSON without an end: its last brackets are missing, or it is truncated."""
     last = text.rfind("}", start)
     if last >= 0:
@@ -90,9 +81,7 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
                 entry._replace(extra={key: entry.extra[key] for key in entry.extra if key != _SENTINEL})
                 for entry in listed
             ]
-            return ParsedJson(
-                last + 1, tuple(_written(entry, loaded, syntax) for entry in listed), closed=True
-            )
+            return ParsedSpan(last + 1, tuple(_written(entry, loaded, syntax) for entry in listed))
     if not _SAYS_NAME.search(text, start):
         return None
     try:
@@ -100,10 +89,9 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
     except InvalidJsonError:
         return None
     listed = entries(loaded.value, names) or []
-    note = Repair("truncated", "the text ends inside the call")
-    written = [_written(entry, loaded, syntax) for entry in listed]
-    truncated = tuple(replace(call, repairs=(*call.repairs, note), truncated=True) for call in written)
-    return ParsedJson(len(text), truncated, closed=False) if truncated else None
+    written = [_written(entry, loaded, syntax).noted(TRUNCATED) for entry in listed]
+    truncated = tuple(replace(call, truncated=True) for call in written)
+    return ParsedSpan(len(text), truncated, closed=False) if truncated else None
 
 
 def _closed_with_mark(head: str, opened: str) -> Any:

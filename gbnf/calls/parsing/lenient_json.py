@@ -83,6 +83,17 @@ def load(text: str) -> Loaded:
     return Loaded(value, (Repair("json", "allowed control characters inside a string"),))
 
 
+def load_complete(text: str) -> Any:
+    """Return the array or object that a text consists of, repaired if need be, else None."""
+    text = text.strip()
+    if text[:1] not in ("{", "[") or extent(text, 0) != (len(text), ""):
+        return None
+    try:
+        return load(text).value
+    except InvalidJsonError:
+        return None
+
+
 def closing(opened: str) -> str:
     """Return the text that closes the brackets and the quote in `opened`."""
     return "".join(CLOSERS.get(sign, sign) for sign in reversed(opened))

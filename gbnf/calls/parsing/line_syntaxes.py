@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import dedent
 from typing import Any
 
 from gbnf.calls.parsing.key_values import KeyValueBlock, indent_of, says_structure
 from gbnf.calls.parsing.lenient_json import extent, load
-from gbnf.calls.parsing.python_arguments import write_arguments
 from gbnf.calls.parsing.readers import (
     BEGIN,
     LINE,
@@ -76,7 +74,7 @@ def read_fenced(text: str, match: re.Match[str], context: ReaderContext) -> Pars
     inner = context.only_calls(body)
     if inner is not None:
         note = () if closed else (Repair("wrapper", "the code block is not closed"),)
-        written = (replace(call, syntax="fenced", repairs=(*call.repairs, *note)) for call in inner)
+        written = (replace(call, syntax="fenced").noted(*note) for call in inner)
         return ParsedSpan(end, tuple(written), closed)
     first, _, rest = body.strip("\n").partition("\n")
     head = _HEAD.fullmatch(first)
@@ -106,18 +104,12 @@ def named_lines(
     return RawCall(name, block.arguments, syntax, (*block.repairs, *note), truncated=truncated)
 
 
-def write_fenced(calls: Sequence[ToolCall]) -> str:
-    """Render one fenced block for each call."""
-    return "\n".join("\n".join(["```tool", call.name, *keyed_lines(call), "```"]) for call in calls)
-
-
 def keyed_lines(call: ToolCall) -> list[str]:
     """Return the arguments as `key: value` lines: plain texts unchanged, other values as JSON."""
-    return [f"{_key(key)}: {_scalar(value)}" for key, value in call.arguments.items()]
-
-
-def _key(key: str) -> str:
-    return key if _PLAIN_KEY.fullmatch(key) else json_of(key)
+    return [
+        f"{key if _PLAIN_KEY.fullmatch(key) else json_of(key)}: {_scalar(value)}"
+        for key, value in call.arguments.items()
+    ]
 
 
 def _scalar(value: Any) -> str:
@@ -146,11 +138,6 @@ def read_call(text: str, match: re.Match[str], context: ReaderContext) -> Parsed
     return None if begin < len(text) else ParsedSpan(begin, closed=False)
 
 
-def write_call(calls: Sequence[ToolCall]) -> str:
-    """Render one `CALL name {json}` per line."""
-    return "\n".join(f"CALL {call.name} {json_of(call.arguments)}" for call in calls)
-
-
 YAML = pattern(
     rf"{BEGIN}(?P<indent>[ \t]*)[\"'*]*(?:tool|tool_name|function|name|action)[\"'*]*[ \t]*:[*]*[ \t]*"
     rf"[\"'`]?(?P<name>{LOOSE_NAME})[\"'`]?[ \t]*\r?\n(?:[ \t]*\r?\n)?"
@@ -177,7 +164,7 @@ def read_yaml(text: str, match: re.Match[str], context: ReaderContext) -> Parsed
         body, end, closed = enclosed(text, fence, keyed=True)
         note = Repair("wrapper", "took the arguments from a code block")
         written = named_lines(body, name, "yaml", context, truncated=not closed)
-        return ParsedSpan(end, (replace(written, repairs=(*written.repairs, note)),), closed)
+        return ParsedSpan(end, (written.noted(note),), closed)
     if inline:
         return ParsedSpan(match.end(), (RawCall(name, inline, "yaml"),), match.end() < len(text))
     return _yaml_block(text, match, context)
@@ -209,20 +196,8 @@ def _yaml_block(text: str, match: re.Match[str], context: ReaderContext) -> Pars
         return ParsedSpan(below.end(), (RawCall(match["name"], said, "yaml"),), below.end() < len(text))
     written = named_lines("\n".join(lines), match["name"], "yaml", context)
     if flat and written.arguments:
-        note = Repair("arguments", "took lines that are not indented")
-        written = replace(written, repairs=(*written.repairs, note))
+        written = written.noted(Repair("arguments", "took lines that are not indented"))
     return ParsedSpan(end, (written,), ended)
-
-
-def write_yaml(calls: Sequence[ToolCall]) -> str:
-    """Render `tool:` and `args:` for each call."""
-    return "\n".join(_yaml(call) for call in calls)
-
-
-def _yaml(call: ToolCall) -> str:
-    if not call.arguments:
-        return f"tool: {call.name}\nargs: {{}}"
-    return "\n".join([f"tool: {call.name}", "args:", *(f"  {line}" for line in keyed_lines(call))])
 
 
 PYTHON = pattern(
@@ -252,11 +227,6 @@ def read_python(text: str, match: re.Match[str], context: ReaderContext) -> Pars
     if after is None:
         return None
     return ParsedSpan(after.end(), tuple(written), closed=after.end() < len(text))
-
-
-def write_python(calls: Sequence[ToolCall]) -> str:
-    """Render one `name(a=1)` per line."""
-    return "\n".join(f"{call.name}({write_arguments(call.arguments)})" for call in calls)
 
 
 def _end(of: re.Pattern[str], text: str, at: int) -> int:

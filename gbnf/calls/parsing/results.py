@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 RepairKind: TypeAlias = Literal[
@@ -127,3 +127,7 @@ class RawCall:
     text_arguments: bool = False
     error: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def noted(self, *notes: Repair) -> RawCall:
+        """Return the call with more repairs."""
+        return replace(self, repairs=(*self.repairs, *notes))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from gbnf.calls.parsing.line_syntaxes import enclosed
@@ -51,7 +51,8 @@ class Scanner:
         self._depth = depth
         readers: list[tuple[re.Pattern[str], Reader]] = [(_FENCE, self._fence)]
         readers += dict.fromkeys((syntax.opener, syntax.read) for syntax in CALL_SYNTAXES)
-        readers += [(_INLINE, self._inline), (_QUOTATION, _quotation)]
+        readers.append((_INLINE, self._inline))
+        readers.append((_QUOTATION, lambda _text, match, _context: ParsedSpan(match.end())))
         self._readers = sorted(readers, key=lambda reader: reader[0] is _FENCE)  # tool fences before others
         self._names = names
 
@@ -108,7 +109,7 @@ class Scanner:
         body, end, closed = enclosed(text, match)
         calls = context.only_calls(body) if match["info"].lower() in CALL_LANGUAGES else None
         note = Repair("wrapper", f"took the call from a code block ({match['info'] or 'no language'})")
-        written = tuple(replace(call, repairs=(*call.repairs, note)) for call in calls or ())
+        written = tuple(call.noted(note) for call in calls or ())
         code = match["info"].lower() not in CALL_LANGUAGES and match.end() < len(text)
         return ParsedSpan(end, written, closed, code)
 
@@ -123,7 +124,7 @@ class Scanner:
             return ParsedSpan(after)
         calls = context.only_calls(text[match.end() : end]) or ()
         note = Repair("wrapper", "took the call from inline code")
-        return ParsedSpan(after, tuple(replace(call, repairs=(*call.repairs, note)) for call in calls))
+        return ParsedSpan(after, tuple(call.noted(note) for call in calls))
 
     def _only_calls(self, text: str) -> tuple[RawCall, ...] | None:
         """Return the calls of a text that consists of calls only, None for any other."""
@@ -135,10 +136,6 @@ class Scanner:
                 return None
             found += segment.written
         return tuple(found) or None
-
-
-def _quotation(_text: str, match: re.Match[str], _context: ReaderContext) -> ParsedSpan:
-    return ParsedSpan(match.end())
 
 
 def _text(start: int, end: int) -> Iterator[Segment]:

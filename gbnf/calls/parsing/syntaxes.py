@@ -17,28 +17,16 @@ from gbnf.calls.parsing.line_syntaxes import (
     FENCE,
     PYTHON,
     YAML,
+    keyed_lines,
     read_call,
     read_fenced,
     read_python,
     read_yaml,
-    write_call,
-    write_fenced,
-    write_python,
-    write_yaml,
 )
+from gbnf.calls.parsing.python_arguments import write_arguments
 from gbnf.calls.parsing.readers import ParsedSpan, Reader, ReaderContext, json_of, pattern
 from gbnf.calls.parsing.results import CallSyntaxName, ToolCall
-from gbnf.calls.parsing.tags import (
-    FUNCTION,
-    MISTRAL,
-    TAG,
-    read_function,
-    read_mistral,
-    read_tagged,
-    write_function,
-    write_mistral,
-    write_tagged,
-)
+from gbnf.calls.parsing.tags import FUNCTION, MISTRAL, TAG, read_function, read_mistral, read_tagged
 from gbnf.errors import InvalidArgumentError
 
 OBJECT = pattern(r"\{(?=\s*(?:[\"'“\w}/#]|\Z))|\[(?=\s*(?:\{|\Z))")
@@ -54,39 +42,62 @@ def read_object(text: str, match: re.Match[str], context: ReaderContext) -> Pars
     quoted = start > 0 and text[start - 1] in _QUOTES  # a quotation, not a call
     if quoted or not _SAYS_CALL.search(text, start, found.end):
         return ParsedSpan(found.end, closed=found.closed)
-    body = read_body(text, start, context.names)
-    return (
-        ParsedSpan(found.end, closed=False)
-        if body is None
-        else ParsedSpan(body.end, body.written, body.closed)
-    )
+    return read_body(text, start, context.names) or ParsedSpan(found.end, closed=False)
 
 
-def write_tool_calls(calls: Sequence[ToolCall]) -> str:
-    """Render `{"tool_calls": […]}`."""
+def _write_fenced(call: ToolCall) -> str:
+    return "\n".join(["```tool", call.name, *keyed_lines(call), "```"])
+
+
+def _write_call(call: ToolCall) -> str:
+    return f"CALL {call.name} {json_of(call.arguments)}"
+
+
+def _write_bare(call: ToolCall) -> str:
+    return json_of({"name": call.name, "arguments": call.arguments})
+
+
+def _write_tagged(call: ToolCall) -> str:
+    return f"<tool_call>\n{_write_bare(call)}\n</tool_call>"
+
+
+def _write_function(call: ToolCall) -> str:
+    return f"<function={call.name}>{json_of(call.arguments)}</function>"
+
+
+def _write_yaml(call: ToolCall) -> str:
+    lines = ["args:", *(f"  {line}" for line in keyed_lines(call))] if call.arguments else ["args: {}"]
+    return "\n".join([f"tool: {call.name}", *lines])
+
+
+def _write_python(call: ToolCall) -> str:
+    return f"{call.name}({write_arguments(call.arguments)})"
+
+
+def _write_tool_calls(calls: Sequence[ToolCall]) -> str:
     listed = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
     return json_of({"tool_calls": listed})
 
 
-def write_bare(calls: Sequence[ToolCall]) -> str:
-    """Render one `{"name": …, "arguments": …}` per line."""
-    return "\n".join(json_of({"name": call.name, "arguments": call.arguments}) for call in calls)
+def _write_mistral(calls: Sequence[ToolCall]) -> str:
+    listed = [{"name": call.name, "arguments": call.arguments, "id": call.id} for call in calls]
+    return f"[TOOL_CALLS]{json_of(listed)}"
 
 
-def write_openai(calls: Sequence[ToolCall]) -> str:
-    """Render the objects of OpenAI's API."""
-    listed = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": json_of(call.arguments)},
-        }
-        for call in calls
-    ]
+def _write_openai(calls: Sequence[ToolCall]) -> str:
+    listed = []
+    for call in calls:
+        function = {"name": call.name, "arguments": json_of(call.arguments)}
+        listed.append({"id": call.id, "type": "function", "function": function})
     return json_of(listed[0] if len(listed) == 1 else listed)
 
 
 Writer: TypeAlias = Callable[[Sequence[ToolCall]], str]
+
+
+def _each(write: Callable[[ToolCall], str]) -> Writer:
+    """Return what writes calls one after the other."""
+    return lambda calls: "\n".join(map(write, calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +111,16 @@ class CallSyntax:
 
 
 CALL_SYNTAXES: tuple[CallSyntax, ...] = (
-    CallSyntax("fenced", FENCE, read_fenced, write_fenced),
-    CallSyntax("call", CALL, read_call, write_call),
-    CallSyntax("tool_calls", OBJECT, read_object, write_tool_calls),
-    CallSyntax("bare", OBJECT, read_object, write_bare),
-    CallSyntax("openai", OBJECT, read_object, write_openai),
-    CallSyntax("tagged", TAG, read_tagged, write_tagged),
-    CallSyntax("function", FUNCTION, read_function, write_function),
-    CallSyntax("mistral", MISTRAL, read_mistral, write_mistral),
-    CallSyntax("yaml", YAML, read_yaml, write_yaml),
-    CallSyntax("python", PYTHON, read_python, write_python),
+    CallSyntax("fenced", FENCE, read_fenced, _each(_write_fenced)),
+    CallSyntax("call", CALL, read_call, _each(_write_call)),
+    CallSyntax("tool_calls", OBJECT, read_object, _write_tool_calls),
+    CallSyntax("bare", OBJECT, read_object, _each(_write_bare)),
+    CallSyntax("openai", OBJECT, read_object, _write_openai),
+    CallSyntax("tagged", TAG, read_tagged, _each(_write_tagged)),
+    CallSyntax("function", FUNCTION, read_function, _each(_write_function)),
+    CallSyntax("mistral", MISTRAL, read_mistral, _write_mistral),
+    CallSyntax("yaml", YAML, read_yaml, _each(_write_yaml)),
+    CallSyntax("python", PYTHON, read_python, _each(_write_python)),
 )
 """Every syntax. If a text has calls in several syntaxes, only those of the first count."""
 

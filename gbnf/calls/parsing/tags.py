@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +14,11 @@ from gbnf.calls.parsing.readers import (
     TRUNCATED,
     ParsedSpan,
     ReaderContext,
-    json_of,
     named_json,
     pattern,
     properties_of,
 )
-from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair, ToolCall
+from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 
 TAG = pattern(r"<\|?(?P<tag>tool_calls?|function_calls?|tool)\|?>\s*")
 FUNCTION = pattern(r"<function[=: ]\s*[\"']?(?P<name>[^<>\n\"'{]{1,200}?)[\"']?\s*>\s*")
@@ -58,7 +57,7 @@ def read_tagged(text: str, match: re.Match[str], context: ReaderContext) -> Pars
     written = tuple(replace(call, syntax="tagged") for call in inner.written)
     if closed is None and inner.closed:
         note = Repair("wrapper", f"the tag {tag} is not closed")
-        written = tuple(replace(call, repairs=(*call.repairs, note)) for call in written)
+        written = tuple(call.noted(note) for call in written)
     return ParsedSpan(inner.end if closed is None else closed.end(), written, inner.closed)
 
 
@@ -67,17 +66,14 @@ def _bodies(text: str, at: int, context: ReaderContext, syntax: CallSyntaxName) 
 
     After JSON without a call, an object is parsed on its own: a stream has already emitted the tag.
     """
-    body = read_body(text, at, context.names, syntax)
-    if body is None:
-        return None
-    span = ParsedSpan(body.end, body.written, body.closed)
-    while span.written and span.closed and (more := _MORE.match(text, span.end)):
+    span = read_body(text, at, context.names, syntax)
+    while span is not None and span.written and span.closed and (more := _MORE.match(text, span.end)):
         body = read_body(text, more.end(), context.names, syntax)
         if body is None or not body.written:
             break
         note = Repair("wrapper", "several calls follow one opening tag")
-        written = tuple(replace(call, repairs=(*call.repairs, note)) for call in body.written)
-        span = ParsedSpan(body.end, span.written + written, body.closed)
+        written = tuple(call.noted(note) for call in body.written)
+        span = replace(body, written=span.written + written)
     return span
 
 
@@ -89,14 +85,8 @@ def _functions(text: str, match: re.Match[str], context: ReaderContext) -> Parse
         following = None if function is None else read_function(text, function, context)
         if following is None or not following.written:
             break
-        span = ParsedSpan(following.end, span.written + following.written, following.closed)
+        span = replace(following, written=span.written + following.written)
     return span
-
-
-def write_tagged(calls: Sequence[ToolCall]) -> str:
-    """Render one `<tool_call>` for each call."""
-    listed = (json_of({"name": call.name, "arguments": call.arguments}) for call in calls)
-    return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in listed)
 
 
 def read_function(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
@@ -157,11 +147,6 @@ def _parameter(text: str, at: int, properties: Mapping[str, Any]) -> tuple[int, 
     return None if function_end is None else (function_end, function_end, False)
 
 
-def write_function(calls: Sequence[ToolCall]) -> str:
-    """Render one `<function=name>` per line."""
-    return "\n".join(f"<function={call.name}>{json_of(call.arguments)}</function>" for call in calls)
-
-
 def read_mistral(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
     """Parse `[TOOL_CALLS][{…}]`, or `[TOOL_CALLS]name[ARGS]{…}` of newer models."""
     at = match.end()
@@ -174,9 +159,3 @@ def read_mistral(text: str, match: re.Match[str], context: ReaderContext) -> Par
         at, closed = span.end, span.closed
         written += span.written
     return ParsedSpan(at, tuple(written), closed) if written else ParsedSpan(len(text), closed=False)
-
-
-def write_mistral(calls: Sequence[ToolCall]) -> str:
-    """Render `[TOOL_CALLS][{…}]`."""
-    listed = [{"name": call.name, "arguments": call.arguments, "id": call.id} for call in calls]
-    return f"[TOOL_CALLS]{json_of(listed)}"

@@ -14,12 +14,13 @@ from typing import Any, Literal, TypeAlias
 from jsonschema import Draft202012Validator
 
 from gbnf.calls.parsing.tool_names import fold
-from gbnf.calls.repair.coercions import Coercion, CoercionKind, as_type, has_type, spelled_in
+from gbnf.calls.repair.coercions import Coercion, CoercionKind, as_type, spelled_in
 from gbnf.calls.validation.messages import path_text
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.keywords import SchemaPath, resolve_pointer
 from gbnf.schema.pattern_matching import pattern_matches
 from gbnf.schema.validators import extend_validator
+from gbnf.strict_json import has_type
 from gbnf.work_limits import spend
 
 UnknownKeys: TypeAlias = Literal["drop", "refuse"]

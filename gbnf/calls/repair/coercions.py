@@ -7,12 +7,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from gbnf.calls.parsing.lenient_json import extent, load
+from gbnf.calls.parsing.lenient_json import load_complete
 from gbnf.calls.parsing.tool_names import fold
 from gbnf.calls.validation.messages import short_repr
-from gbnf.strict_json import InvalidJsonError, json_type
+from gbnf.strict_json import has_type, json_type
 
 CoercionKind: TypeAlias = Literal[
     "typed", "parsed", "wrapped", "unwrapped", "enum", "clamped", "renamed", "dropped", "filled"
@@ -49,14 +50,6 @@ FALSE = frozenset({"false", "no", "n", "off", "0"})
 _NULL = frozenset({"null", "none"})
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _MOST_DIGITS = 400
-
-
-def has_type(value: Any, types: Iterable[str]) -> bool:
-    """Return whether a value has one of these types of JSON Schema."""
-    kind = json_type(value)
-    if kind == "number" and value.is_integer():
-        return bool({"number", "integer"} & set(types))
-    return kind in types or (kind == "integer" and "number" in types)
 
 
 def as_type(value: Any, types: Iterable[str]) -> tuple[CoercionKind, Any] | None:
@@ -101,22 +94,9 @@ def _null(value: Any) -> tuple[Any] | None:
     return (None,) if isinstance(value, str) and value.strip().casefold() in _NULL else None
 
 
-def _string(value: Any) -> tuple[Any] | None:
-    return (json.dumps(value),) if isinstance(value, bool | int | float) else None
-
-
-def _json_of(opening: str, kind: type) -> Any:
-    def conversion(value: Any) -> tuple[Any] | None:
-        text = value.strip() if isinstance(value, str) else ""
-        if text[:1] != opening or extent(text, 0) != (len(text), ""):
-            return None
-        try:
-            found = load(text).value
-        except InvalidJsonError:
-            return None
-        return (found,) if isinstance(found, kind) else None
-
-    return conversion
+def _json_of(kind: type, value: Any) -> tuple[Any] | None:
+    found = load_complete(value) if isinstance(value, str) else None
+    return (found,) if isinstance(found, kind) else None
 
 
 _CONVERSIONS: Mapping[str, Any] = {
@@ -124,9 +104,9 @@ _CONVERSIONS: Mapping[str, Any] = {
     "number": _number,
     "boolean": _boolean,
     "null": _null,
-    "array": _json_of("[", list),
-    "object": _json_of("{", dict),
-    "string": _string,
+    "array": partial(_json_of, list),
+    "object": partial(_json_of, dict),
+    "string": lambda value: (json.dumps(value),) if isinstance(value, bool | int | float) else None,
 }
 _ORDER = tuple(_CONVERSIONS)
 

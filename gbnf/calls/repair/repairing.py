@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.calls.parsing.lenient_json import extent, load
+from gbnf.calls.parsing.lenient_json import load_complete
 from gbnf.calls.parsing.results import ToolCall
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.calls.repair.arguments import ArgumentRepairer, UnknownKeys
 from gbnf.calls.repair.coercions import Coercion
 from gbnf.calls.validation import ValidationResult, validate_call
 from gbnf.calls.validation.messages import short_repr
-from gbnf.strict_json import InvalidJsonError
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
 from gbnf.work_limits import MAX_VALIDATION_WORK, WorkLimitError, limit_work
@@ -99,13 +98,8 @@ def _non_string_keys(value: Any) -> Iterator[tuple[Any]]:
 
 def _object(arguments: Any, coercions: list[Coercion]) -> Any:
     """Return the arguments, parsed if they are the complete text of an object."""
-    if isinstance(arguments, str) and arguments.lstrip()[:1] == "{":
-        text = arguments.strip()
-        if extent(text, 0) == (len(text), ""):
-            try:
-                found = load(text).value
-            except InvalidJsonError:
-                return arguments
-            coercions.append(Coercion("arguments", "parsed", arguments, found))
-            return found
-    return arguments
+    found = load_complete(arguments) if isinstance(arguments, str) else None
+    if not isinstance(found, dict):
+        return arguments
+    coercions.append(Coercion("arguments", "parsed", arguments, found))
+    return found

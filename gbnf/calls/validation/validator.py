@@ -14,6 +14,7 @@ from gbnf.calls.validation.argument_schemas import property_schemas, validation_
 from gbnf.calls.validation.messages import error_messages, short_repr, suggestion, typed_value
 from gbnf.errors import is_rust_panic
 from gbnf.schema.format_checks import FORMAT_CHECKER
+from gbnf.strict_json import has_type
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
 from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
@@ -114,7 +115,7 @@ def _argument_errors(
                 f"{instead}"
             )
             del given[name]
-        elif _is_integer(given[name]) and given[name] not in steps:
+        elif has_type(given[name], ["integer"]) and given[name] not in steps:
             numbers = ", ".join(str(step) for step in steps)
             yield (
                 f"argument '{name}' of tool '{tool}' must be the number of an earlier step with entries "
@@ -137,12 +138,6 @@ def _validator_of(schema: dict[str, Any]) -> Any:
     from gbnf.schema.validators import extend_validator  # noqa: PLC0415 - needed once arguments are judged
 
     return extend_validator(Draft202012Validator, every_draft=True)(schema, format_checker=FORMAT_CHECKER)
-
-
-def _is_integer(value: Any) -> bool:
-    return not isinstance(value, bool) and (
-        isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    )
 
 
 def _no_json(value: Any) -> str:
