@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from jsonschema import Draft202012Validator
 
 from gbnf import SchemaError, compile_schema
-from gbnf.regular.ecma262 import PatternError, search
+from gbnf.regular.ecma262 import search
+from gbnf.regular.pattern_syntax import PatternError
 from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import KEYWORDS, REFERENCES, walk
 from gbnf.schema.metaschema import MetaschemaChecker

@@ -145,7 +145,8 @@ class ElementArguments:
         Raises InvalidArgumentError if there is none, so that keys cannot be read.
         """
         befores = [form.before for kind in JSON_TYPES for form in self.forms.of(kind)]
-        end = commonprefix([_first_text(before) for before in befores])  # noqa: RUF071  # these are no paths
+        texts = [before[0] if before and isinstance(before[0], str) else "" for before in befores]
+        end = commonprefix(texts)  # noqa: RUF071  # these are no paths
         if not end:
             raise InvalidArgumentError("the forms of values have no common beginning, which would end a key")
         return end
@@ -163,7 +164,3 @@ Notation: TypeAlias = JsonNotation | ElementArguments
 def filled(parts: Iterable[Part], key: str) -> str:
     """Return the text of the parts of a form, under a key."""
     return "".join([part if isinstance(part, str) else key for part in parts])
-
-
-def _first_text(parts: tuple[Part, ...]) -> str:
-    return parts[0] if parts and isinstance(parts[0], str) else ""

@@ -115,7 +115,8 @@ def multiples_expr(shape: Number, digits: DigitLimits, scope: Scope) -> tuple[Ex
     it would be too large. It counts no digits where that would make it too large.
     """
     whole = shape.integer is True
-    divisor = _least_common_multiple((*shape.divisors, Fraction(1)) if whole else shape.divisors)
+    divisors = (*shape.divisors, Fraction(1)) if whole else shape.divisors
+    divisor = Fraction(lcm(*(one.numerator for one in divisors)), gcd(*(one.denominator for one in divisors)))
     low, high = shape.minimum, shape.maximum
     if low is not None and high is not None and (high.value - low.value) / divisor <= _MAX_LISTED:
         first = -((-low.value) // divisor)
@@ -149,13 +150,6 @@ def _spelled(value: Fraction, digits: DigitLimits, *, whole: bool) -> Expr:
     if not value or _PLAIN[0] <= abs(value) < _PLAIN[1]:
         return decimals
     return alt(decimals, scientific_expr(value, value, digits))
-
-
-def _least_common_multiple(divisors: tuple[Fraction, ...]) -> Fraction:
-    numerator, denominator = divisors[0].numerator, divisors[0].denominator
-    for divisor in divisors[1:]:
-        numerator, denominator = lcm(numerator, divisor.numerator), gcd(denominator, divisor.denominator)
-    return Fraction(numerator, denominator)
 
 
 @work_cache(maxsize=64)

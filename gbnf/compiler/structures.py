@@ -100,16 +100,13 @@ class Anything:
             case None:
                 return alt(*[self.values(one, syntax) for one in JSON_TYPES])
             case "array":
-                return self._any_array(syntax)
+                layout, item = syntax.arrays, self.values(None, syntax.item())
+                items = seq(item, repeat(seq(layout.comma, item)))
+                return factor_prefixes([seq(layout.begin_array, items, layout.end_array), layout.empty_array])
             case "object":
                 return self._any_object(syntax)
             case _:
                 return self._scalars.scalar(_SCALARS[kind], self._scope, "", syntax)
-
-    def _any_array(self, syntax: ValueSyntax) -> Expr:
-        layout, item = syntax.arrays, self.values(None, syntax.item())
-        more = repeat(seq(layout.comma, item))
-        return factor_prefixes([seq(layout.begin_array, item, more, layout.end_array), layout.empty_array])
 
     def _any_object(self, syntax: ValueSyntax) -> Expr:
         layout, other = syntax.objects, syntax.other()

@@ -80,13 +80,9 @@ def _plain_class(of: CharClass) -> Expr:
             ranges += [(low + 1, high), (low, low)]
         else:
             ranges.append((low, high))
-    ranges.sort(key=_ends_in_escape)
+    ranges.sort(key=lambda pair: pair[1] == _CARET or chr(pair[1]) in _LONG_ESCAPED)
     if ranges[0][0] == _CARET:
         if len(ranges) == 1:
             return CharClass((_NUL, *ranges), negated=True) if of.negated else Literal("^")
         ranges.append(ranges.pop(0))
     return CharClass(tuple(ranges), of.negated)
-
-
-def _ends_in_escape(pair: tuple[int, int]) -> bool:
-    return pair[1] == _CARET or chr(pair[1]) in _LONG_ESCAPED

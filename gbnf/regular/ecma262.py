@@ -18,14 +18,7 @@ from __future__ import annotations
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.glushkov import Condition, Preceding, position_automaton
 from gbnf.regular.pattern_parser import parse_pattern
-from gbnf.regular.pattern_syntax import (
-    Node,
-    PatternError,
-    UnsupportedPatternError,
-    is_anchored_at_end,
-    is_anchored_at_start,
-    may_look_ahead,
-)
+from gbnf.regular.pattern_syntax import End, Node, Start, UnsupportedPatternError, is_anchored, may_look_ahead
 from gbnf.regular.subset_construction import determinise
 from gbnf.work_limits import work_cache
 
@@ -45,8 +38,8 @@ def _language(node: Node, pattern: str, within: Condition | None = None) -> Dfa:
     behind = within is not None and within.lookaround.behind
     positions = position_automaton(
         node,
-        begins_anywhere=(within is None or behind) and not is_anchored_at_start(node),
-        ends_anywhere=not behind and not is_anchored_at_end(node),
+        begins_anywhere=(within is None or behind) and not is_anchored(node, Start),
+        ends_anywhere=not behind and not is_anchored(node, End),
         before=Preceding.TEXT_START if within is None or behind else within.before,
     )
     conditions = {condition for steps in positions.steps for needed in steps for condition in needed}
@@ -64,6 +57,3 @@ def _body(condition: Condition, pattern: str) -> Dfa:
         )
     found = _language(lookaround.item, pattern, condition)
     return ~found if lookaround.negated else found
-
-
-__all__ = ["PatternError", "search"]

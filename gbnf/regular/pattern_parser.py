@@ -235,9 +235,9 @@ class _PatternParser(Cursor):
         self.index += 1
         match char:
             case "^":
-                return self._line_start() if self.flags.multiline else Start()
+                return self._line_edge(Start(), behind=True) if self.flags.multiline else Start()
             case "$":
-                return self._line_end() if self.flags.multiline else End()
+                return self._line_edge(End(), behind=False) if self.flags.multiline else End()
             case ".":
                 return Chars(ANY_CHAR if self.flags.dot_all else ~LINE_END)
             case "(":
@@ -252,15 +252,9 @@ class _PatternParser(Cursor):
                 raise self.malformed("there is nothing before the braces to repeat", position)
         return self._char(ord(char))
 
-    def _line_start(self) -> Node:
-        return Alternation(
-            (Start(), Lookaround(Chars(LINE_END), behind=True, negated=False, position=self.index))
-        )
-
-    def _line_end(self) -> Node:
-        return Alternation(
-            (End(), Lookaround(Chars(LINE_END), behind=False, negated=False, position=self.index))
-        )
+    def _line_edge(self, edge: Node, *, behind: bool) -> Node:
+        line_end = Lookaround(Chars(LINE_END), behind=behind, negated=False, position=self.index)
+        return Alternation((edge, line_end))
 
     def _group(self, position: int, depth: int) -> Node:
         flags = self.flags

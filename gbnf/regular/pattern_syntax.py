@@ -93,36 +93,18 @@ ANY = Chars(ANY_CHAR)
 ANY_TEXT = Repetition(ANY, 0, None)
 
 
-def is_anchored_at_start(node: Node) -> bool:
-    """Return whether every match begins at the start of the text, as far as the structure shows."""
+def is_anchored(node: Node, edge: type[Start | End]) -> bool:
+    """Return whether every match begins at the start, or ends at the end, as far as the structure shows."""
     match node:
-        case Start():
-            return True
+        case Start() | End():
+            return isinstance(node, edge)
         case Alternation(items):
-            return all(map(is_anchored_at_start, items))
+            return all(is_anchored(item, edge) for item in items)
         case Repetition(item, minimum, _):
-            return minimum > 0 and is_anchored_at_start(item)
+            return minimum > 0 and is_anchored(item, edge)
         case Concatenation(items):
-            for item in items:
-                if is_anchored_at_start(item):
-                    return True
-                if not isinstance(item, Lookaround | Boundary):
-                    return False
-    return False
-
-
-def is_anchored_at_end(node: Node) -> bool:
-    """Return whether every match ends at the end of the text, as far as the structure shows."""
-    match node:
-        case End():
-            return True
-        case Alternation(items):
-            return all(map(is_anchored_at_end, items))
-        case Repetition(item, minimum, _):
-            return minimum > 0 and is_anchored_at_end(item)
-        case Concatenation(items):
-            for item in reversed(items):
-                if is_anchored_at_end(item):
+            for item in items if edge is Start else reversed(items):
+                if is_anchored(item, edge):
                     return True
                 if not isinstance(item, Lookaround | Boundary):
                     return False

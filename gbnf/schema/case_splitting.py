@@ -27,7 +27,7 @@ from gbnf.schema.value_sets import (
     Shape,
     String,
     ValueSet,
-    same_value,
+    value_key,
 )
 from gbnf.work_limits import TooManyStatesError, spend
 
@@ -173,7 +173,7 @@ _PAIR_WORK = 3
 
 def disjoint(left: ValueSet, right: ValueSet, expand: Expand) -> bool:
     """Return whether the sets are known to share no value."""
-    if any(same_value(one, other) for one in left.values for other in right.values):
+    if not set(map(value_key, left.values)).isdisjoint(map(value_key, right.values)):
         return False
     for values, shapes in ((left.values, right.shapes), (right.values, left.shapes)):
         if any(_may_contain(shape, value) for value in values for shape in shapes):

@@ -178,13 +178,11 @@ def distinct(values: list[Any]) -> list[Any]:
     return [*strings, *others.values()]
 
 
-def same_value(left: Any, right: Any) -> bool:
-    """Return whether two JSON values are equal: 1 and 1.0 are, true and 1 are not. Source: core, 4.2.2."""
-    return value_key(left) == value_key(right)
-
-
 def value_key(value: Any) -> Hashable:
-    """Return a hashable key that is equal exactly for equal JSON values."""
+    """Return a hashable key, the same for equal JSON values only: 1 and 1.0 are equal, 1 and true are not.
+
+    Source: core, 4.2.2.
+    """
     if isinstance(value, bool):
         return bool, value
     if isinstance(value, dict):

@@ -170,9 +170,10 @@ class ValueGenerator:
                 return canonical(draw(st.sampled_from(conjunct["enum"])))
         kinds = _types(conjuncts)
         if kinds is None:
-            kinds = _implied(conjuncts)
-        if kinds is None:
-            return draw(_ANYTHING)
+            implied = [_IMPLIED_TYPES[key] for one in conjuncts for key in one if key in _IMPLIED_TYPES]
+            if not implied:
+                return draw(_ANYTHING)
+            kinds = list(dict.fromkeys(implied))
         assume(kinds)
         kind = draw(st.sampled_from(kinds))
         match kind:
@@ -297,13 +298,6 @@ _IMPLIED_TYPES = {
     "minLength": "string", "maxLength": "string", "minimum": "number", "maximum": "number",
     "multipleOf": "number", "exclusiveMinimum": "number", "exclusiveMaximum": "number",
 }  # fmt: skip
-
-
-def _implied(conjuncts: Sequence[Mapping[str, Any]]) -> list[str] | None:
-    return (
-        list(dict.fromkeys(_IMPLIED_TYPES[key] for one in conjuncts for key in one if key in _IMPLIED_TYPES))
-        or None
-    )
 
 
 def _numbers(conjuncts: Sequence[Mapping[str, Any]], *, whole: bool) -> st.SearchStrategy[Any]:

@@ -70,10 +70,6 @@ class Blank:
         """Return a tool's name as it is written here."""
         return json_string(name)[1:-1] if self.in_json else name
 
-    def can_be(self, name: str) -> bool:
-        """Return whether a tool's name, written here, can be read back: where the literal after it begins."""
-        return not self.after or (self.spell(name) + self.after).find(self.after) == len(self.spell(name))
-
 
 @dataclass(frozen=True, slots=True)
 class CallShape:
@@ -97,10 +93,13 @@ class CallShape:
         return any(isinstance(part, Blank) and part.kind == "index" for part in self.parts)
 
     def can_name(self, name: str) -> bool:
-        """Return whether calls of a tool with this name can be read back."""
-        return all(
-            part.can_be(name) for part in self.parts if isinstance(part, Blank) and part.kind == "name"
-        )
+        """Return whether a tool's name in a call can be read back: up to the literal after it."""
+        names = [
+            (part.spell(name), part.after)
+            for part in self.parts
+            if isinstance(part, Blank) and part.kind == "name" and part.after
+        ]
+        return all((spelled + after).find(after) == len(spelled) for spelled, after in names)
 
 
 @lru_cache(maxsize=64)
@@ -308,12 +307,9 @@ def _excluded(form: FormatFields) -> list[str]:
     tags = (form.reasoning.begin, form.reasoning.end) if form.reasoning else ()
     before = [opening.text.partition(form.marker)[0] for opening in openings(form) if form.marker]
     texts = [form.marker, *before, *tags, *form.end_of_turn, form.text.before_calls or "", form.text.end]
-    return _escaped(texts) + [_ecma262(pattern) for pattern in format_delimiters(form).in_text.patterns]
-
-
-def _ecma262(pattern: str) -> str:
-    """Return the pattern of a delimiter for `search`, with any number of Python's spaces."""
-    return pattern.replace(SPACE, r"[\s\x1c-\x1f\x85]*")
+    spaces = r"[\s\x1c-\x1f\x85]*"  # any number of Python's
+    delimiters = [pattern.replace(SPACE, spaces) for pattern in format_delimiters(form).in_text.patterns]
+    return _escaped(texts) + delimiters
 
 
 def _escaped(texts: Iterable[str]) -> list[str]:

@@ -236,14 +236,10 @@ def _groups(forms: ValueForms) -> dict[str, FormGroup]:
     for kind in _TYPES:
         for form in getattr(forms, kind):
             pattern = joined(form.before, key="")
-            known = found.get(pattern, FormGroup(_trailing_space(form.before), ()))
+            last = form.before[-1] if form.before and isinstance(form.before[-1], str) else ""
+            known = found.get(pattern, FormGroup(last[len(last.rstrip()) :], ()))
             found[pattern] = FormGroup(known.space, (*known.forms, (kind, form)))
     return found
-
-
-def _trailing_space(parts: Sequence[Part]) -> str:
-    last = parts[-1] if parts else ""
-    return last[len(last.rstrip()) :] if isinstance(last, str) else ""
 
 
 @lru_cache(maxsize=64)
@@ -270,8 +266,9 @@ def _members(
 ) -> Members:
     groups = _groups(arguments.forms)
     no_end = "(?!/)" if arguments.before_key.endswith("<") else ""
-    firsts = "".join({before.replace("\\", "")[:1] for before in groups})
-    key = rf"{no_end}(?P<key>[^{_in_class(firsts)}]{{0,{_KEY_LENGTH}}})"
+    firsts = {before.replace("\\", "")[:1] for before in groups}
+    in_class = "".join(f"\\{each}" if each in r"\]^-[&~|" else each for each in firsts)
+    key = rf"{no_end}(?P<key>[^{in_class}]{{0,{_KEY_LENGTH}}})"
     before_key = lenient(arguments.before_key.strip())
     heads = {f"{before_key}{key}{before}": group for before, group in groups.items()}
     follow = [lenient(separator.strip()), before_key, lenient(end.strip()), *ends]
@@ -283,10 +280,6 @@ def _members(
         heads,
         tuple(filter(None, follow)),
     )
-
-
-def _in_class(characters: str) -> str:
-    return "".join(f"\\{each}" if each in r"\]^-[&~|" else each for each in characters)
 
 
 @lru_cache(maxsize=1024)
@@ -302,7 +295,8 @@ def _value_end(afters: frozenset[tuple[Part, ...]], follow: tuple[str, ...], key
     for after in sorted(afters, key=str):
         literal = joined(after, key=key)
         first = after[0] if after and isinstance(after[0], str) else ""
-        space = lenient_exactly(first[: len(first) - len(first.lstrip())])
+        space = first[: len(first) - len(first.lstrip())]
+        space = f"(?:{space})?" if space else ""  # this whitespace, or none
         if literal:
             patterns.append(
                 rf"{space}{literal}\s{{0,64}}(?:{following})" if following else f"{space}{literal}"
@@ -311,8 +305,3 @@ def _value_end(afters: frozenset[tuple[Part, ...]], follow: tuple[str, ...], key
         else:
             patterns.append(rf"\s{{0,64}}(?:{following})")
     return Delimiters(patterns, final)
-
-
-def lenient_exactly(space: str) -> str:
-    """Return a pattern of this whitespace, or none."""
-    return f"(?:{space})?" if space else ""

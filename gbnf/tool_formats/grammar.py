@@ -97,15 +97,15 @@ def part_options(
     form: FormatFields | None, property_order: PropertyOrder = "any"
 ) -> tuple[CompileOptions, Notation]:
     """Return how `calls_grammar` compiles each tool; for None, how `compile_pool` does."""
-    whitespace, notation = ("default", JSON) if form is None else _notation(form)
+    whitespace: Whitespace = "default"
+    notation: Notation = JSON
+    arguments = None if form is None else form.arguments
+    if isinstance(arguments, JsonArguments):
+        whitespace = arguments.whitespace
+    elif arguments is not None:
+        notation = arguments
     options = CompileOptions(whitespace, MAX_DEPTH, closed=True, property_order=property_order)
     return options, notation
-
-
-def _notation(form: FormatFields) -> tuple[Whitespace, Notation]:
-    if isinstance(form.arguments, JsonArguments):
-        return form.arguments.whitespace, JSON
-    return "default", form.arguments
 
 
 def _is_quoted(form: FormatFields) -> bool:

@@ -129,9 +129,14 @@ def _adapted(
     for message in messages:
         given = {key: value for key, value in message.items() if key not in ("images", "thinking")}
         if given.get("tool_calls"):
-            given["tool_calls"] = [
-                _adapted_call(form, prober, call, ids, names, len(ids)) for call in given["tool_calls"]
-            ]
+            calls = []
+            for call in given["tool_calls"]:
+                index, name = len(ids), call["function"]["name"]
+                original = call.get("id") or f"call_{index + 1}"
+                ids[original], names[original] = _fitting_id(form, original, index), name
+                made = Call(name, call["function"]["arguments"], ids[original])
+                calls.append(openai_call(prober.shape, made, index))
+            given["tool_calls"] = calls
             given["content"] = given.get("content") or prober.shape.content
             given = message_of_calls(prober.shape, given)
         elif given["role"] == "tool":
@@ -150,16 +155,3 @@ def _adapted(
             }
         adapted.append(given)
     return adapted
-
-
-def _adapted_call(
-    form: FormatFields,
-    prober: Prober,
-    call: Mapping[str, Any],
-    ids: dict[str, str],
-    names: dict[str, str],
-    index: int,
-) -> dict[str, Any]:
-    name, original = call["function"]["name"], call.get("id") or f"call_{index + 1}"
-    ids[original], names[original] = _fitting_id(form, original, index), name
-    return openai_call(prober.shape, Call(name, call["function"]["arguments"], ids[original]), index)

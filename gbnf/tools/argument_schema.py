@@ -65,7 +65,9 @@ def checked_argument_schema(given: Any) -> dict[str, Any]:
         raise ArgumentSchemaError(("type",), given["type"], "the type of the arguments must be object", hint)
     args: dict[str, Any] = {"type": "object", **given} | {"type": "object"}
     _check_descriptions(args)
-    _check_metaschema(args)
+    error = best_match(_METASCHEMA.iter_errors(_with_plain_descriptions(args)))  # it knows only strings
+    if error is not None:
+        raise ArgumentSchemaError(tuple(error.absolute_path), error.instance, _problem(error), _hint(error))
     for path, schema in walk(args):
         _check_required(path, schema)
         _check_requires_one_of(path, schema)
@@ -85,13 +87,6 @@ def _check_descriptions(args: dict[str, Any]) -> None:
                 raise ArgumentSchemaError(
                     (*path, "description", language), text, problem, "Put the text in quotes."
                 )
-
-
-def _check_metaschema(args: dict[str, Any]) -> None:
-    """Validate against the metaschema, which knows descriptions as strings only."""
-    error = best_match(_METASCHEMA.iter_errors(_with_plain_descriptions(args)))
-    if error is not None:
-        raise ArgumentSchemaError(tuple(error.absolute_path), error.instance, _problem(error), _hint(error))
 
 
 def _with_plain_descriptions(schema: Any) -> Any:

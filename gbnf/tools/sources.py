@@ -167,7 +167,10 @@ class _SourceReader:
             )
         elif "args" in source:
             self._add(Tool.from_mapping(source), path, key)
-        elif any(name in source for name in _SCHEMA_KEYS) or _is_bare_function(source):
+        elif any(name in source for name in _SCHEMA_KEYS) or (
+            isinstance(source.get("name"), str)
+            and source.get("type", "function") == "function"  # without parameters
+        ):
             self._add(described_tool(source, self._named), path, key, named=True)
         elif isinstance(source.get("title"), str) and not isinstance(source.get("name"), str):
             schema = {name: value for name, value in source.items() if name != "description"}
@@ -191,7 +194,10 @@ class _SourceReader:
     def _add(self, tool: Tool, path: Path, key: str, *, named: bool = False) -> None:
         origin = _Origin(path, key)
         if self.prefix is not None:
-            tool = tool if named else _renamed(tool, self._named(tool.name))
+            if not named:
+                name = self._named(tool.name)
+                findings = tuple(replace(finding, tool=name) for finding in tool.findings)
+                tool = replace(tool, name=name, findings=findings)
             if not _PORTABLE.fullmatch(tool.name):
                 hint = "Give a prefix of letters, digits, '_' and '-': 64 characters in all."
                 raise ManifestError(path, "name", tool.name, "APIs do not accept the name", hint)
@@ -206,11 +212,6 @@ class _SourceReader:
                 )
                 return
         self.tools.append((tool, origin))
-
-
-def _is_bare_function(source: Mapping[Any, Any]) -> bool:
-    """Return whether this is a function without parameters."""
-    return isinstance(source.get("name"), str) and source.get("type", "function") == "function"
 
 
 def _is_executed_by_the_api(source: Mapping[Any, Any]) -> bool:
@@ -255,8 +256,3 @@ def _policy(source: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _renamed(tool: Tool, name: str) -> Tool:
-    findings = tuple(replace(finding, tool=name) for finding in tool.findings)
-    return replace(tool, name=name, findings=findings)

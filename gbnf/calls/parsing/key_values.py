@@ -44,8 +44,10 @@ class KeyValueBlock:
         pending: tuple[str, str, list[str]] | None = None
         for line in lines:
             key = self._key(line, indent)
-            text = declared and pending is not None and self._is_long_text(pending)
-            if key is None or (text and key[0] not in self._properties):
+            # more lines of a text may follow, up to a declared key
+            text = declared and pending is not None and is_text(self._properties.get(pending[0]))
+            long = text and pending is not None and (pending[2] or pending[1] in ("", "|", "|-", ">"))
+            if key is None or (long and key[0] not in self._properties):
                 if pending is not None:
                     pending[2].append(line)
                 elif line.strip():
@@ -70,11 +72,6 @@ class KeyValueBlock:
             except InvalidJsonError:
                 return None
         return match["bare"], rest
-
-    def _is_long_text(self, pending: tuple[str, str, list[str]]) -> bool:
-        """Return whether more lines of a text may follow, up to a declared key."""
-        key, inline, more = pending
-        return is_text(self._properties.get(key)) and (bool(more) or inline in ("", "|", "|-", ">"))
 
     def _store(
         self, found: dict[str, Any], pending: tuple[str, str, list[str]] | None, depth: int, *, declared: bool

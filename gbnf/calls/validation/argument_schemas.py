@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gbnf.schema.closing import InPlaceSchemas, close_arguments
@@ -32,13 +32,6 @@ def declared_names(schema: Any, root: Mapping[str, Any]) -> list[str]:
             name: None for name, member in here.get("properties", {}).items() if member != FILLED_BY_RUNTIME
         }
     return list(names)
-
-
-def property_schemas(root: Mapping[str, Any], name: str) -> Iterator[Any]:
-    """Yield the schemas of the property `name` that apply in every object that `root` accepts."""
-    for here in InPlaceSchemas(root).of(root, branches=False):
-        if name in here.get("properties", {}):
-            yield here["properties"][name]
 
 
 def _prepared(schema: Any) -> Any:

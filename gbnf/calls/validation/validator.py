@@ -10,9 +10,10 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from gbnf.calls.validation.argument_schemas import property_schemas, validation_schema
+from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.calls.validation.messages import error_messages, short_repr, suggestion, typed_value
 from gbnf.errors import is_rust_panic
+from gbnf.schema.closing import InPlaceSchemas
 from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.strict_json import has_type
 from gbnf.tools import Tool
@@ -189,4 +190,6 @@ def _validators(tool: Tool, target: str) -> tuple[Any, tuple[Any, ...]]:
         for name, schema in tool.args.get("properties", {}).items()
     }
     root = validation_schema({**tool.args, "properties": properties}, frozenset(), closed=True)
-    return _validator_of(root), tuple(property_schemas(root, target))
+    applying = InPlaceSchemas(root).of(root, branches=False)  # in every object that `root` accepts
+    declared = (here["properties"][target] for here in applying if target in here.get("properties", {}))
+    return _validator_of(root), tuple(declared)
