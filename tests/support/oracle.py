@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,6 +28,11 @@ def engine(vocabulary: str = "embedded") -> GrammarChecker:
     from gbnf_server.llama.grammar_checker import GrammarChecker
 
     return GrammarChecker.load(vocabulary_path(vocabulary))
+
+
+def accepts(grammar: Any, text: str) -> bool:
+    """Whether the engine finds the text in the language of the grammar."""
+    return engine().match(grammar, text).complete
 
 
 def vocabulary_path(vocabulary: str) -> Path:

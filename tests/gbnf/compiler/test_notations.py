@@ -20,7 +20,7 @@ from gbnf.errors import SchemaError
 from gbnf.grammar.ir import Rules, literal
 from gbnf.tools import Tool
 from support.notations import KINDS, NOTATIONS, CannotReadError, CannotWriteError, read, write
-from support.oracle import engine
+from support.oracle import accepts, engine
 from support.random_texts import generate
 from support.values import NAMES, canonical, in_declared_order, is_valid, values_near
 
@@ -52,70 +52,19 @@ def test_tools_whose_names_are_the_same_in_camel_case_share_no_rules(notation: s
     assert len(names) == len(set(names))
 
 
-def accepts(grammar: Grammar, text: str) -> bool:
-    return engine().match(grammar, text).complete
-
-
 def first(_: int) -> int:
     return 0
 
 
 # Strings that come close to delimiters, to other types and to escapes
 AWKWARD = [
-    "",
-    " ",
-    "\n",
-    "a",
-    "ab",
-    "null",
-    "None",
-    "true",
-    "True",
-    "42",
-    "-0.5",
-    " 1e5\n",
-    "[",
-    "{}",
-    '["x"]',
-    "  {",
-    "it's",
-    'say "hi"',
-    "'\"",
-    "\\",
-    "\\n",
-    "\x00",
-    "\x7f",
-    "\xa0",
-    "\x85",
-    "\t",
-    "</parameter>",
-    "\n</parameter>",
-    "\n</parameter>\n",
-    "\n</para",
-    "<parameter=a>",
-    "</arg_value>",
-    "</arg_value",
-    "<![CDATA[",
-    "]]>",
-    "<|close|>",
-    "<|close|>argument<|sep|>",
-    '<|"|>',
-    '<|"',
-    "]<]minimax[>[",
-    "]<]minimax[>[</a>",
-    "]<]minimax[>[<item>",
-    "</｜DSML｜parameter>\n",
-    "😀",
-    "👩‍👩‍👧",
-    "日本",
-    "\u2028",
-    "\ufeff",
-    "</function>",
-    "', b='",
-    "}",
-    ")",
-    ":",
-]
+    "", " ", "\n", "a", "ab", "null", "None", "true", "True", "42", "-0.5", " 1e5\n", "[", "{}", '["x"]',
+    "  {", "it's", 'say "hi"', "'\"", "\\", "\\n", "\x00", "\x7f", "\xa0", "\x85", "\t", "</parameter>",
+    "\n</parameter>", "\n</parameter>\n", "\n</para", "<parameter=a>", "</arg_value>", "</arg_value",
+    "<![CDATA[", "]]>", "<|close|>", "<|close|>argument<|sep|>", '<|"|>', '<|"', "]<]minimax[>[",
+    "]<]minimax[>[</a>", "]<]minimax[>[<item>", "</｜DSML｜parameter>\n", "😀", "👩‍👩‍👧", "日本", "\u2028",
+    "\ufeff", "</function>", "', b='", "}", ")", ":",
+]  # fmt: skip
 TEXTS = st.one_of(
     st.sampled_from(AWKWARD),
     st.tuples(st.sampled_from(AWKWARD), st.sampled_from(AWKWARD)).map("".join),

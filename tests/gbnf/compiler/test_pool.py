@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool, load_manifests, validate_call
 from gbnf.compiler.pool import _link_pool, compile_name_and_arguments, compile_tool
-from gbnf.errors import GrammarError, PoolError, SchemaError
+from gbnf.errors import GbnfError, GrammarError, PoolError, SchemaError
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import references
 from gbnf.surrogates import has_surrogate
@@ -23,6 +23,7 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from support.oracle import CHECKOUT, engine
 from support.random_texts import generate
 from support.schemas import SCHEMAS
+from support.values import canonical, in_declared_order, values_near
 
 BUNDLED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1,), (1, 3)])
@@ -68,6 +69,37 @@ def test_one_tools_name_with_anothers_arguments_is_refused(pool: Any, seed: int)
                 finding for finding in grammar.report if finding.tool == other.name and not grammar.exact
             ]
             assert not accepts(grammar, mixed) or explained
+
+
+#: More digits than a float has: Python then compares another number than the one that is written.
+_TOO_MANY_DIGITS = re.compile(r"[\d.]{17}")
+
+
+def of_value(schema: Any) -> Tool:
+    return tool("t", properties={"v": schema}, required=["v"])
+
+
+@given(SCHEMAS, st.integers(0, 2**32))
+def test_a_derived_value_is_valid_where_the_grammar_is_exact(schema: Any, seed: int) -> None:
+    try:
+        grammar = compile_pool([of_value(schema)])
+    except GbnfError:
+        assume(condition=False)
+    assume(grammar.exact)
+    text = generate(grammar.rules, random.Random(seed))
+    call = json.loads(text)
+    assume("Infinity" not in json.dumps(call) and not _TOO_MANY_DIGITS.search(text))
+    verdict = validate_call(call, [of_value(schema)])
+    assert verdict.ok, (call, verdict.errors)
+
+
+@given(st.data())
+def test_a_valid_value_in_declared_order_is_accepted(data: st.DataObject) -> None:
+    schema = data.draw(SCHEMAS)
+    value = canonical(data.draw(values_near(schema)))
+    call = {"name": "t", "arguments": {"v": value}}
+    assume(in_declared_order(schema, value) and validate_call(call, [of_value(schema)]).ok)
+    assert accepts(compile_pool([of_value(schema)]), call)
 
 
 @pytest.mark.slow
@@ -149,148 +181,116 @@ def test_names_are_readable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "accepted", "refused"),
+    ("args", "accepted", "refused"),
     [
-        pytest.param([tool("t")], [{}], [{"a": 1}], id="no arguments declared: none taken"),
+        pytest.param({}, [{}], [{"a": 1}], id="no arguments declared: none taken"),
         pytest.param(
-            [tool("t", properties={"a": {"type": "integer"}})],
+            {"properties": {"a": {"type": "integer"}}},
             [{}, {"a": 1}],
             [{"b": 1}, {"a": "1"}],
             id="silence on additional properties closes",
         ),
         pytest.param(
-            [tool("t", properties={"a": {"type": "object"}})],
+            {"properties": {"a": {"type": "object"}}},
             [{"a": {"x": 1}}, {"a": {}}],
             [{"a": []}],
             id="a free-form object stays free",
         ),
         pytest.param(
-            [tool("t", properties={"a": {}}, additionalProperties=True)],
-            [{"b": 1}],
-            [],
-            id="open where asked for",
+            {"properties": {"a": {}}, "additionalProperties": True}, [{"b": 1}], [], id="open where asked for"
         ),
         pytest.param(
-            [tool("t", properties={"a": {}, "b": {}, "c": {}}, requires_one_of=[["a", "b"], ["b", "c"]])],
+            {"properties": {"a": {}, "b": {}, "c": {}}, "requires_one_of": [["a", "b"], ["b", "c"]]},
             [{"b": 1}, {"a": 1, "c": 1}, {"a": 1, "b": 1, "c": 1}],
             [{}, {"a": 1}, {"c": 1}],
             id="of each list at least one",
         ),
         pytest.param(
-            [tool("t", properties={"a": {"runtime_resolved": True}, "b": {}}, required=["a"])],
+            {"properties": {"a": {"runtime_resolved": True}, "b": {}}, "required": ["a"]},
             [{}, {"b": 1}],
             [{"a": 1}],
             id="what the runtime fills in is not offered",
         ),
         pytest.param(
-            [
-                tool(
-                    "t",
-                    properties={"a": {}, "r": {"runtime_resolved": True}},
-                    additionalProperties={"type": "string"},
-                )
-            ],
+            {
+                "properties": {"a": {}, "r": {"runtime_resolved": True}},
+                "additionalProperties": {"type": "string"},
+            },
             [{"a": 1, "b": "x"}],
             [{"r": "x"}, {"b": 1}],
             id="what the runtime fills in is no additional argument",
         ),
         pytest.param(
-            [
-                tool(
-                    "t",
-                    properties={"o": {"properties": {"a": {}}, "unevaluatedProperties": {"type": "string"}}},
-                )
-            ],
+            {"properties": {"o": {"properties": {"a": {}}, "unevaluatedProperties": {"type": "string"}}}},
             [{"o": {"a": 1, "b": "x"}}],
             [{"o": {"b": 1}}],
             id="unevaluated properties are spoken of",
         ),
         pytest.param(
-            [tool("t", properties={"a": {}}, unevaluatedProperties={"type": "string"})],
+            {"properties": {"a": {}}, "unevaluatedProperties": {"type": "string"}},
             [{"a": 1, "b": "x"}],
             [{"b": 1}],
             id="unevaluated arguments are spoken of",
         ),
         pytest.param(
-            [tool("t", properties={"o": {"properties": {"a": {}}, "enum": [{"a": 1}, {"a": 1, "b": 2}]}})],
+            {"properties": {"o": {"properties": {"a": {}}, "enum": [{"a": 1}, {"a": 1, "b": 2}]}}},
             [{"o": {"a": 1}}],
             [{"o": {"a": 1, "b": 2}}],
             id="listed objects are closed too",
         ),
         pytest.param(
-            [tool("t", properties={"a": {}, "b": {}}, dependencies={"a": ["b"]})],
+            {"properties": {"a": {}, "b": {}}, "dependencies": {"a": ["b"]}},
             [{}, {"b": 1}, {"a": 1, "b": 1}],
             [{"a": 1}],
             id="dependencies, as up to draft 7",
         ),
         pytest.param(
-            [
-                tool(
-                    "t",
-                    properties={
-                        "l": {"contains": {"properties": {"kind": {"const": 1}}, "required": ["kind"]}}
-                    },
-                )
-            ],
+            {"properties": {"l": {"contains": {"properties": {"kind": {"const": 1}}, "required": ["kind"]}}}},
             [{"l": [{"kind": 1, "x": 1}]}, {"l": [{"kind": 1, "x": {"y": 2}}, 3]}],
             [{"l": [{"x": 1}]}, {"l": []}],
             id="what is to be contained stays open",
         ),
         pytest.param(
-            [
-                tool(
-                    "t",
-                    **{
-                        "if": {"properties": {"k": {"const": "a"}}, "required": ["k"]},
-                        "then": {"properties": {"v": {"type": "integer"}}},
-                    },
-                )
-            ],
+            {
+                "if": {"properties": {"k": {"const": "a"}}, "required": ["k"]},
+                "then": {"properties": {"v": {"type": "integer"}}},
+            },
             [{"k": "a", "v": 1}, {"k": "a"}, {}],
             [{"k": "b"}, {"v": 1}, {"k": "a", "v": "x"}, {"k": "a", "z": 1}],
             id="a condition declares where it holds, and closes nothing",
         ),
         pytest.param(
-            [
-                tool(
-                    "t",
-                    properties={
-                        "o": {"if": {"properties": {"k": {"const": 1}}}, "then": {"required": ["k"]}}
-                    },
-                )
-            ],
+            {"properties": {"o": {"if": {"properties": {"k": {"const": 1}}}, "then": {"required": ["k"]}}}},
             [{"o": {"k": 1, "z": 1}}, {"o": {"k": 2, "z": 1}}],
             [{"o": {"z": 1}}],
             id="a condition by itself leaves an object open",
         ),
         pytest.param(
-            [tool("t", properties={"o": {"dependentSchemas": {"a": {"properties": {"k": {}}}}}})],
+            {"properties": {"o": {"dependentSchemas": {"a": {"properties": {"k": {}}}}}}},
             [{"o": {}}],
             [{"o": {"b": 1}}],
             id="what depends on a property closes an object",
         ),
         pytest.param(
-            [
-                tool(
-                    "t",
-                    properties={"a": {"$ref": "#/definitions/s", "maxLength": 1}},
-                    definitions={"s": {"type": "string"}},
-                    **{"$schema": "http://json-schema.org/draft-07/schema#"},
-                )
-            ],
+            {
+                "properties": {"a": {"$ref": "#/definitions/s", "maxLength": 1}},
+                "definitions": {"s": {"type": "string"}},
+                "$schema": "http://json-schema.org/draft-07/schema#",
+            },
             [{"a": "x"}],
             [{"a": "xy"}, {"a": 1}],
             id="tools are read as 2020-12",
         ),
         pytest.param(
-            [tool("t", properties={"a": {"type": "string", "pattern": r"^\p{Lu}+$"}})],
+            {"properties": {"a": {"type": "string", "pattern": r"^\p{Lu}+$"}}},
             [{"a": "ÀB"}],
             [{"a": "1"}, {"a": "Àb"}],
             id="a pattern that Python does not read",
         ),
     ],
 )
-def test_languages(pool: Any, accepted: list[Any], refused: list[Any]) -> None:
+def test_languages(args: Any, accepted: list[Any], refused: list[Any]) -> None:
+    pool = [tool("t", **args)]
     grammar = compile_pool(pool)
     for arguments in accepted:
         assert accepts(grammar, {"name": "t", "arguments": arguments}), arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gbnf.errors import GrammarSyntaxError
-from gbnf.grammar.ir import EPSILON, CharClass, Literal, Ref, Repeat, Rules, Seq, alt, char_class
+from gbnf.grammar.ir import Literal, Ref, Repeat, Rules
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import check, parse_gbnf
 from gbnf_server.llama.native import NativeGrammar
@@ -152,20 +152,6 @@ def test_deadly(gbnf: str, problem: str) -> None:
 def test_a_long_chain_of_rules_needs_no_recursion() -> None:
     rules = "".join(f"r{i} ::= r{i + 1}\n" for i in range(5_000))
     assert len(parse_gbnf(f'{rules}r5000 ::= "x"', root="r0").productions) == 5_001
-
-
-def test_expressions() -> None:
-    rules = parse_gbnf('root ::= "a" "b" x{2,} | [a-c] | .\nx ::= ("" | "y")')
-    assert rules == Rules(
-        {
-            "root": alt(
-                Seq((Literal("ab"), Repeat(Ref("x"), 2, None))),
-                char_class("abc"),
-                CharClass((), negated=True),
-            ),
-            "x": alt(EPSILON, Literal("y")),
-        }
-    )
 
 
 def test_check_judges_compiled_rules() -> None:

@@ -17,58 +17,22 @@ from gbnf.prompts.control_tokens import (
 )
 
 NAMES = (
-    *(
-        "<|im_start|>",
-        "<|endoftext|>",
-        "<|a b|>",
-        "<|turn>",
-        "<turn|>",
-        '<|"|>',
-        "<｜User｜>",
-        "<|reserved_1|>",
-    ),
-    *(
-        "<｜begin▁of▁sentence｜>",
-        "<begin▁of▁sentence>",
-        "<s>",
-        "</s>",
-        "<S>",
-        "<bos>",
-        "<unk>",
-        "<EOS_TOKEN>",
-    ),
-    *("<start_of_turn>", "<end_of_turn>", "<image_soft_token>", "<tool_call>", "</tool_call>", "<TOOLCALL>"),
-    *(
-        "<think>",
-        "</think>",
-        "<fim-prefix>",
-        "<fim_suffix>",
-        "<PRE>",
-        "<gh_stars>",
-        "<unused7>",
-        "<SPECIAL_12>",
-    ),
-    *("<extra_id_0>", "<reserved_106>", "<seed:bos>", "<minimax:tool_call>", "<arg_key>", "<function=find>"),
-    *(
-        "<<SYS>>",
-        "<</SYS>>",
-        "[INST]",
-        "[/INST]",
-        "[TOOL_CALLS]",
-        "[/AVAILABLE_TOOLS]",
-        "[gMASK]",
-        "[PAD151646]",
-    ),
-    *("[control_8]", "[|assistant|]", "[UNUSED_TOKEN_145]", "]~b]", "]~!b[", "[e~[", "]<]minimax[>["),
-    *("<[PLHD20_never_used]>", "<__media__>", "<im_patch>", "<|im_", "<|"),
-)
+    "<|im_start|>", "<|endoftext|>", "<|a b|>", "<|turn>", "<turn|>", '<|"|>', "<｜User｜>", "<|reserved_1|>",
+    "<｜begin▁of▁sentence｜>", "<begin▁of▁sentence>", "<s>", "</s>", "<S>", "<bos>", "<unk>", "<EOS_TOKEN>",
+    "<start_of_turn>", "<end_of_turn>", "<image_soft_token>", "<tool_call>", "</tool_call>", "<TOOLCALL>",
+    "<think>", "</think>", "<fim-prefix>", "<fim_suffix>", "<PRE>", "<gh_stars>", "<unused7>",
+    "<SPECIAL_12>", "<extra_id_0>", "<reserved_106>", "<seed:bos>", "<minimax:tool_call>", "<arg_key>",
+    "<function=find>", "<<SYS>>", "<</SYS>>", "[INST]", "[/INST]", "[TOOL_CALLS]", "[/AVAILABLE_TOOLS]",
+    "[gMASK]", "[PAD151646]", "[control_8]", "[|assistant|]", "[UNUSED_TOKEN_145]", "]~b]", "]~!b[", "[e~[",
+    "]<]minimax[>[", "<[PLHD20_never_used]>", "<__media__>", "<im_patch>", "<|im_", "<|",
+)  # fmt: skip
 ORDINARY = (
-    *("a < b and c > d", "1<2", "x <- y", "<div class='a'>b</div>", "<p>", "<br/>", "<pre>", "<a href='x'>"),
-    *("<!-- no -->", "</body>", "<input_ disabled>", "List<String>", "vector<int>", "std::vector<a_b>"),
-    *("[link](http://a.b/c)", "- [ ] do", "- [x] done", "a[0]", "[1, 2]", "[true, null]", '["a"]', "[args]"),
-    *("a | b", "|-|-|", "<name: string>", "<base_path: string>", "<<EOF", "<=>", "if (a <b) {", "<3", "`<`"),
-    *("[TODO]", "[A]", "C:\\s", "\\u003c", "#include <stdio.h>", "mail <me@a.b>", "<http://a.b>", "[^1]"),
-)
+    "a < b and c > d", "1<2", "x <- y", "<div class='a'>b</div>", "<p>", "<br/>", "<pre>", "<a href='x'>",
+    "<!-- no -->", "</body>", "<input_ disabled>", "List<String>", "vector<int>", "std::vector<a_b>",
+    "[link](http://a.b/c)", "- [ ] do", "- [x] done", "a[0]", "[1, 2]", "[true, null]", '["a"]', "[args]",
+    "a | b", "|-|-|", "<name: string>", "<base_path: string>", "<<EOF", "<=>", "if (a <b) {", "<3", "`<`",
+    "[TODO]", "[A]", "C:\\s", "\\u003c", "#include <stdio.h>", "mail <me@a.b>", "<http://a.b>", "[^1]",
+)  # fmt: skip
 TEXTS = st.lists(st.sampled_from([*NAMES, *ORDINARY, "<", "|", ">", "[", "]", "\\", "è", "\n"]), max_size=6)
 
 

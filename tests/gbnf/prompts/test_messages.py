@@ -79,16 +79,6 @@ def test_errors_are_json(error: Any, step: Any) -> None:
     assert set(json.loads(text)) == {"step", "error"}
 
 
-@given(st.lists(st.sampled_from(BUNDLED), unique=True), st.sampled_from(["full", "minimal"]))
-def test_the_prompt_names_every_tool_in_order_and_nothing_of_the_runtime(pool: Any, style: Any) -> None:
-    prompt = system_prompt(pool, style=style)
-    at = [prompt.index(f"\n{tool.name}(") for tool in pool]
-    assert at == sorted(at)
-    assert prompt == system_prompt(list(pool), style=style)
-    assert "actor" not in prompt
-    assert "entries?" not in prompt
-
-
 @given(schemas)
 def test_any_schema_has_a_type(schema: Any) -> None:
     args = {"type": "object", "properties": {"a": schema}}

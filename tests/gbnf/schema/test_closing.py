@@ -100,13 +100,14 @@ def test_the_grammar_of_an_object_is_what_jsonschema_accepts(schema: Any, closed
         assert valid == accepted
 
 
+def _tool(schema: Any, **more: Any) -> Tool:
+    return Tool("t", args={"type": "object", "properties": {"v": schema}, "required": ["v"], **more})
+
+
 @pytest.mark.slow
 @given(_SCHEMAS)
 def test_grammar_and_validator_of_a_tool_agree(schema: Any) -> None:
-    definitions = schema.pop("$defs")
-    tool = Tool(
-        "t", args={"type": "object", "properties": {"v": schema}, "required": ["v"], "$defs": definitions}
-    )
+    tool = _tool(schema, **{"$defs": schema.pop("$defs")})
     calls = [{"name": "t", "arguments": {"v": value}} for value in _OBJECTS]
     valid = {json.dumps(call, sort_keys=True) for call in calls if validate_call(call, [tool]).ok}
     try:
@@ -215,3 +216,37 @@ def test_where_branches_make_too_many_cases_no_valid_object_is_refused() -> None
     for given_names in (names, names[3:9], names[-1:]):
         assert engine().match(grammar, json.dumps(dict.fromkeys(given_names))).complete
     assert not engine().match(grammar, json.dumps({"p0": None, "q": None})).accepted
+
+
+_NULL_A: dict[str, Any] = {"properties": {"a": {"type": "null"}}}
+_NULL_X: dict[str, Any] = {"properties": {"x": {"type": "null"}}}
+_PATTERNS: dict[str, Any] = {"patternProperties": {"^a": {"type": "null"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"anyOf": [{**_NULL_A, **_PATTERNS}]},
+        {**_NULL_X, "anyOf": [{**_NULL_A, **_PATTERNS}]},
+        {**_NULL_X, "anyOf": [_PATTERNS]},
+        {"anyOf": [_NULL_A, _PATTERNS]},
+        {"oneOf": [_NULL_X, {"required": ["a"], **_NULL_A, **_PATTERNS}]},
+        {"oneOf": [_NULL_X, {"required": ["a"], **_NULL_A}]},
+        {"anyOf": [{"anyOf": [{**_NULL_A, **_PATTERNS}]}, _NULL_X]},
+        {"anyOf": [{"allOf": [{**_NULL_A, **_PATTERNS}]}]},
+        {"if": {"required": ["a"]}, "then": {**_NULL_A, **_PATTERNS}, "else": _NULL_X},
+        {**_NULL_X, "dependentSchemas": {"x": _PATTERNS}},
+        {**_NULL_X, "anyOf": [_NULL_A, {"additionalProperties": True}]},
+        {**_NULL_X, "anyOf": [_NULL_A, {}]},
+    ],
+)
+def test_branches_of_closed_objects_mean_the_same_to_both(schema: Any) -> None:
+    calls = [
+        json.dumps({"name": "t", "arguments": {"v": value}})
+        for value in ({"q": 1}, {"a": None}, {"ab": 1}, {"x": None}, {"x": None, "q": 1}, {"a": None, "q": 1})
+    ]
+    pool = [_tool({"type": "object", **schema})]
+    grammar = compile_pool(pool)
+    assert grammar.exact
+    accepted = [engine().match(str(grammar), call).complete for call in calls]
+    assert accepted == [validate_call(json.loads(call), pool).ok for call in calls]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gbnf.errors import GrammarError, PoolError, SchemaError
 from gbnf.tool_formats import Placeholder
 from gbnf.tools import FINAL_ANSWER, Tool
+from support.oracle import accepts as complete
 from support.oracle import engine
 from support.random_texts import generate
 from support.tool_formats import BARE, FAMILIES, HARMONY, IDS, KIMI, MISTRAL, SIGNS, TAGS, Family
@@ -73,10 +74,6 @@ calls = st.sampled_from(NAMES).flatmap(
 )
 families = st.sampled_from(FAMILIES)
 SEEDS = st.integers(0, 2**32)
-
-
-def complete(grammar: Any, text: str) -> bool:
-    return engine().match(grammar, text).complete
 
 
 def fits(name: str, arguments: Any) -> bool:

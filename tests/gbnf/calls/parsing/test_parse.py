@@ -44,20 +44,80 @@ QWEN = (
 
 
 @pytest.mark.parametrize(
-    ("text", "syntax", "name", "arguments", "repairs"),
+    ("text", "syntax", "repairs"),
     [
-        ('```tool\nfind_files\nbase_path: "."\nlimit: 5\n```', "fenced", "find_files", FIND, set()),
-        ("```tool\nfind_files\nbase_path: .\nlimit: 5\n```", "fenced", "find_files", FIND, set()),
+        ('```tool\n{"name": "get_now", "arguments": {}}\n```', "fenced", set()),
+        ("```tool_code\nprint(default_api.get_now())\n```", "fenced", {"name"}),
+        ("```tool\nget_now\n```", "fenced", set()),
+        ("CALL get_now", "call", {"arguments"}),
+        ('{"tool_calls": [{"name": "get_now", "arguments": {}}]}', "tool_calls", set()),
+        ('{"function": "get_now", "parameters": {}}', "bare", set()),
+        ('{"name": "get_now", "input": {}}', "bare", set()),
+        ('{"name": "get_now"}', "bare", {"arguments"}),
+        ('[{"name": "get_now", "arguments": {}}]', "bare", set()),
+        ('{"tool_call": {"name": "get_now", "arguments": {}}}', "bare", {"wrapper"}),
+        ('{"name": "get_now", "arguments": {}, "why": "time"}', "bare", {"extra"}),
+        ("{'name': 'get_now', 'arguments': {},}", "bare", {"json"}),
+        ("{name: 'get_now', arguments: {}} // done", "bare", {"json", "prose"}),
+        ('{"name": "get_now", /* now */ "arguments": {}}', "bare", {"json"}),
+        ('{"name": "get_now", "arguments": {}', "bare", {"json"}),
+        ('{"name": "get_now", "arguments": {}\n\nI hope this helps.', "bare", {"json", "prose"}),
         (
-            '```tool_call\nfind_files\n{"base_path": ".", "limit": 5}\n```',
-            "fenced",
-            "find_files",
-            FIND,
+            '{"id": "x", "type": "function", "function": {"name": "get_now", "arguments": "{}"}}',
+            "openai",
             set(),
         ),
-        ('```tool\n{"name": "get_now", "arguments": {}}\n```', "fenced", "get_now", NOW, set()),
-        ("```tool_code\nprint(default_api.get_now())\n```", "fenced", "get_now", NOW, {"name"}),
-        ("```tool\nget_now\n```", "fenced", "get_now", NOW, set()),
+        ('{"function": {"name": "get_now", "arguments": {}}}', "openai", set()),
+        ('Sure!\n```json\n{"tool": "Get-Now", "args": {}}\n```\nDone.', "bare", {"wrapper", "name", "prose"}),
+        ('<tool_call>\n{"name": "get_now", "arguments": {}}\n</tool_call>', "tagged", set()),
+        ('<tool_call>{"name": "get_now", "arguments": {}}', "tagged", {"wrapper"}),
+        ('[TOOL_CALLS][{"name": "get_now", "arguments": {}}]', "mistral", set()),
+        ("result = get_now()", "python", set()),
+        ("[get_now()]", "python", set()),
+        ("`get_now()`", "python", {"wrapper"}),
+        ("```python\nget_now()\n```", "python", {"wrapper"}),
+        ("<think>\nI should {call} it.\n</think>\n\nCALL get_now {}", "call", {"reasoning"}),
+        ("I should call it.</think>CALL get_now {}", "call", {"reasoning"}),
+        ('{"name": "functions.get_now", "arguments": {}}', "bare", {"name"}),
+    ],
+)
+def test_calls_without_arguments(text: str, syntax: str, repairs: set[str]) -> None:
+    assert_call(text, syntax, "get_now", {}, repairs)
+
+
+@pytest.mark.parametrize(
+    ("text", "syntax", "repairs"),
+    [
+        ('```tool\nfind_files\nbase_path: "."\nlimit: 5\n```', "fenced", set()),
+        ("```tool\nfind_files\nbase_path: .\nlimit: 5\n```", "fenced", set()),
+        ('```tool_call\nfind_files\n{"base_path": ".", "limit": 5}\n```', "fenced", set()),
+        ('CALL find_files {"base_path": ".", "limit": 5}', "call", set()),
+        ('I will.\nCall: Find Files {"base_path": ".", "limit": 5}', "call", {"name", "prose"}),
+        ('{"name": "find_files", "arguments": {"base_path": ".", "limit": 5}}', "bare", set()),
+        ('{"tool": "find_files", "args": {"base_path": ".", "limit": 5}}', "bare", set()),
+        ('{"name": "find_files", "base_path": ".", "limit": 5}', "bare", set()),
+        (
+            '{"name": "find_files", "arguments": "{\\"base_path\\": \\".\\", \\"limit\\": 5}"}',
+            "bare",
+            {"arguments"},
+        ),
+        (QWEN, "tagged", set()),
+        ('<function=find_files>{"base_path": ".", "limit": 5}</function>', "function", set()),
+        ('[TOOL_CALLS]find_files[ARGS]{"base_path": ".", "limit": 5}', "mistral", set()),
+        ("tool: find_files\nargs:\n  base_path: .\n  limit: 5", "yaml", set()),
+        ("tool: find_files\nargs:\nbase_path: .\nlimit: 5", "yaml", {"arguments"}),
+        ('Thought: hm\nAction: find_files\nAction Input: {"base_path": ".", "limit": 5}', "yaml", {"prose"}),
+        ('find_files(base_path=".", limit=5)', "python", set()),
+        ('find_files(".", 5)', "python", {"arguments"}),
+    ],
+)
+def test_calls_with_arguments(text: str, syntax: str, repairs: set[str]) -> None:
+    assert_call(text, syntax, "find_files", FIND, repairs)
+
+
+@pytest.mark.parametrize(
+    ("text", "syntax", "name", "arguments", "repairs"),
+    [
         (
             "```tool\nwrite_note\ntitle: |\n  a: 1\n  b\ncount: 2\n```",
             "fenced",
@@ -67,97 +127,12 @@ QWEN = (
         ),
         ("```tool\nget_now\ntimezone: 5\n```", "fenced", "get_now", {"timezone": "5"}, set()),
         ("```tool\nget_now\ntimezone: a: b\n```", "fenced", "get_now", {"timezone": "a: b"}, set()),
-        ('CALL find_files {"base_path": ".", "limit": 5}', "call", "find_files", FIND, set()),
-        ("CALL get_now", "call", "get_now", NOW, {"arguments"}),
-        (
-            'I will.\nCall: Find Files {"base_path": ".", "limit": 5}',
-            "call",
-            "find_files",
-            FIND,
-            {"name", "prose"},
-        ),
-        ('{"tool_calls": [{"name": "get_now", "arguments": {}}]}', "tool_calls", "get_now", NOW, set()),
-        (
-            '{"name": "find_files", "arguments": {"base_path": ".", "limit": 5}}',
-            "bare",
-            "find_files",
-            FIND,
-            set(),
-        ),
-        ('{"tool": "find_files", "args": {"base_path": ".", "limit": 5}}', "bare", "find_files", FIND, set()),
-        ('{"function": "get_now", "parameters": {}}', "bare", "get_now", NOW, set()),
-        ('{"name": "get_now", "input": {}}', "bare", "get_now", NOW, set()),
-        ('{"name": "get_now"}', "bare", "get_now", NOW, {"arguments"}),
-        ('{"name": "find_files", "base_path": ".", "limit": 5}', "bare", "find_files", FIND, set()),
-        ('[{"name": "get_now", "arguments": {}}]', "bare", "get_now", NOW, set()),
-        ('{"tool_call": {"name": "get_now", "arguments": {}}}', "bare", "get_now", NOW, {"wrapper"}),
-        ('{"name": "get_now", "arguments": {}, "why": "time"}', "bare", "get_now", NOW, {"extra"}),
-        ("{'name': 'get_now', 'arguments': {},}", "bare", "get_now", NOW, {"json"}),
-        ("{name: 'get_now', arguments: {}} // done", "bare", "get_now", NOW, {"json", "prose"}),
-        ('{"name": "get_now", /* now */ "arguments": {}}', "bare", "get_now", NOW, {"json"}),
         (
             '{"name": "write_note", "arguments": {"title": "a\nb"}}',
             "bare",
             "write_note",
             {"title": "a\nb"},
             {"json"},
-        ),
-        ('{"name": "get_now", "arguments": {}', "bare", "get_now", NOW, {"json"}),
-        (
-            '{"name": "get_now", "arguments": {}\n\nI hope this helps.',
-            "bare",
-            "get_now",
-            NOW,
-            {"json", "prose"},
-        ),
-        (
-            '{"name": "find_files", "arguments": "{\\"base_path\\": \\".\\", \\"limit\\": 5}"}',
-            "bare",
-            "find_files",
-            FIND,
-            {"arguments"},
-        ),
-        (
-            '{"id": "x", "type": "function", "function": {"name": "get_now", "arguments": "{}"}}',
-            "openai",
-            "get_now",
-            NOW,
-            set(),
-        ),
-        ('{"function": {"name": "get_now", "arguments": {}}}', "openai", "get_now", NOW, set()),
-        (
-            'Sure!\n```json\n{"tool": "Get-Now", "args": {}}\n```\nDone.',
-            "bare",
-            "get_now",
-            NOW,
-            {"wrapper", "name", "prose"},
-        ),
-        ('<tool_call>\n{"name": "get_now", "arguments": {}}\n</tool_call>', "tagged", "get_now", NOW, set()),
-        ('<tool_call>{"name": "get_now", "arguments": {}}', "tagged", "get_now", NOW, {"wrapper"}),
-        (
-            QWEN,
-            "tagged",
-            "find_files",
-            FIND,
-            set(),
-        ),
-        (
-            '<function=find_files>{"base_path": ".", "limit": 5}</function>',
-            "function",
-            "find_files",
-            FIND,
-            set(),
-        ),
-        ('[TOOL_CALLS][{"name": "get_now", "arguments": {}}]', "mistral", "get_now", NOW, set()),
-        ('[TOOL_CALLS]find_files[ARGS]{"base_path": ".", "limit": 5}', "mistral", "find_files", FIND, set()),
-        ("tool: find_files\nargs:\n  base_path: .\n  limit: 5", "yaml", "find_files", FIND, set()),
-        ("tool: find_files\nargs:\nbase_path: .\nlimit: 5", "yaml", "find_files", FIND, {"arguments"}),
-        (
-            'Thought: hm\nAction: find_files\nAction Input: {"base_path": ".", "limit": 5}',
-            "yaml",
-            "find_files",
-            FIND,
-            {"prose"},
         ),
         (
             "tool: write_files\nargs:\n  files:\n    - path: a.md\n      content: hi\n    - path: b.md\n",
@@ -166,18 +141,13 @@ QWEN = (
             {"files": [{"path": "a.md", "content": "hi"}, {"path": "b.md"}]},
             set(),
         ),
-        ('find_files(base_path=".", limit=5)', "python", "find_files", FIND, set()),
-        ('find_files(".", 5)', "python", "find_files", FIND, {"arguments"}),
-        ("result = get_now()", "python", "get_now", NOW, set()),
-        ("[get_now()]", "python", "get_now", NOW, set()),
-        ("`get_now()`", "python", "get_now", NOW, {"wrapper"}),
-        ("```python\nget_now()\n```", "python", "get_now", NOW, {"wrapper"}),
-        ("<think>\nI should {call} it.\n</think>\n\nCALL get_now {}", "call", "get_now", NOW, {"reasoning"}),
-        ("I should call it.</think>CALL get_now {}", "call", "get_now", NOW, {"reasoning"}),
-        ('{"name": "functions.get_now", "arguments": {}}', "bare", "get_now", NOW, {"name"}),
     ],
 )
-def test_calls(text: str, syntax: str, name: str, arguments: Any, repairs: set[str]) -> None:
+def test_other_calls(text: str, syntax: str, name: str, arguments: Any, repairs: set[str]) -> None:
+    assert_call(text, syntax, name, arguments, repairs)
+
+
+def assert_call(text: str, syntax: str, name: str, arguments: Any, repairs: set[str]) -> None:
     step = read(text)
     assert [(call.name, call.arguments, call.truncated) for call in step.calls] == [(name, arguments, False)]
     assert step.syntax == syntax
