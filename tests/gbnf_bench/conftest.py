@@ -1,5 +1,5 @@
 """Fixtures that several packages of tests share."""
 
-from support.server import llama_server, tiny_model
+from support.server import brief_pauses, llama_server, tiny_model
 
-__all__ = ["llama_server", "tiny_model"]
+__all__ = ["brief_pauses", "llama_server", "tiny_model"]

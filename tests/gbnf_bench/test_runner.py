@@ -520,6 +520,7 @@ def test_a_server_identifies_its_model(llama_server: LlamaServerProcess, tmp_pat
             assert len(list(bench.run_all(log))) == 3
 
 
+@pytest.mark.usefixtures("brief_pauses")
 def test_an_unreachable_server_stops_the_bench(tmp_path: Path) -> None:
     with LlamaServer("http://127.0.0.1:1") as backend, pytest.raises(BackendUnreachableError):
         describe_server_model(backend)

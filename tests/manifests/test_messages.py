@@ -7,12 +7,11 @@ import email
 import json
 import socket
 import ssl
-import threading
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from email import policy
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -27,6 +26,7 @@ from hypothesis import strategies as st
 from gbnf_server.executors import AbsentPerson, Context, ScriptedPerson, run_executor
 from gbnf_server.system.errors import ExecutorError
 from support.executors import bundled_tools, run_of, snapshot, world
+from support.server import serving
 
 ME = {"GBNF_USER_EMAIL": "anna@example.org"}
 
@@ -300,19 +300,15 @@ class Drive:
             def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - http.server's name
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.handler = Handler
+        self.url = ""
 
 
 @pytest.fixture
 def drive() -> Iterator[Drive]:
     started = Drive()
-    thread = threading.Thread(target=started.server.serve_forever)
-    thread.start()
-    yield started
-    started.server.shutdown()
-    thread.join()
-    started.server.server_close()
+    with serving(started.handler) as started.url:
+        yield started
 
 
 def search(root: Path, url: str, **arguments: Any) -> dict[str, Any]:

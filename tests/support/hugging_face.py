@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
+
+from support.server import serving
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 DAMAGED = b"damaged on its way"
@@ -80,11 +81,5 @@ def hugging_face(repos: Mapping[str, Mapping[str, bytes]]) -> Iterator[tuple[str
     """Serve repositories of files; yield the URL, and the list of downloaded files."""
     served: list[str] = []
     handler = type("Handler", (_Handler,), {"repos": repos, "served": served})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", served
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(handler) as url:
+        yield url, served

@@ -5,6 +5,7 @@ The scripted one is for what a real server cannot be made to do: to fail at a ch
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import socket
@@ -64,6 +65,16 @@ def llama_server(tiny_model: Path) -> Iterator[LlamaServerProcess]:
         yield server
 
 
+@pytest.fixture
+def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let clients wait only a thousandth as long before they ask a server again."""
+
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(seconds / 1000)
+
+    monkeypatch.setattr("gbnf_server.backends.http_client.sleep", sleep)
+
+
 @dataclass(frozen=True)
 class Reply:
     """What a scripted server answers: a status, a body (text, or a value sent as JSON), and more headers."""
@@ -81,6 +92,21 @@ def completion(content: str, stop_type: str = "eos", **fields: Any) -> Reply:
     timings = {"cache_n": 2, "prompt_ms": 5.0, "predicted_ms": 7.0}
     shape = {"tokens_evaluated": 9, "tokens_predicted": 3, "truncated": False, "timings": timings}
     return Reply(200, {"content": content, "stop": True, "stop_type": stop_type, **shape, **fields})
+
+
+@contextmanager
+def serving(
+    handler: type[BaseHTTPRequestHandler], kind: type[ThreadingHTTPServer] = ThreadingHTTPServer
+) -> Iterator[str]:
+    """Serve on loopback in a thread; yield the URL."""
+    with kind(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @dataclass
@@ -136,14 +162,5 @@ def scripted(**answers: list[Reply | Callable[[], None]]) -> Iterator[Script]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    script.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with serving(Handler) as script.url:
         yield script
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -22,6 +22,7 @@ from gbnf.prompts.descriptions import describe_tool
 from gbnf.tools import Tool
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, parse_response
 from gbnf_server.llama.bindings import llama_cpp
+from gbnf_server.llama.native import default_threads
 from gbnf_server.llama.process_globals import initialize_engine, patch_default_model_params
 from gbnf_server.system.errors import BackendError, ModelLoadError, ServerResponseError
 from gbnf_server.system.event_loop import shared_loop
@@ -137,11 +138,13 @@ class ModelEmbeddings:
 
     def __init__(self, path: Path | str, *, context_length: int = 512) -> None:
         """Load the model. Raises ModelLoadError if the file is missing or llama.cpp cannot use it."""
-        if not Path(path).is_file():
+        path = Path(path)
+        if not path.is_file():
             raise ModelLoadError(f"there is no model file {path}. Use the path of a GGUF file.")
         initialize_engine()
         patch_default_model_params()
         sizes = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), context_length)
+        sizes |= dict.fromkeys(("n_threads", "n_threads_batch"), default_threads(path))
         try:
             self._model = llama_cpp.Llama(str(path), embedding=True, verbose=False, **sizes)
         except (ValueError, RuntimeError) as error:

@@ -11,9 +11,9 @@ Invariants:
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
+from asyncio import sleep
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -201,7 +201,7 @@ class HttpSession:
                     yield response
                     return
             seconds = max(pause, retry_after or 0)
-            await asyncio.sleep(seconds)
+            await sleep(seconds)
             deadline += seconds
             waited += seconds
             pause = min(2 * pause, 5.0)

@@ -41,9 +41,8 @@ from gbnf_server.llama.evidence_bias import EvidenceBias
 from gbnf_server.llama.grammar_engines import GrammarEngineName, grammar_engine
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.llama.kv_cache import KVCache, free
-from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.native import NativeModel, default_threads
 from gbnf_server.llama.sampler import Sampler, Truncation
-from gbnf_server.system.cpu_cores import usable_cores
 from gbnf_server.system.errors import (
     ChatTemplateError,
     ContextOverflowError,
@@ -120,7 +119,7 @@ class InProcess(RequestBackend):
             model,
             length=self._context_length,
             parallel=parallel,
-            threads=threads or (1 if model.is_small else usable_cores().count),
+            threads=threads or default_threads(model.path),
             batches_alone=deterministic,
         )
         self._free = weakref.finalize(self, free, model, self._kv_cache.context, self._kv_cache.batch)

@@ -28,7 +28,6 @@ from gbnf_server.llama.build_steps import (
     source_folder,
 )
 from gbnf_server.llama.server_process import LlamaServerProcess, check_port, start_binary
-from gbnf_server.system.cpu_cores import usable_cores
 from gbnf_server.system.errors import SetupError
 from gbnf_server.system.folders import cache_folder
 
@@ -122,7 +121,7 @@ def start(
     llama-server. Raises SetupError with the end of the log if it does not start, ModelLoadError if the file
     is not a model.
     """
-    from gbnf_server.llama.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
+    from gbnf_server.llama.native import NativeModel, default_threads  # noqa: PLC0415 - loads llama.cpp
 
     check_port(port)
     binary = find_llama_server()
@@ -136,7 +135,7 @@ def start(
     arguments = ["--model", str(model), "--alias", vocabulary.name]
     arguments += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
     arguments += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
-    arguments += ["--threads", str(threads or (1 if vocabulary.is_small else usable_cores().count))]
+    arguments += ["--threads", str(threads or default_threads(vocabulary.path))]
     return start_binary([str(binary), *arguments], extra, api_key, timeout)
 
 

@@ -124,6 +124,7 @@ def test_the_error_of_a_server_is_reported() -> None:
         ServerEmbeddings(server.url)(["x"])
 
 
+@pytest.mark.usefixtures("brief_pauses")
 def test_an_unreachable_server_is_reported() -> None:
     with scripted() as server:
         url = server.url

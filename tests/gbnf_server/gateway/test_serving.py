@@ -13,6 +13,7 @@ import pytest
 
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.web.limits import Limits
+from support.effort import pairwise
 from support.gateways import PATH, ScriptedEngine, Served, make_gateway, request, samples, served, until
 
 
@@ -75,9 +76,7 @@ def test_a_backend_that_did_not_answer_before_the_start_is_probed(monkeypatch: p
     play(gateway, scene)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("texts", [0, 1])
-@pytest.mark.parametrize("closes", [False, True])
+@pytest.mark.parametrize(("stream", "texts", "closes"), pairwise((False, True), (0, 1), (False, True)))
 def test_a_client_that_leaves_ends_its_answer(stream: bool, texts: int, closes: bool) -> None:
     engine = held()
 
@@ -182,9 +181,8 @@ def test_clients_that_leave_in_the_midst_of_their_request_cost_nothing() -> None
     assert engine.seen == []
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
+def test_what_is_no_http_is_answered_and_closed() -> None:
+    malformed = [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 50,  # TLS
         b"GET / HTTP/1.1\r\n\r\n",  # no Host
         b"GET / HTTP/9.9\r\n\r\n",
@@ -192,15 +190,15 @@ def test_clients_that_leave_in_the_midst_of_their_request_cost_nothing() -> None
         b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000,
         b"\r\n" * 100,
-    ],
-)
-def test_what_is_no_http_is_answered_and_closed(sent: bytes) -> None:
+    ]
+
     async def scene(server: Served) -> None:
-        client = await server.connect()
-        client.writer.write(sent)
-        client.writer.write_eof()
-        answer = await client.reader.read()
-        assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
+        for sent in malformed:
+            client = await server.connect()
+            client.writer.write(sent)
+            client.writer.write_eof()
+            answer = await client.reader.read()
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), sent
 
     play(make_gateway(ScriptedEngine()), scene)
 
@@ -361,7 +359,8 @@ def test_a_signal_drains(number: signal.Signals) -> None:
     assert (engine.ended, engine.cancelled) == (2, 0)
 
 
-def test_draining_ends_after_its_time_or_a_second_signal() -> None:
+def test_draining_ends_after_its_time_or_a_second_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gbnf_server.web.http_server._LAST_BYTES_S", 0.1)
     for limits, signals in ((Limits(drain_s=0.1), 1), (Limits(), 2)):
         engine = held()
         gateway = make_gateway(engine, limits=limits)

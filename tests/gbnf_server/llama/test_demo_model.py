@@ -22,7 +22,7 @@ MEGABYTES_8 = 8_000_000
 @pytest.fixture(scope="module")
 def llama() -> Llama:
     patch_default_model_params()
-    return Llama(str(model_path()), n_ctx=1024, verbose=False)
+    return Llama(str(model_path()), n_ctx=1024, n_threads=1, n_threads_batch=1, verbose=False)
 
 
 def test_the_model_is_small() -> None:

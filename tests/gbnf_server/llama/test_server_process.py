@@ -168,7 +168,7 @@ def test_a_server_that_is_not_ready_in_time_is_ended(
     (tmp_path / "silent").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
     (tmp_path / "silent").chmod(0o755)
     monkeypatch.setenv("GBNF_LLAMA_SERVER", str(tmp_path / "silent"))
-    for timeout in limits_s(1):
+    for timeout in limits_s(0.3):
         with pytest.raises(SetupError, match=f"not ready after {timeout:g} s"):
             start(tiny_model, timeout=timeout)
         if (tmp_path / "pid").exists():

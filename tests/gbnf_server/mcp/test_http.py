@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +16,7 @@ from gbnf_server.executors import AbsentPerson, Context, Workspace, run_executor
 from gbnf_server.mcp import McpServerError, mcp_tools
 from gbnf_server.system.errors import ExecutorError
 from support.mcp_servers import named
+from support.server import serving
 
 INFO = {
     "protocolVersion": "2025-06-18",
@@ -88,8 +88,6 @@ def encoded(request: dict[str, Any], result: Any) -> bytes:
 
 
 class Quiet(ThreadingHTTPServer):
-    daemon_threads = True
-
     def handle_error(self, *_: Any) -> None:
         """Clients that leave early are expected."""
 
@@ -97,14 +95,8 @@ class Quiet(ThreadingHTTPServer):
 @contextmanager
 def web_server(mode: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
     seen: list[dict[str, str]] = []
-    with Quiet(("127.0.0.1", 0), type("Served", (Handler,), {"mode": mode, "seen": seen})) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/mcp", seen
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(type("Served", (Handler,), {"mode": mode, "seen": seen}), Quiet) as url:
+        yield f"{url}/mcp", seen
 
 
 @pytest.fixture
@@ -150,13 +142,6 @@ def test_a_page_that_is_no_server_is_named() -> None:
         def log_message(self, *_: Any) -> None:
             pass
 
-    with Quiet(("127.0.0.1", 0), Page) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{server.server_port}/"
-            with pytest.raises(McpServerError, match=r"Not Found.*often ends in /mcp"), mcp_tools(url):
-                pass
-        finally:
-            server.shutdown()
-            thread.join()
+    refused = pytest.raises(McpServerError, match=r"Not Found.*often ends in /mcp")
+    with serving(Page, Quiet) as url, refused, mcp_tools(f"{url}/"):
+        pass

@@ -64,9 +64,9 @@ def test_a_backend_that_fails_is_an_error(model: InProcess) -> None:
 
 def test_a_silent_server_times_out_as_a_hang(silent: str) -> None:
     with LlamaServer(silent) as backend:
-        runs = [run_contract(CONTRACT, "Which?", backend, timeout_s=0.2) for _ in range(2)]
+        runs = [run_contract(CONTRACT, "Which?", backend, timeout_s=0.1) for _ in range(2)]
     assert [run.outcome for run in runs] == ["hang", "hang"]
-    assert all(run.error == "no answer within 0.2 s" for run in runs)
+    assert all(run.error == "no answer within 0.1 s" for run in runs)
 
 
 def test_a_backend_that_blocks_the_loop_is_a_hang_too() -> None:
@@ -87,7 +87,7 @@ def test_several_at_once_each_have_their_own_exit(model: InProcess, silent: str)
     async def both() -> list[str]:
         with LlamaServer(silent) as backend:
             found = await asyncio.gather(
-                arun_contract(CONTRACT, "Which?", backend, timeout_s=1),
+                arun_contract(CONTRACT, "Which?", backend, timeout_s=0.3),
                 arun_contract(CONTRACT, "Which?", model, max_tokens=100),
             )
         return [run.outcome for run in found]
