@@ -74,9 +74,15 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+_SLOW_MODULE = re.compile(r"^pytestmark = .*pytest\.mark\.slow\b", re.MULTILINE)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out of `-m quick` what takes seconds to import: foreign suites and clients."""
-    return (config.option.markexpr == "quick" and collection_path.name in ("external", "clients")) or None
+    """Leave out of `-m quick` what need not be imported for it: foreign suites and clients, slow modules."""
+    if config.option.markexpr != "quick":
+        return None
+    is_slow = collection_path.suffix == ".py" and _SLOW_MODULE.search(collection_path.read_text("utf-8"))
+    return bool(is_slow) or collection_path.name in ("external", "clients") or None
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gbnf.tools import FINAL_ANSWER, load_manifests
+from gbnf.tools import FINAL_ANSWER
 from gbnf_server.backends.base import Completion, Usage
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.system.bundled import manifests_path
 from styles import Cell, cases_of, compare, offered, table, verdict
+from support.pools import BUNDLED as POOL
 
-POOL = load_manifests(manifests_path())
 CASES = {case.id: case for case in cases_of("representative", POOL)}
 
 

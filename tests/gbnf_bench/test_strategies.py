@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gbnf import Grammar, load_manifests, validate_call
+from gbnf import Grammar, validate_call
 from gbnf.tools.pool_filter import filter_pool
 from gbnf_bench.call_matching import references_of
 from gbnf_bench.configurations import STRATEGIES, supported_strategies
@@ -22,12 +22,11 @@ from gbnf_server.backends.base import Completion, Dialect, ModelInfo, Timings, U
 from gbnf_server.backends.prompts import find_tool_format
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
-from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import SetupError
 from support.backends import FakeBackend
+from support.pools import BUNDLED as POOL
 from support.toys import make_tool
 
-POOL = load_manifests(manifests_path())
 SUITE, LEFT_OUT = generate_suite(POOL)
 
 

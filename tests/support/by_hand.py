@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from gbnf import Grammar, load_manifests
+from gbnf import Grammar
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
@@ -18,7 +18,7 @@ from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effec
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.system.bundled import manifests_path
+from support.pools import BUNDLED as POOL
 
 _Kind = TypeVar("_Kind")
 
@@ -26,7 +26,6 @@ Reply = Mapping[str, Any] | GbnfError
 Model = Callable[[CallModel], Completion | GbnfError]
 """What a model answers, depending on what it is asked."""
 
-POOL = load_manifests(manifests_path())
 BY_NAME = {tool.name: tool for tool in POOL}
 
 

@@ -1,13 +1,17 @@
-"""A pool with everything that text tool calls must handle, and calls of it."""
+"""The bundled tools, and a pool with everything that text tool calls must handle, and calls of it."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
+from gbnf import load_manifests
 from gbnf.calls import CALL_SYNTAXES, ToolCall
 from gbnf.tools import FINAL_ANSWER, Tool
+
+BUNDLED = load_manifests(Path(__file__).parents[2] / "manifests")
 
 
 def tool(name: str, required: tuple[str, ...] = (), *, opened: bool = False, **properties: Any) -> Tool:

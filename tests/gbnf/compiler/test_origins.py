@@ -10,17 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from gbnf import Grammar, compile_pool, compile_schema, load_manifests
+from gbnf import Grammar, compile_pool, compile_schema
 from gbnf.compiler.origins import changed_rules, find_origins
 from gbnf.errors import GbnfError, SchemaError
 from gbnf.grammar.ir import Ref, Rules
 from gbnf.grammar.passes import substitute
 from gbnf.schema.keywords import resolve_pointer
 from gbnf.tools import Tool
-from support.oracle import CHECKOUT
+from support.pools import BUNDLED
 from support.schemas import SCHEMAS
-
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 
 
 def without(pointer: str, schema: Any) -> Any:

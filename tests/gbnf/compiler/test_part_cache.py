@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf import compile_pool, load_manifests
+from gbnf import compile_pool
 from gbnf.compiler.grammar import CompiledRules, Grammar
 from gbnf.compiler.layout import CompileOptions
 from gbnf.compiler.part_cache import part_cache, use_part_cache
@@ -22,10 +22,9 @@ from gbnf.grammar.ir import EPSILON, Alt, Literal, Ref, Repeat, Rules, Seq
 from gbnf.tools import Tool
 from support.grammars import grammars
 from support.notations import NOTATIONS
-from support.oracle import CHECKOUT
+from support.pools import BUNDLED
 from support.schemas import SCHEMAS
 
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 OPTIONS = st.builds(
     CompileOptions,
     whitespace=st.sampled_from(["default", "compact", "spaced", "free"]),

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gbnf import compile_pool, load_manifests, validate_call
+from gbnf import compile_pool, validate_call
 from gbnf.compiler.pool import _link_pool, compile_name_and_arguments, compile_tool
 from gbnf.errors import GbnfError, GrammarError, PoolError, SchemaError
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import references
 from gbnf.surrogates import has_surrogate
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
-from support.oracle import CHECKOUT, engine
+from support.oracle import engine
+from support.pools import BUNDLED
 from support.random_texts import generate
 from support.schemas import SCHEMAS
 from support.values import canonical, in_declared_order, values_near
 
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1,), (1, 3)])
 
 

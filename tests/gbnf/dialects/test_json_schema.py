@@ -10,15 +10,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gbnf import compile_pool, load_manifests, validate_call
+from gbnf import compile_pool, validate_call
 from gbnf.dialects import call_schema, schema_violation
 from gbnf.errors import PoolError, SchemaError
 from gbnf.testing import calls, near_misses
 from gbnf.testing.generation import canonical_json
 from gbnf.tools import FINAL_ANSWER, Tool
-from support.oracle import CHECKOUT, engine
-
-BUNDLED = load_manifests(CHECKOUT / "manifests")
+from support.oracle import engine
+from support.pools import BUNDLED
 
 
 def tool(name: str, **args: Any) -> Tool:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gbnf import Grammar, compile_pool, load_manifests
+from gbnf import Grammar, compile_pool
 from gbnf.dialects.lark import lark_text
 from gbnf.grammar.ir import Literal, Rules, alt, char_class, seq
 from gbnf.testing import calls, near_misses
@@ -17,12 +17,12 @@ from gbnf.testing.generation import canonical_json
 from gbnf.tools import FINAL_ANSWER
 from support.effort import scaled
 from support.grammars import grammars, mutations
-from support.oracle import CHECKOUT, engine
+from support.oracle import engine
+from support.pools import BUNDLED
 from support.random_texts import generate
 
 llguidance = pytest.importorskip("llguidance", reason="pip install llguidance")
 BYTES = llguidance.LLTokenizer("byte")
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 
 
 def accepts(lark: str, text: str) -> bool:

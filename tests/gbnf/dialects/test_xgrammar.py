@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gbnf import Grammar, compile_pool, compile_schema, load_manifests
+from gbnf import Grammar, compile_pool, compile_schema
 from gbnf.dialects import call_schema, xgrammar_text
 from gbnf.grammar.ir import Rules
 from gbnf.testing import calls, near_misses
@@ -20,10 +20,10 @@ from gbnf.testing.generation import canonical_json
 from gbnf.tools import FINAL_ANSWER
 from support.effort import scaled
 from support.grammars import LETTERS, grammars
-from support.oracle import CHECKOUT, engine
+from support.oracle import engine
+from support.pools import BUNDLED
 from support.random_texts import generate
 
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1, 3)])
 Accepts = Callable[[str], bool]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ from hypothesis import strategies as st
 
 from gbnf.prompts.descriptions import argument_list, type_text
 from gbnf.prompts.messages import RESULT_LIMIT, call_text, error_text, result_text, system_prompt
-from gbnf.tools import Tool, load_manifests
-
-BUNDLED = load_manifests(Path(__file__).parents[3] / "manifests")
+from gbnf.tools import Tool
+from support.pools import BUNDLED
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=30),

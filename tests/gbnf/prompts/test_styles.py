@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from hypothesis import strategies as st
 
 from gbnf.prompts.descriptions import call_skeleton, describe_tool
 from gbnf.prompts.messages import PROMPT_STYLES, PromptStyle, system_prompt
-from gbnf.tools import OfferPolicy, Tool, load_manifests
+from gbnf.tools import OfferPolicy, Tool
+from support.pools import BUNDLED
 
-BUNDLED = load_manifests(Path(__file__).parents[3] / "manifests")
 PLACEHOLDER = re.compile(r"<[^<>]+>")
 TOOL = Tool.from_mapping(
     {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from gbnf import Grammar, compile_pool, compile_schema, load_manifests, validate_call
+from gbnf import Grammar, compile_pool, compile_schema, validate_call
 from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.testing import (
     LawBrokenError,
@@ -25,10 +25,10 @@ from gbnf.testing import (
 )
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.effort import scaled
-from support.oracle import CHECKOUT, engine
+from support.oracle import engine
+from support.pools import BUNDLED
 from support.values import is_valid
 
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 STEPS = st.sampled_from([(), (1,), (1, 3)])
 TRIP = Tool(
     name="book_trip",

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from gbnf.errors import BrokenManifestsError, GbnfError, ManifestError
 from gbnf.tools import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, Tool, load_manifests
+from gbnf.tools.argument_schema import _FORMATS, _METASCHEMA
 from gbnf.tools.manifest_checks import RESERVED_NAMES
 from support.folders import deepen
 
@@ -39,6 +41,28 @@ schema_like = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=5),
     max_leaves=25,
 )
+
+
+KEYWORDS = st.sampled_from(sorted(_METASCHEMA.schema["properties"]))
+SCALARS = st.booleans() | st.sampled_from([0, 1, -1, 0.5, "a", "[", "object", "#", "#a", [], ["a", "a"], {}])
+keywords_with_values = st.recursive(
+    SCALARS,
+    lambda inner: st.dictionaries(KEYWORDS | st.just("a"), inner | st.lists(inner, max_size=2), max_size=3),
+    max_leaves=8,
+)
+
+
+@given(schema=keywords_with_values)
+def test_the_whole_metaschema_is_that_of_the_vocabularies(schema: Any) -> None:
+    published = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=_FORMATS)
+    found, expected = (
+        {
+            (error.validator, tuple(error.absolute_path), error.message)
+            for error in validator.iter_errors(schema)
+        }
+        for validator in (_METASCHEMA, published)
+    )
+    assert found == expected
 
 
 def write(folder: Path, text: str | bytes, name: str = "manifest.toml") -> Path:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import unicodedata
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.tools import Tool, load_manifests
+from gbnf.tools import Tool
 from gbnf.tools.phrases import PhraseMatcher, without_paths
 from gbnf.tools.pool_filter import filter_pool
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, Provider
+from support.pools import BUNDLED
 
-BUNDLED = load_manifests(Path(__file__).parents[3] / "manifests")
 BY_NAME = {tool.name: tool for tool in BUNDLED}
 
 

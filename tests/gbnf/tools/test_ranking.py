@@ -14,13 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.errors import InvalidArgumentError
-from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool, load_manifests
+from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool
 from gbnf.tools.phrases import plain_text
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool
 from gbnf.tools.ranking import BM25, common_words
 from gbnf_server.system.bundled import manifests_path
-
-BUNDLED = load_manifests(manifests_path())
+from support.pools import BUNDLED
 
 
 def make_tool(name: str, description: str = "", properties: Any = None, **offer: Any) -> Tool:

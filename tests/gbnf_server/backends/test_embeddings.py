@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from gbnf import filter_pool, load_manifests
+from gbnf import filter_pool
 from gbnf_server.backends.embeddings import EmbeddingRanker, ModelEmbeddings, ServerEmbeddings
 from gbnf_server.llama import server_build as build
-from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import (
     BackendError,
     BackendUnreachableError,
@@ -21,9 +20,9 @@ from gbnf_server.system.errors import (
     ServerResponseError,
 )
 from support.models import make_model
+from support.pools import BUNDLED as TOOLS
 from support.server import Reply, Script, require_llama_server, scripted
 
-TOOLS = load_manifests(manifests_path())
 LENGTH = 1500  # tokens; the tiny model takes one for each byte
 
 

@@ -9,17 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chat_templates import chat_templates
-from gbnf import load_manifests
 from gbnf.calls import ToolCall
 from gbnf.tool_formats import ToolFormat, detect
 from gbnf_server.backends.prompts import find_tool_format
 from gbnf_server.inspect.grammar_view import GrammarChoice, view_tool
 from gbnf_server.inspect.text_view import TextChecker
 from support.effort import one_in, scaled
-from support.oracle import CHECKOUT, engine
+from support.oracle import engine
+from support.pools import BUNDLED
 from support.tool_templates import TEMPLATES
 
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 ARGUMENTS = {"title": "Lunch", "starts": ["2026-01-01"], "duration_minutes": 30, "location": "Rome"}
 NATIVE = [*TEMPLATES, *list(chat_templates())[::3]]  # real ones of each family
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from gbnf import SchemaError, load_manifests
+from gbnf import SchemaError
 from gbnf.findings import Finding
 from gbnf.grammar.ir import Alt, Ref, Repeat, Seq, alt, literal, seq
 from gbnf.tools import Tool
@@ -20,10 +20,9 @@ from gbnf_server.inspect.grammar_view import view_schema, view_tool
 from gbnf_server.inspect.pages.rendering import tokens
 from gbnf_server.inspect.rendering import render_grammar
 from gbnf_server.inspect.schema_lines import schema_lines
-from support.oracle import CHECKOUT
+from support.pools import BUNDLED
 from support.schemas import SCHEMAS
 
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 HOSTILE = {
     "title": "</title><script>alert(1)</script>",
     "description": '<img src=x onerror="alert(1)">',

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from gbnf import load_manifests
 from gbnf_server.backends.base import BackendEvent, Completion, ModelInfo, Request, Usage
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.inspect.app import create_app
@@ -20,11 +19,10 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.system.errors import BackendError, ModelLoadError
 from gbnf_server.web.errors import HttpError
 from support.backends import FakeBackend
-from support.oracle import CHECKOUT
+from support.pools import BUNDLED as TOOLS
 
 TOKEN = "token-of-the-test"  # not a secret
 ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
-TOOLS = load_manifests(CHECKOUT / "manifests")
 BODY: dict[str, Any] = {
     "request": "create a folder trips", "strategies": ["json", "unconstrained"], "max_tokens": 64,
     "temperature": 0, "seed": 0,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gbnf import compile_pool, filter_pool, load_manifests
+from gbnf import compile_pool, filter_pool
 from gbnf.tools import Tool
 from gbnf.tools.pool_filter import best_first
 from gbnf_server.inspect.grammar_view import STEPS
 from gbnf_server.inspect.pool_view import PoolMeter
-from support.oracle import CHECKOUT
+from support.pools import BUNDLED
 
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 METER = PoolMeter(BUNDLED)
 
 

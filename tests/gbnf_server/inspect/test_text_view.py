@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf import Grammar, SchemaError, load_manifests
+from gbnf import Grammar, SchemaError
 from gbnf.schema.document import Document
 from gbnf.schema.drafts import as_2020_12
 from gbnf.tools import Tool
@@ -18,11 +18,11 @@ from gbnf_server.inspect.declarations import declared_at
 from gbnf_server.inspect.grammar_view import GrammarChoice
 from gbnf_server.inspect.partial_json import locate
 from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextChecker, TextView
-from support.oracle import CHECKOUT, engine
+from support.oracle import engine
+from support.pools import BUNDLED
 from support.random_texts import generate
 from support.schemas import SCHEMAS
 
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 CHECKER = TextChecker(BUNDLED)
 SCHEMA = {
     "type": "object",

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf import Grammar, compile_pool, load_manifests
+from gbnf import Grammar, compile_pool
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Matcher
 from gbnf.prompts.messages import Message
@@ -33,10 +33,10 @@ from gbnf_server.system.event_loop import shared_loop
 from support.backends import ASK, acomplete, prompt_tokens, streamed
 from support.effort import scaled
 from support.grammars import grammars
-from support.oracle import CHECKOUT, SHARED, engine
+from support.oracle import SHARED, engine
+from support.pools import BUNDLED
 from support.vocabularies import make_model_over
 
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 EMBEDDED = model_path()
 RUNS = int(os.environ.get("GBNF_DECODING_RUNS", "100"))
 """How often a random model writes a call at temperature 2; a thorough check takes 1,000.

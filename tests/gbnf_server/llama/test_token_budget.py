@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gbnf import Grammar, compile_pool, compile_schema, load_manifests
+from gbnf import Grammar, compile_pool, compile_schema
 from gbnf.grammar.ir import Rules
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Request
@@ -22,11 +22,11 @@ from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.spelling import Speller
 from support.effort import scaled
 from support.grammars import grammars
-from support.oracle import CHECKOUT, engine
+from support.oracle import engine
+from support.pools import BUNDLED
 from support.vocabularies import make_model_over
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 RUNS = int(os.environ.get("GBNF_DECODING_RUNS", "100"))
 
 

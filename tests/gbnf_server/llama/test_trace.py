@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf import Grammar, compile_pool, load_manifests
+from gbnf import Grammar, compile_pool
 from gbnf.grammar.ir import Rules
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Completion, Request
@@ -19,11 +19,10 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.system.errors import BackendError, RequestNotSupportedError
 from support.effort import scaled
 from support.grammars import grammars
-from support.oracle import CHECKOUT
+from support.pools import BUNDLED
 from support.vocabularies import make_model_over
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
-BUNDLED = load_manifests(CHECKOUT / "manifests")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from gbnf import load_manifests
 from gbnf.prompts.messages import call_text
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
@@ -17,15 +16,14 @@ from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import Planner
 from gbnf_server.planner.effects import CallModel
-from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import ExecutorError
 from support.by_hand import completion, drive_by_hand, resolved
 from support.executors import world
+from support.pools import BUNDLED as POOL
 from support.server import require_llama_server
 from support.toys import Driver
 from training.traces import trace
 
-POOL = load_manifests(manifests_path())
 BY_NAME = {tool.name: tool for tool in POOL}
 
 needs_model = pytest.mark.skipif(not model_path().is_file(), reason="there is no embedded model yet")

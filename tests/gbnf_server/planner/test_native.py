@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf import Grammar, load_manifests
+from gbnf import Grammar
 from gbnf.calls.validation import validate_call
 from gbnf.prompts.descriptions import declare_tool
 from gbnf.prompts.messages import Message, call_text, system_prompt
@@ -25,13 +25,13 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import Planner, PlannerOptions, Run
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import BackendError, RequestNotSupportedError
 from support.backends import ANY, FakeBackend
 from support.by_hand import completion, drive_by_hand, resolved
 from support.effort import scaled
 from support.executors import world
 from support.models import make_model
+from support.pools import BUNDLED as POOL
 from support.server import require_llama_server
 from support.toys import NEVER
 
@@ -53,7 +53,6 @@ MISTRAL = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 TEMPLATES = {"hermes": HERMES, "mistral": MISTRAL}
-POOL = load_manifests(manifests_path())
 PING = next(tool for tool in POOL if tool.name == "get_now")
 FORMAT = detect(HERMES, eos_token="<|end|>")
 NATIVE: dict[str, Any] = {"call_format": "native", "tool_format": FORMAT}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,9 @@ from jsonschema import Draft202012Validator
 
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
-from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool, load_manifests
+from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
+from support.pools import BUNDLED
 
-BUNDLED = load_manifests(Path(__file__).parents[4] / "manifests")
 BY_NAME = {tool.name: tool for tool in BUNDLED}
 
 property_names = st.sampled_from(
