@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from hypothesis import assume
@@ -336,19 +337,24 @@ def _strings(conjuncts: Sequence[Mapping[str, Any]]) -> st.SearchStrategy[str]:
     patterns = [conjunct["pattern"] for conjunct in conjuncts if "pattern" in conjunct]
     formats = [conjunct["format"] for conjunct in conjuncts if conjunct.get("format") in SAMPLES]
     if patterns:
-        try:
-            # For ASCII without line ends, ECMA-262 and Python agree on classes and anchors.
-            found = st.from_regex(
-                re.compile(patterns[0], re.ASCII), alphabet=st.characters(min_codepoint=0x20)
-            )
-        except re.error:
-            return _TEXT
-        return found.filter(lambda text: not re.search("[\r\n\u2028\u2029\x85]", text))
-    if formats:
-        return SAMPLES[formats[0]]
-    return st.text(
-        st.characters(exclude_categories=["Cs"]), min_size=low, max_size=max(low, min(high, low + 8))
-    )
+        return _matching(patterns[0])
+    return SAMPLES[formats[0]] if formats else _texts(low, max(low, min(high, low + 8)))
+
+
+@lru_cache(maxsize=256)
+def _matching(pattern: str) -> st.SearchStrategy[str]:
+    """Return strings that match a pattern. To build the strategy takes longer than to draw from it."""
+    try:
+        # For ASCII without line ends, ECMA-262 and Python agree on classes and anchors.
+        found = st.from_regex(re.compile(pattern, re.ASCII), alphabet=st.characters(min_codepoint=0x20))
+    except re.error:
+        return _TEXT
+    return found.filter(lambda text: not re.search("[\r\n\u2028\u2029\x85]", text))
+
+
+@lru_cache(maxsize=256)
+def _texts(least: int, most: int) -> st.SearchStrategy[str]:
+    return st.text(st.characters(exclude_categories=["Cs"]), min_size=least, max_size=most)
 
 
 def _matches(pattern: str, name: str) -> bool:

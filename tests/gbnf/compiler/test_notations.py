@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
@@ -19,6 +19,7 @@ from gbnf.compiler.pool import CompiledTool, compile_tool, compile_tools
 from gbnf.errors import SchemaError
 from gbnf.grammar.ir import Rules, literal
 from gbnf.tools import Tool
+from support.effort import scaled
 from support.notations import KINDS, NOTATIONS, CannotReadError, CannotWriteError, read, write
 from support.oracle import accepts, engine
 from support.random_texts import generate
@@ -177,6 +178,7 @@ def _must_be_accepted(name: str, schema: Any, value: Any, grammar: Grammar | Non
     return options.property_order == "any" or in_declared_order(schema, value)
 
 
+@settings(max_examples=scaled(50))
 @given(data=st.data())
 def test_a_text_is_accepted_exactly_if_its_arguments_are_valid(data: st.DataObject) -> None:
     schema = data.draw(ARGUMENTS)
@@ -188,6 +190,7 @@ def test_a_text_is_accepted_exactly_if_its_arguments_are_valid(data: st.DataObje
     judge(name, schema, [arguments], lambda count: data.draw(st.integers(0, count - 1)), options)
 
 
+@settings(max_examples=scaled(50))
 @given(
     name=NAMES_OF_NOTATIONS,
     schema=ARGUMENTS,

@@ -14,13 +14,14 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
 from gbnf.testing import derivations
+from support.effort import scaled
 from support.oracle import engine
 from support.values import is_valid
 
@@ -217,6 +218,7 @@ def test_digits_are_counted_unless_the_option_lifts_it() -> None:
     assert not accepts({"type": "number", "multipleOf": 0.5}, "1.5" + "0" * 20)
 
 
+@settings(max_examples=scaled(50))
 @given(
     digits=st.integers(1, 60),
     decimals=st.integers(0, 3),

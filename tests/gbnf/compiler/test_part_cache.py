@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf import compile_pool
@@ -20,6 +20,7 @@ from gbnf.errors import GbnfError
 from gbnf.findings import Finding
 from gbnf.grammar.ir import EPSILON, Alt, Literal, Ref, Repeat, Rules, Seq
 from gbnf.tools import Tool
+from support.effort import scaled
 from support.grammars import grammars
 from support.notations import NOTATIONS
 from support.pools import BUNDLED
@@ -74,6 +75,7 @@ def compiled(tools: Any, options: Any, steps: Any, notation: Any) -> Any:
             for one in pool.tools]  # fmt: skip
 
 
+@settings(max_examples=scaled(40))
 @given(
     st.lists(SCHEMAS, min_size=1, max_size=3),
     st.lists(st.sampled_from(["a_b", "aB", "json", "é\n", "\ud800"]), unique=True, min_size=3, max_size=3),

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf import compile_pool, validate_call
@@ -20,6 +20,7 @@ from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import references
 from gbnf.surrogates import has_surrogate
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
+from support.effort import scaled
 from support.oracle import engine
 from support.pools import BUNDLED
 from support.random_texts import generate
@@ -112,6 +113,7 @@ def test_no_pair_of_bundled_tools_can_be_mixed() -> None:
             assert not accepts(grammar, mixed), mixed
 
 
+@settings(max_examples=scaled(40))
 @given(POOLS, STEPS)
 def test_linking_equals_compiling_whole(pool: Any, steps: Any) -> None:
     linked = str(compile_pool(pool, steps=steps, ask_user=True))

@@ -11,12 +11,13 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
 from gbnf.grammar.ir import references
+from support.effort import scaled
 from support.oracle import accepts, engine
 from support.random_texts import generate
 from support.schemas import DOCUMENTS, SHALLOW, spelled
@@ -40,6 +41,7 @@ def compiled(schema: Any, **options: Any) -> Any:
         return None
 
 
+@settings(max_examples=scaled(50))
 @given(st.data(), st.sampled_from(SERIALISERS))
 def test_a_valid_value_in_declared_order_is_accepted(data: st.DataObject, serialise: Any) -> None:
     schema = data.draw(DOCUMENTS)
@@ -48,6 +50,7 @@ def test_a_valid_value_in_declared_order_is_accepted(data: st.DataObject, serial
     assert accepts(compile_schema(schema), serialise(value))
 
 
+@settings(max_examples=scaled(50))
 @given(st.data())
 def test_where_the_grammar_is_exact_an_invalid_value_is_refused(data: st.DataObject) -> None:
     schema = data.draw(DOCUMENTS)
@@ -58,6 +61,7 @@ def test_where_the_grammar_is_exact_an_invalid_value_is_refused(data: st.DataObj
 
 
 @pytest.mark.parametrize("draft", VALIDATORS)
+@settings(max_examples=scaled(30))
 @given(denied=SHALLOW, data=st.data())
 def test_a_complement_is_exact_or_reported_in_every_draft(
     draft: int | None, denied: Any, data: st.DataObject
@@ -90,6 +94,7 @@ def test_a_derivation_parses_and_validates_where_the_grammar_is_exact(
         assert is_valid(schema, value), (text, str(grammar))
 
 
+@settings(max_examples=scaled(50))
 @given(DOCUMENTS)
 def test_nothing_is_refused_for_a_schema_that_some_value_satisfies(schema: Any) -> None:
     if compiled(schema) is None:
@@ -97,6 +102,7 @@ def test_nothing_is_refused_for_a_schema_that_some_value_satisfies(schema: Any) 
             assert not is_valid(schema, value)
 
 
+@settings(max_examples=scaled(50))
 @given(DOCUMENTS)
 def test_the_text_is_one_the_engine_reads_and_every_rule_is_used(schema: Any) -> None:
     grammar = compiled(schema)
@@ -109,6 +115,7 @@ def test_the_text_is_one_the_engine_reads_and_every_rule_is_used(schema: Any) ->
     assert set(names) - used <= {"root"}
 
 
+@settings(max_examples=scaled(40))
 @given(DOCUMENTS, st.sampled_from([0, 1, 2]))
 def test_a_depth_cap_refuses_no_valid_value_and_is_reported(schema: Any, depth: int) -> None:
     capped, full = compiled(schema, max_depth=depth), compiled(schema)

@@ -50,7 +50,7 @@ def test_a_hostile_schema_compiles_or_raises_an_error_of_ours(schema: Any) -> No
 
 
 @given(hostile_schemas() | small_hostile_schemas())
-@settings(max_examples=scaled(40), deadline=None)
+@settings(max_examples=scaled(30), deadline=None)
 def test_a_hostile_manifest_loads_or_raises_an_error_of_ours(schema: Any) -> None:
     args = {"type": "object", "properties": {"x": schema}}
     with suppress(GbnfError):

@@ -32,7 +32,7 @@ def accepts(lark: str, text: str) -> bool:
     return bool(matcher.try_consume_tokens(raw) == len(raw) and matcher.is_accepting())
 
 
-@settings(max_examples=scaled(200))
+@settings(max_examples=scaled(100))
 @given(grammars(), st.integers(0, 2**32), st.data())
 def test_any_grammar_means_the_same(rules: Rules, seed: int, data: Any) -> None:
     derived = generate(rules, random.Random(seed), budget=40)
@@ -43,7 +43,7 @@ def test_any_grammar_means_the_same(rules: Rules, seed: int, data: Any) -> None:
         assert accepts(lark, text) == grammar.match(text).complete, (lark, text)
 
 
-@settings(max_examples=scaled(40))
+@settings(max_examples=scaled(20))
 @given(
     st.lists(st.sampled_from(BUNDLED), unique=True, min_size=1, max_size=5),
     st.sampled_from([(), (1, 3)]),

@@ -18,6 +18,7 @@ from gbnf.grammar.stacks import MAX_STACKS, StackSearch, nesting_products, takes
 from gbnf.protocols.readers import union
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import GrammarRefusedError
+from support.effort import scaled
 from support.engine_stacks import engine_stacks
 from support.oracle import engine
 from support.random_texts import generate
@@ -44,7 +45,7 @@ def text_of(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(50))
 @given(schema=unions_alike(), order=ORDERS, seed=st.integers(0, 2**16))
 def test_stacks_are_bounded_and_valid_values_accepted(schema: Any, order: Any, seed: int) -> None:
     grammar = compile_schema(schema, property_order=order)
@@ -60,7 +61,7 @@ def test_stacks_are_bounded_and_valid_values_accepted(schema: Any, order: Any, s
             assert max(engine_stacks(grammar, text)) <= MAX_STACKS
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(50))
 @given(schema=unions_alike(), order=ORDERS, seed=st.integers(0, 2**16))
 def test_exact_grammars_derive_valid_values_only(schema: Any, order: Any, seed: int) -> None:
     grammar = compile_schema(schema, property_order=order)
@@ -71,7 +72,7 @@ def test_exact_grammars_derive_valid_values_only(schema: Any, order: Any, seed: 
         Draft202012Validator(schema).validate(value)
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(50))
 @given(schema=unions_alike(), seed=st.integers(0, 2**16))
 def test_the_matcher_counts_no_fewer_stacks_than_the_engine(schema: Any, seed: int) -> None:
     grammar = compile_schema(schema)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import cache
 from typing import Any, get_args
 
 import pytest
@@ -30,6 +31,7 @@ from gbnf.protocols.protocol import CallProtocol, Offered, UnreadableCallError
 from gbnf.testing import calls, derivations
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.by_hand import ANSWER, NOW, POOL, call
+from support.effort import scaled
 from support.oracle import engine
 from support.tool_formats import FAMILIES
 
@@ -46,16 +48,20 @@ PROTOCOLS: dict[str, CallProtocol] = {
 }
 
 
+@cache
+def constraint_of(name: str) -> Grammar | dict[str, Any] | None:
+    return PROTOCOLS[name].constraint(Offered(TOOLS))
+
+
 def is_valid(call: Any, tools: tuple[Tool, ...]) -> bool:
     return validate_call(call, tools).ok
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-@settings(max_examples=15)
+@settings(max_examples=scaled(20))
 @given(data=st.data())
 def test_what_the_grammar_allows_is_read_as_a_valid_call_or_an_answer(name: str, data: st.DataObject) -> None:
-    protocol = PROTOCOLS[name]
-    constraint = protocol.constraint(Offered(TOOLS))
+    protocol, constraint = PROTOCOLS[name], constraint_of(name)
     assert (constraint is not None) == protocol.is_constrained
     if not isinstance(constraint, Grammar):
         return
@@ -66,7 +72,7 @@ def test_what_the_grammar_allows_is_read_as_a_valid_call_or_an_answer(name: str,
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-@settings(max_examples=15)
+@settings(max_examples=scaled(30))
 @given(call=calls(TOOLS))
 def test_a_call_is_read_as_it_is_shown_in_the_conversation(name: str, call: Any) -> None:
     protocol = PROTOCOLS[name]
@@ -78,8 +84,8 @@ def test_a_call_is_read_as_it_is_shown_in_the_conversation(name: str, call: Any)
         return
     found = protocol.read(message["content"], TOOLS)
     assert found.call == call
-    constraint = protocol.constraint(Offered(TOOLS))
     if isinstance(protocol, SchemaCalls):
+        constraint = constraint_of(name)
         assert constraint is not None
         assert not isinstance(constraint, Grammar)
         assert schema_violation(constraint, message["content"]) is None
@@ -97,7 +103,7 @@ def test_an_answer_may_be_excluded(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-@settings(max_examples=25)
+@settings(max_examples=scaled(30))
 @given(text=st.text(max_size=40))
 def test_any_text_is_read_or_refused(name: str, text: str) -> None:
     protocol = PROTOCOLS[name]

@@ -7,13 +7,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf.calls import parse_tool_calls
 from gbnf.protocols.json_calls import JsonCallStream, json_grammar
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta
 from gbnf.tools import FINAL_ANSWER
+from support.effort import scaled
 from support.gateway_answers import calls, text
 from support.oracle import engine
 from support.pools import POOL, texts, tool
@@ -69,6 +70,7 @@ def test_the_engine_agrees_about_texts(said: str) -> None:
         assert engine().match(grammar, said).complete == grammar.match(said).complete
 
 
+@settings(max_examples=scaled(50))
 @given(said=strings, cuts=st.lists(st.integers(0, 60), max_size=4))
 def test_the_message_of_a_final_answer_is_the_text(said: str, cuts: list[int]) -> None:
     call = json.dumps({"name": FINAL_ANSWER.name, "arguments": {"message": said}})

@@ -13,11 +13,12 @@ from urllib.parse import quote
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.formats import FORMATS, format_language
+from support.effort import scaled
 from support.languages import words_of
 from support.oracle import SHARED
 
@@ -32,6 +33,7 @@ def held(name: str) -> Dfa:
     return language
 
 
+@settings(max_examples=scaled(30))
 @given(st.data())
 @pytest.mark.parametrize("name", EXACT)
 def test_the_format_checker_accepts_every_word(name: str, data: st.DataObject) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf.schema.drafts import DIALECT, DRAFTS, as_2020_12, canonical_dialect
 from gbnf.schema.keywords import walk
+from support.effort import scaled
 
 VALIDATORS = {
     "http://json-schema.org/draft-04/schema#": jsonschema.Draft4Validator,
@@ -68,6 +69,7 @@ def schemas(draw: Any, dialect: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dialect", VALIDATORS)
+@settings(max_examples=scaled(40))
 @given(data=st.data())
 def test_it_accepts_the_same_values(dialect: str, data: Any) -> None:
     schema = data.draw(schemas(dialect))

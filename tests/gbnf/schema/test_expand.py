@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf.errors import SchemaError
@@ -16,6 +16,7 @@ from gbnf.schema.document import Document, Subschema, UndecidedError
 from gbnf.schema.flatten import Branching, Flattener
 from gbnf.schema.keywords import CHOICES, REFERENCES
 from gbnf.schema.value_sets import Bound, Null, Number, String
+from support.effort import scaled
 from support.schemas import DOCUMENTS
 from support.value_sets import ExpandedSchema
 from support.values import JSON_VALUES, VALUES_OF_EACH_TYPE, canonical, is_valid, values_near
@@ -32,6 +33,7 @@ def expanded(schema: Any) -> ExpandedSchema:
         raise
 
 
+@settings(max_examples=scaled(50))
 @given(st.data())
 def test_a_value_is_in_the_set_exactly_if_it_is_valid(data: st.DataObject) -> None:
     schema = data.draw(DOCUMENTS)
@@ -45,6 +47,7 @@ def test_a_value_is_in_the_set_exactly_if_it_is_valid(data: st.DataObject) -> No
             assert one not in found or found.reports, (one, found.values)
 
 
+@settings(max_examples=scaled(40))
 @given(DOCUMENTS)
 def test_an_empty_set_says_why(schema: Any) -> None:
     found = expanded(schema).values
@@ -152,6 +155,7 @@ class _FlatJudge:
         )
 
 
+@settings(max_examples=scaled(50))
 @given(st.data())
 def test_conjuncts_and_choices_allow_exactly_the_valid_values(data: st.DataObject) -> None:
     schema = data.draw(DOCUMENTS)

@@ -285,6 +285,7 @@ def _prompt(form: ToolFormat, calls: list[tuple[str, Any]]) -> str:
     return prompt
 
 
+@settings(max_examples=scaled(50))
 @given(
     st.sampled_from([_LIQUID, _GRANITE, _SHOWN]),
     st.fixed_dictionaries(

@@ -8,12 +8,13 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf.errors import GrammarError, PoolError, SchemaError
 from gbnf.tool_formats import Placeholder
 from gbnf.tools import FINAL_ANSWER, Tool
+from support.effort import scaled
 from support.oracle import accepts as complete
 from support.oracle import engine
 from support.random_texts import generate
@@ -127,6 +128,7 @@ def test_every_prefix_of_an_answer_is_live(family: Family, seed: int) -> None:
     assert all(match.accepted for match in engine().match_many(grammar, prefixes))
 
 
+@settings(max_examples=scaled(50))
 @given(families, calls, calls, st.sampled_from(["auto", "required"]))
 def test_other_arguments_are_refused(family: Family, call: Any, other: Any, choice: str) -> None:
     grammar = family.form.grammar(TOOLS, tool_choice=choice)
@@ -196,6 +198,7 @@ def test_text_is_any_without_the_marker(family: Family, text: str) -> None:
     assert not complete(family.form.grammar(TOOLS, tool_choice="required"), framed(family, text))
 
 
+@settings(max_examples=scaled(50))
 @given(families, near_texts.filter(str.strip), calls, st.sampled_from(["", "\n", "\n\n", "   "]))
 def test_text_may_come_before_calls(family: Family, text: str, call: Any, between: str) -> None:
     grammar, form = family.form.grammar(TOOLS), family.form
@@ -210,6 +213,7 @@ def test_text_may_come_before_calls(family: Family, text: str, call: Any, betwee
         assert [name for name, _ in family.split(whole, STRINGS)[1]] == [call[0]]
 
 
+@settings(max_examples=scaled(50))
 @given(families, st.sampled_from(["", "why <tool_call> not?", "\n[TOOL_CALLS]x", "a </think"]), calls)
 def test_reasoning_comes_first(family: Family, thought: str, call: Any) -> None:
     form, reasoning = family.form, family.form.reasoning

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf.calls.parsing.results import FinalAnswer, ToolCalls
@@ -18,6 +18,7 @@ from gbnf.errors import GrammarError
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tools import Tool
+from support.effort import scaled
 from support.element_formats import CLOSED, ELEMENT_FAMILIES, VALUES, ElementFamily
 from support.oracle import engine
 from support.random_texts import generate
@@ -160,6 +161,7 @@ def test_written_calls_are_read(family: Family, made: list[Any], before: str) ->
     assert not parsed.repairs
 
 
+@settings(max_examples=scaled(50))
 @given(families, st.integers(0, 2**32), st.sampled_from(["auto", "required", "none"]), st.booleans())
 def test_the_texts_of_the_grammar_are_read(family: Family, seed: int, choice: str, reasoning: bool) -> None:
     form = family.form
@@ -193,6 +195,7 @@ def pieces_of_calls(family: Any) -> Any:
     )
 
 
+@settings(max_examples=scaled(50))
 @given(
     st.sampled_from(ALL_FAMILIES).flatmap(lambda family: st.tuples(st.just(family), pieces_of_calls(family)))
 )
@@ -243,6 +246,7 @@ def test_written_elements_are_read(family: ElementFamily, made: list[Any]) -> No
     assert not parsed.content
 
 
+@settings(max_examples=scaled(50))
 @given(st.sampled_from(ELEMENT_FAMILIES), st.integers(0, 2**32))
 def test_the_calls_of_a_grammar_of_elements_are_valid(family: ElementFamily, seed: int) -> None:
     grammar = family.form.grammar(CLOSED, tool_choice="required", parallel=True)

@@ -9,12 +9,13 @@ from typing import Any
 
 import mcp.types
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from gbnf import Tool, compile_pool, load_tools, tool
 from gbnf.errors import BrokenManifestsError
+from support.effort import scaled
 
 SCHEMA = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -211,6 +212,7 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
+@settings(max_examples=scaled(50))
 @given(source=json_values.filter(lambda value: not isinstance(value, str)), prefix=st.none() | st.just("p_"))
 def test_any_value_is_tools_or_an_error(source: Any, prefix: str | None) -> None:
     try:
