@@ -18,7 +18,7 @@ from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effec
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import ResolvedOptions
-from support.pools import BUNDLED as POOL
+from support.pools import BUNDLED
 
 _Kind = TypeVar("_Kind")
 
@@ -26,6 +26,7 @@ Reply = Mapping[str, Any] | GbnfError
 Model = Callable[[CallModel], Completion | GbnfError]
 """What a model answers, depending on what it is asked."""
 
+POOL = BUNDLED
 BY_NAME = {tool.name: tool for tool in POOL}
 
 

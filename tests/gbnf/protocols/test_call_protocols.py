@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any, get_args
@@ -49,7 +50,7 @@ PROTOCOLS: dict[str, CallProtocol] = {
 
 
 @cache
-def constraint_of(name: str) -> Grammar | dict[str, Any] | None:
+def constraint_of(name: str) -> Grammar | Mapping[str, Any] | None:
     return PROTOCOLS[name].constraint(Offered(TOOLS))
 
 

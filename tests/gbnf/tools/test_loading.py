@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import pickle
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ schema_like = st.recursive(
 )
 
 
+assert isinstance(_METASCHEMA.schema, Mapping)
 KEYWORDS = st.sampled_from(sorted(_METASCHEMA.schema["properties"]))
 SCALARS = st.booleans() | st.sampled_from([0, 1, -1, 0.5, "a", "[", "object", "#", "#a", [], ["a", "a"], {}])
 keywords_with_values = st.recursive(
