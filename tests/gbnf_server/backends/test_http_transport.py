@@ -126,7 +126,7 @@ def test_what_is_tried_again_shares_one_deadline(clock: Clock, monkeypatch: pyte
         clock.now += seconds
 
     monkeypatch.setattr(Transport, "handle_async_request", handle)
-    monkeypatch.setattr(http_client.asyncio, "sleep", sleep)  # type: ignore[attr-defined]  # of the module
+    monkeypatch.setattr(http_client, "sleep", sleep)
     client = HttpClient(
         "http://127.0.0.1:9",
         server_name="it",
