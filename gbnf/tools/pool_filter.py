@@ -22,6 +22,9 @@ from gbnf.tools.prerequisites import with_prerequisites
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Provider
 from gbnf.tools.ranking import BM25, Ranker
 
+BEST = 3
+"""How many tools a margin keeps in any case: those with the highest scores."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -51,7 +54,7 @@ def filter_pool(
     `limit`: of the tools that the rules allow, keep the so many that `ranker` finds the best; None for all.
     Those with `offer.always`, those whose marker is in the request, and prerequisites are kept besides.
     `margin`: with a limit, also drop a tool whose score is less than this share of the best score, except for
-    the first tool. If no score is above 0, the ranking says nothing, and the margin drops none.
+    the first `BEST` tools. If no score is above 0, the ranking says nothing, and the margin drops none.
 
     A variant is offered if the request names its provider, and replaces the tool that it varies if the
     request says that the work is to be done there. `providers`: suffix of a variant's name -> phrases that
@@ -75,13 +78,13 @@ def filter_pool(
     ranked = [tool for tool in kept if not rules.asks_for(tool)]
     needed = {name for tool in kept for name in tool.offer.after}
     count = sum(tool.name not in needed for tool in ranked)
-    if limit is None or count <= (1 if margin else limit):
+    if limit is None or count <= (min(limit, BEST) if margin else limit):
         return Selection(kept, dropped, notice)
     scores = scored(ranked, query, ranker)
     ranks = {tool: rank for rank, tool in enumerate(sorted(ranked, key=lambda tool: -scores[tool]), 1)}
     least = margin * max(scores.values())
     near = sum(score >= least for score in scores.values()) if least > 0 else len(ranked)
-    allowed = min(limit, near)
+    allowed = min(limit, max(near, BEST))
     if len(ranked) == allowed + 1 <= limit:
         allowed += 1  # `find_tools` would take the place of the only one
     best = with_prerequisites((tool for tool in kept if ranks.get(tool, 0) <= allowed), kept)

@@ -37,7 +37,7 @@ which a context of 4,096 has space, and 32 take 5,000."""
 SMALL_MODEL = 1_000_000_000
 """A model with fewer parameters confuses many tools more often than the ranking misses the right one."""
 
-SMALL_MODEL_TOOLS, SMALL_MODEL_MARGIN = 8, 0.7
+SMALL_MODEL_TOOLS, SMALL_MODEL_MARGIN = 8, 0.3
 """The default of `max_tools` for small models, and the margin (see `filter_pool`)."""
 
 

@@ -32,10 +32,13 @@ from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
-from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
+from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
+
+CLEAR = 0.7
+"""A tool fits by far if no other has this share of its score."""
 
 FOUND_AT_ONCE = 4
 """Tools that a call of `find_tools` adds; another call with the same words adds the next ones."""
@@ -269,7 +272,7 @@ def _clearly_best(tools: tuple[Tool, ...], query: str, options: ResolvedOptions)
     except GbnfError:
         return None
     first, second = sorted(scores, key=lambda tool: -scores[tool])[:2]
-    return first if scores[second] < SMALL_MODEL_MARGIN * scores[first] > 0 else None
+    return first if scores[second] < CLEAR * scores[first] > 0 else None
 
 
 def _append(state: RunState, text: str) -> None:
