@@ -79,8 +79,9 @@ def _is_supported(strategy: Configuration, backend: Backend) -> bool:
             ruled = (
                 backend.dialect == "gbnf" if "whitespace" in strategy.settings else backend.dialect != "none"
             )
-            biased = "evidence" not in strategy.settings or backend.info().biases
-            return (ruled and biased) or not strategy.constrained
+            if "evidence" in strategy.settings and not backend.info().takes_evidence:
+                return False
+            return ruled or not strategy.constrained
         case _:
             return True
 

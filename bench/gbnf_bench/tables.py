@@ -106,7 +106,10 @@ STRATEGY_METRICS = (
     "model_p50",
     "run_p50",
 )
-_PREFERRED = ("native", "grammar", "whitespace", "field", "free", "text", "lines", "none")
+_PREFERRED = (
+    "native", "grammar", "unaided", "values", "arguments", "whitespace", "field", "free",
+    "text", "lines", "none",
+)  # fmt: skip
 """Order of preference among equals: a grammar guarantees valid calls, and reasoning costs time."""
 
 
@@ -118,8 +121,7 @@ def strategy_table(results: Results) -> TextTable:
 def best_strategy(results: Results) -> str:
     """Return the strategy with most converged runs; of equals, with most valid texts, then correct calls.
 
-    If all of these are equal, the first of `native`, `grammar`, `whitespace`, `field`, `free`,
-    `text`, `lines`, `none`.
+    If all of these are equal, the first of `_PREFERRED`.
     """
     strategies = by_configuration(results, results.scored())
     return max(

@@ -13,27 +13,30 @@ A small model fills in optional arguments that nobody asked for, and invents nam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, Final, Literal, TypeAlias
 
-from gbnf.tools.ranking import word_stems
+from gbnf.tools.ranking import QUOTED, word_stems
 from gbnf.tools.tool import Tool
 
 _CAPITALIZED: Final = r"[^\W\d_a-zß-öø-ÿ][\w.'’&-]*"
-_NAME: Final = re.compile(rf"(?<!\w){_CAPITALIZED}(?:(?:,? |-){_CAPITALIZED})*")
-_QUOTED: Final = re.compile(r"""(?<!\w)["'“‘«`]([^"“”«»`\n]+?)["'”’»`](?!\w)""")
+_NAME: Final = re.compile(rf"(?<!\w){_CAPITALIZED}(?:,? {_CAPITALIZED})*")
 _CODE: Final = re.compile(r"(?<!\S)(?=\S{0,40}\d)(?=\S{0,40}[^\W\d_])\w\S*|(?<!\S)\d+[-/:]\d\S*")
-_BEFORE_SENTENCE: Final = re.compile(r"(?:^|[.?!:])\s*\Z")
-_NO_NAMES: Final = """
-i january february march april may june july august september october november december
-monday tuesday wednesday thursday friday saturday sunday
-"""
+_NO_NAMES: Final = frozenset(
+    """
+    i january february march april may june july august september october november december
+    monday tuesday wednesday thursday friday saturday sunday
+    """.split()  # noqa: SIM905 - as a list it takes a line each
+)
 """Dates are written as a tool wants them. Other languages write these words in lower case."""
 
 _DESCRIPTION_WORDS: Final = 2
 """One word that a description shares with a request, such as "the number", says nothing."""
 
+_MOST_PHRASES: Final = 200
+"""Of a request. Each is compared with a string at each of its tokens."""
 
 EvidenceUse: TypeAlias = Literal["all", "values", "arguments", "none"]
 """What gets a bonus: the values that a request supports, the arguments that it supports, both, or nothing."""
@@ -60,26 +63,27 @@ def gather_evidence(request: str, tools: Iterable[Tool], use: EvidenceUse = "all
     if use == "none":
         return None
     said = word_stems(request)
-    phrases = dict.fromkeys(_named(request))
+    phrases = dict.fromkeys(islice(_named(request), _MOST_PHRASES))
     supported: dict[str, frozenset[str]] = {}
     unsupported: dict[str, frozenset[str]] = {}
     affirmed: dict[str, frozenset[str]] = {}
     for tool in tools:
         args = tool.model_args()
+        found = {*args.get("required", ()), *chain.from_iterable(args.get("requires_one_of", ()))}
         true: set[str] = set()
-        found = {*args.get("required", ()), *_alternatives(args)}
         for name, schema in args.get("properties", {}).items():
+            is_named = bool(said & word_stems(name))
             chosen = _named_choices(said, schema)
             phrases |= dict.fromkeys(chosen)
-            if chosen or _mentions(said, name, schema):
+            if is_named or chosen or _is_described(said, schema):
                 found.add(name)
-            if said & word_stems(name) and isinstance(schema, Mapping) and schema.get("type") == "boolean":
+            if is_named and isinstance(schema, Mapping) and schema.get("type") == "boolean":
                 true.add(name)
         supported[tool.name] = frozenset(found)
         unsupported[tool.name] = frozenset(args.get("properties", {})) - found
         affirmed[tool.name] = frozenset(true)
     if use == "values":
-        supported, unsupported = {}, {}
+        return Evidence(tuple(phrases), affirmed=affirmed)
     if use == "arguments":
         return Evidence((), supported, unsupported)
     return Evidence(tuple(phrases), supported, unsupported, affirmed)
@@ -87,23 +91,17 @@ def gather_evidence(request: str, tools: Iterable[Tool], use: EvidenceUse = "all
 
 def _named(request: str) -> Iterator[str]:
     """Yield the quoted texts, names and codes of a request; of a name with a comma also what is before it."""
-    yield from (quoted[1] for quoted in _QUOTED.finditer(request))
+    yield from (quoted[0][1:-1] for quoted in QUOTED.finditer(request))
     for name in _NAME.finditer(request):
         first, _, others = name[0].rstrip(".,'’").partition(" ")
-        if first[1:].islower() and _BEFORE_SENTENCE.search(request, 0, name.start()):
-            first = ""
+        before = request[max(name.start() - 8, 0) : name.start()].rstrip()
+        if first[1:] == first[1:].lower() and before[-1:] in {"", ".", "?", "!", ":"}:
+            first = ""  # its capital letter begins a sentence
         text = f"{first} {others}".strip()
-        if text and text.split()[0].casefold().rstrip(",") not in _NO_NAMES.split():
+        if text and text.split()[0].casefold().rstrip(",") not in _NO_NAMES:
             yield text
             yield from (text[: comma.start()] for comma in re.finditer(",", text))
     yield from (code[0].rstrip(".,;?!)") for code in _CODE.finditer(request))
-
-
-def _alternatives(args: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the arguments of which a call needs one."""
-    groups: Sequence[Sequence[str]] = args.get("requires_one_of", ())
-    for group in groups:
-        yield from group
 
 
 def _named_choices(said: frozenset[str], schema: Any) -> list[str]:
@@ -123,9 +121,8 @@ def _enum_values(schema: Any) -> Iterator[str]:
         yield from (value for value in choices or () if isinstance(value, str))
 
 
-def _mentions(said: frozenset[str], name: str, schema: Any) -> bool:
+def _is_described(said: frozenset[str], schema: Any) -> bool:
+    """Return whether the description of an argument has enough words of the request, in any language."""
     described = schema.get("description", "") if isinstance(schema, Mapping) else ""
     texts = described.values() if isinstance(described, Mapping) else (described,)
-    return bool(said & word_stems(name)) or any(
-        len(said & word_stems(text)) >= _DESCRIPTION_WORDS for text in texts if isinstance(text, str)
-    )
+    return any(len(said & word_stems(text)) >= _DESCRIPTION_WORDS for text in texts if isinstance(text, str))

@@ -84,7 +84,7 @@ _STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
 _CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W\d_{UNSPACED}]+|\d+")
 _NAME = re.compile(r"\w+(?:[.-]+\w+)*")
-_QUOTED = re.compile(
+QUOTED: Final = re.compile(
     r"""(?<!\w)(?:"[^"\n]{1,200}"|“[^”\n]{1,200}”|«[^»\n]{1,200}»|'[^'\n]{1,200}'|`[^`\n]{1,200}`)(?!\w)"""
 )
 
@@ -136,20 +136,18 @@ def common_words(query: str, tool: Tool) -> tuple[str, ...]:
     return tuple(islice(found, _MAX_QUERY_WORDS))
 
 
+@lru_cache(maxsize=8192)
 def word_stems(text: str) -> frozenset[str]:
-    """Return the stems of a text's words, each marked with its language, without those that say nothing."""
-    words = _WORD.findall(plain_text(_CAMEL_CASE.sub(" ", text)))
-    languages = _languages(words)
-    return frozenset(
-        term for word in words[:_MAX_QUERY_WORDS] if not word.isdecimal() for term in _terms(word, languages)
-    )
+    """Return the stems of a text's words, each marked with its language, without numbers and stop words."""
+    words = islice(_stemmed(text), _MAX_QUERY_WORDS)
+    return frozenset(term for word, terms in words if not word.isdecimal() for term in terms)
 
 
 def _query_words(query: str) -> dict[tuple[str, ...], float]:
     """Return the words of a request, each as its terms, with their weights."""
     languages = _languages(_WORD.findall(query))
     weights: dict[tuple[str, ...], float] = {}
-    for text, weight in ((_QUOTED.sub(" ", query), 1.0), (" ".join(_QUOTED.findall(query)), _VALUE_WEIGHT)):
+    for text, weight in ((QUOTED.sub(" ", query), 1.0), (" ".join(QUOTED.findall(query)), _VALUE_WEIGHT)):
         for word in _WORD.findall(text):
             if len(weights) < _MAX_QUERY_WORDS and (terms := _terms(word, languages)):
                 weights.setdefault(terms, _VALUE_WEIGHT if word.isdecimal() else weight)
@@ -162,9 +160,7 @@ def _document(tool: Tool) -> Mapping[str, float]:
     frequencies: defaultdict[str, float] = defaultdict(float)
     for field, text in _texts(tool):
         weight, typical = _FIELDS[field]
-        words = _WORD.findall(plain_text(_CAMEL_CASE.sub(" ", text)))
-        languages = _languages(words)
-        found = [terms for word in words if (terms := _terms(word, languages))]
+        found = [terms for _, terms in _stemmed(text) if terms]
         share = weight / (1 - _LENGTH_SHARE + _LENGTH_SHARE * len(found) / typical)
         for terms in found:
             for term in terms:
@@ -193,6 +189,13 @@ def _texts(tool: Tool) -> Iterator[tuple[str, str]]:
     yield "arguments", " ".join(names)
     yield "values", " ".join(values)
     yield from (("argument descriptions", " ".join(texts)) for texts in descriptions.values())
+
+
+def _stemmed(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the words of a text about a tool, each with its terms."""
+    words = _WORD.findall(plain_text(_CAMEL_CASE.sub(" ", text)))
+    languages = _languages(words)
+    return ((word, _terms(word, languages)) for word in words)
 
 
 def _languages(words: Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import pytest
 from gbnf import Grammar, validate_call
 from gbnf.tools.pool_filter import filter_pool
 from gbnf_bench.call_matching import references_of
-from gbnf_bench.configurations import STRATEGIES, supported_strategies
+from gbnf_bench.configurations import STRATEGIES, Configuration, supported_strategies
 from gbnf_bench.generated_cases import generate_suite, stub_result
 from gbnf_bench.results import Results, about
 from gbnf_bench.runner import Bench, RunOptions
@@ -22,18 +22,20 @@ from gbnf_server.backends.base import Completion, Dialect, ModelInfo, Timings, U
 from gbnf_server.backends.prompts import find_tool_format
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
+from gbnf_server.planner.profiles import ModelKey, Profile, load, save
 from gbnf_server.system.errors import SetupError
 from support.backends import FakeBackend
 from support.pools import BUNDLED as POOL
 from support.toys import make_tool
 
 SUITE, LEFT_OUT = generate_suite(POOL)
+EVIDENCE = ("unaided", "values", "arguments")
 
 
 class Speaks(FakeBackend):
     """A model that knows the case: it calls rightly, but only in the shape that it likes."""
 
-    model = ModelInfo()
+    model = ModelInfo(takes_evidence=True)
 
     def __init__(self, shape: str) -> None:
         self._shape = shape
@@ -103,9 +105,9 @@ def test_a_suite_is_generated_for_custom_tools(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "converged", "best"),
     [
-        ("clean", {"none", "text", "lines", "grammar", "whitespace", "field", "free"}, "grammar"),
-        ("fenced", {"text", "lines", "grammar", "whitespace", "field", "free"}, "grammar"),
-        ("prose", {"grammar", "whitespace", "field", "free"}, "grammar"),
+        ("clean", {"none", "text", "lines", "grammar", *EVIDENCE, "whitespace", "field", "free"}, "grammar"),
+        ("fenced", {"text", "lines", "grammar", *EVIDENCE, "whitespace", "field", "free"}, "grammar"),
+        ("prose", {"grammar", *EVIDENCE, "whitespace", "field", "free"}, "grammar"),
         ("indented", {"none", "text", "lines", "whitespace"}, "whitespace"),
     ],
 )
@@ -140,5 +142,11 @@ def test_a_server_without_grammars_has_fewer_strategies(dialect: Dialect, names:
 def test_native_is_a_strategy_where_the_template_has_tools() -> None:
     backend = FakeBackend()
     source = NativeModel(model_path(), vocab_only=True).metadata["tokenizer.chat_template"]
-    backend.model = ModelInfo(tool_format=find_tool_format(source), biases=True)
+    backend.model = ModelInfo(tool_format=find_tool_format(source), takes_evidence=True)
     assert supported_strategies(backend) == STRATEGIES
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
+def test_each_strategy_can_be_a_profile(strategy: Configuration, tmp_path: Path) -> None:
+    profile = Profile(ModelKey("m.gguf"), "a1", strategy.name, dict(strategy.settings), {})
+    assert load(save(profile, tmp_path)) == profile

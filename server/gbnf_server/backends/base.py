@@ -47,8 +47,8 @@ class ModelInfo:
     system prompt that suits the model. `reasoning_tags`: the tags of its reasoning, for a backend that
     continues a `reasoning_message`. `takes_images`: whether messages may contain images; other backends
     refuse them. `tool_format`: the format of tool calls in the model's chat template, None if the template
-    has none or is unknown. `traces`: whether a request may ask for a trace;
-    `biases`: whether it may have evidence. `parameters`: the number of the
+    has none or is unknown. `traces`: whether a request may ask for a trace. `takes_evidence`: whether it may
+    have evidence, and the model is not trained to call its tools without. `parameters`: the number of the
     model's weights, None if it is unknown. `slots`: how many answers a llama-server generates at a time;
     `build`: its version.
     """
@@ -59,7 +59,7 @@ class ModelInfo:
     takes_images: bool = False
     tool_format: ToolFormat | None = None
     traces: bool = False
-    biases: bool = False
+    takes_evidence: bool = False
     parameters: int | None = None
     slots: int = 1
     build: str = ""
@@ -83,9 +83,9 @@ class Request:
     reasoning; a grammar then covers it. `logprobs`: return the log-probabilities of the answer's tokens, and
     of this many alternatives to each. `trace`: return what happened at each token, at the cost of a mask over
     the vocabulary for each. `evidence`: what gets a bonus in a JSON call (`gbnf_server.llama.evidence_bias`).
-    `timeout_s`: seconds after which the backend ends the generation with an error;
-    None for its own limit. `cache_salt`: the prompt shares a cache with
-    those of the same salt only; of a server that cannot separate them, `cached_tokens` is 0.
+    `timeout_s`: seconds after which the backend ends the generation with an error; None for its own limit.
+    `cache_salt`: the prompt shares a cache with those of the same salt only; of a server that cannot separate
+    them, `cached_tokens` is 0.
     """
 
     messages: Sequence[Message]

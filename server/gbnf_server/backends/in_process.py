@@ -101,13 +101,14 @@ class InProcess(RequestBackend):
         self._model = model
         self._template = ChatTemplate(model)
         self.dialect: Dialect = "gbnf"
+        style = prompt_style or ("minimal" if model.name == DEMO_MODEL_NAME else "full")
         self._info = ModelInfo(
             name=self.name,
-            prompt_style=prompt_style or ("minimal" if model.name == DEMO_MODEL_NAME else "full"),
+            prompt_style=style,
             reasoning_tags=self._template.reasoning_tags,
             tool_format=self._template.tool_format,
             traces=True,
-            biases=True,
+            takes_evidence=style != "minimal",
             parameters=model.parameters,
         )
         # it rolls back the KV cache, which a recurrent model cannot

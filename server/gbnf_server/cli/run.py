@@ -122,9 +122,9 @@ def run(
         bool, typer.Option("--no-salvage", help="Build no answer from results if the run ends without one.")
     ] = False,
     evidence: Annotated[
-        Literal["all", "values", "arguments", "none"],
-        typer.Option(help="What the request supports gets a bonus in JSON calls, in process."),
-    ] = "all",
+        Literal["all", "values", "arguments", "none"] | None,
+        typer.Option(help="Favor what the request supports, in JSON calls in process. Default: all."),
+    ] = None,
     repeat_calls: Annotated[
         bool,
         typer.Option("--repeat-calls", help="Allow calls that repeat earlier ones."),
@@ -150,7 +150,7 @@ def run(
     installed. Tools that require approval ask at the terminal; without a terminal they are executed only with
     --yes. If a run ends without an answer but has tool results, print an answer built from them and exit with
     status 1. The profile that `gbnf tune` saved for the model and these tools applies, unless an option sets
-    the call format, the reasoning or the prompt style.
+    the call format, the reasoning, the prompt style or the evidence.
 
     \b
     Try:
@@ -176,6 +176,7 @@ def run(
         "reasoning": reasoning,
         "reasoning_budget": reasoning_budget,
         "prompt_style": style,
+        "evidence": evidence,
     }
     settings = {name: value for name, value in chosen.items() if value is not None}
     options = planning.planner_options(
@@ -183,7 +184,6 @@ def run(
         max_tools=max_tools or "auto",
         repeat_calls=repeat_calls,
         salvage=not no_salvage,
-        evidence=evidence,
     )
     request = RunRequest(query, workspace, image or (), yes)
     with interruptible(), sources.open(verbose=output.verbose) as loaded:

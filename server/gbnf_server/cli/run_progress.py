@@ -15,6 +15,7 @@ from rich.text import Text
 
 from gbnf.errors import GbnfError, clip
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
+from gbnf.tools.pool_filter import BEST
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, write, write_stdout
 from gbnf_server.executors import Form, Journal, Person
 from gbnf_server.planner import (
@@ -40,7 +41,6 @@ SHOWN_ENTRIES = 3
 _CHARACTERS_OF_A_TOKEN = 4  # about, in JSON and in English
 _BUILT_IN = {ASK_USER.name, FINAL_ANSWER.name, FIND_TOOLS.name}
 _NO_CALL = {"truncated", "ungrammatical", "unparsed"}
-_FEW_TOOLS = 3  # fewer are not suggested
 """Refusals of texts that are no call at all."""
 
 
@@ -359,8 +359,8 @@ def _hints(run: Run, offered: int) -> Iterator[str]:
     )
     if not has_trouble:
         return
-    if offered > _FEW_TOOLS:
-        yield f"Offer fewer than {offered} tools: --max-tools {max(_FEW_TOOLS, offered // 3)}."
+    if offered > BEST:
+        yield f"Offer fewer than {offered} tools: --max-tools {max(BEST, offered // 3)}."
     if any(step.refusal in _NO_CALL for step in run.steps):
         yield "Let `gbnf tune` find the way of writing calls that suits the model."
     yield "Try a larger model: --model FILE.gguf."

@@ -191,7 +191,7 @@ class ResolvedOptions(PlannerOptions):
         # a model that is trained with the style "minimal" knows its tools, and pools of any size
         is_trained, size = info.prompt_style == "minimal", info.parameters
         is_small = not is_trained and size is not None and size < SMALL_MODEL
-        has_bias = info.biases and constrained and call_format == "json" and not is_trained
+        has_evidence = info.takes_evidence and constrained and call_format == "json"
         is_auto = options.max_tools == "auto"
         limit = SMALL_MODEL_TOOLS if is_small else MAX_TOOLS
         return cls(
@@ -199,7 +199,7 @@ class ResolvedOptions(PlannerOptions):
             | {
                 "call_format": call_format,
                 "max_tools": limit if is_auto else options.max_tools,
-                "evidence": options.evidence if has_bias else "none",
+                "evidence": options.evidence if has_evidence else "none",
             },
             margin=SMALL_MODEL_MARGIN if is_small and is_auto else 0.0,
             is_small=is_small,

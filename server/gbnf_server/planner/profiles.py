@@ -20,6 +20,7 @@ from typing import Any, Self, get_args
 from gbnf.compiler.layout import Whitespace
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tools import Tool
+from gbnf.tools.evidence import EvidenceUse
 from gbnf_server.planner.options import CallFormat, ReasoningMode
 from gbnf_server.system.errors import SetupError
 from gbnf_server.system.folders import profiles_folder
@@ -27,6 +28,7 @@ from gbnf_server.system.folders import profiles_folder
 SETTINGS: Mapping[str, type[int] | tuple[str, ...]] = {
     "call_format": get_args(CallFormat),
     "whitespace": get_args(Whitespace),
+    "evidence": get_args(EvidenceUse),
     "reasoning": get_args(ReasoningMode),
     "reasoning_budget": int,
     "prompt_style": get_args(PromptStyle),

@@ -263,10 +263,8 @@ def _clearly_best(tools: tuple[Tool, ...], query: str, options: ResolvedOptions)
     A model that chooses among tools at random half of the time follows the name in a message nearly always.
     """
     choices = dict.fromkeys(tool for tool in tools if tool != FIND_TOOLS)
-    if not options.filter or not options.is_small or not choices or len(tools) < 2:
+    if not options.filter or not options.is_small or len(choices) < 2:
         return None
-    if len(choices) == 1:  # beside find_tools
-        return next(iter(choices))
     try:
         scores = scored(tuple(choices), query, options.ranker)
     except GbnfError:

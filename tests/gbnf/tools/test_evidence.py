@@ -31,6 +31,7 @@ BOOLEAN = {"type": "boolean"}
         ("who said 'to be or not'", ["to be or not"]),
         ('open "notes/a b.txt" now', ["notes/a b.txt"]),
         ("Find it. Then stop: Now!", []),
+        ("A ticket to Rome", ["Rome"]),
         ("IBM rose by 5.5 on 2024-05-01, not on May 2", ["IBM", "2024-05-01"]),
         ("Find Michelangelo's David", ["Michelangelo's David"]),
         ("che tempo fa a Città di Castello", ["Città", "Castello"]),

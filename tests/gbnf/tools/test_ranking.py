@@ -10,17 +10,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf.errors import InvalidArgumentError
-from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool, load_manifests
+from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool
 from gbnf.tools.phrases import plain_text
 from gbnf.tools.pool_filter import BEST, Selection, best_first, filter_pool
 from gbnf.tools.ranking import BM25, common_words
 from gbnf_server.system.bundled import manifests_path
-
-BUNDLED = load_manifests(manifests_path())
+from support.effort import scaled
+from support.pools import BUNDLED
 
 
 def make_tool(name: str, description: str = "", properties: Any = None, **offer: Any) -> Tool:
@@ -56,6 +56,7 @@ def assert_rank(ranked: Sequence[Tool], *first: str) -> None:
     assert [tool.name for tool in ranked[: len(first)]] == list(first)
 
 
+@settings(max_examples=scaled(50))
 @given(pools, wanted, queries, limits)
 def test_the_limit_holds_and_every_other_tool_has_its_rank(
     pool: list[Tool], extra: Tool, query: str, limit: int
@@ -81,12 +82,14 @@ def test_the_kept_tools_score_best(pool: list[Tool], query: str, limit: int) -> 
     assert not ranked or min(scores[tool] for tool in selection.kept) >= ranked[0]
 
 
+@settings(max_examples=scaled(50))
 @given(pools, queries, limits)
 def test_ranking_twice_changes_nothing(pool: list[Tool], query: str, limit: int) -> None:
     kept = filter_pool(pool, query, limit=limit).kept
     assert filter_pool(kept, query, limit=limit) == Selection(kept)
 
 
+@settings(max_examples=scaled(50))
 @given(pools, wanted, queries, limits, st.floats(0.01, 1))
 def test_a_margin_drops_only_what_scores_far_below_the_first(
     pool: list[Tool], extra: Tool, query: str, limit: int, margin: float
@@ -122,6 +125,7 @@ def test_a_margin_leaves_what_fits_nearly_as_well() -> None:
         "send_mail",
     ]
     assert kept("che ore sono?") == list(names)
+    # find_tools would take the place of the only one
     assert [tool.name for tool in filter_pool(pool[:4], "the weather", limit=8, margin=0.3).kept] == [
         *names[:4]
     ]
@@ -138,6 +142,7 @@ def ordered_pools(draw: st.DrawFn) -> list[Tool]:
     return draw(st.permutations(pool))
 
 
+@settings(max_examples=scaled(50))
 @given(ordered_pools(), queries, limits)
 def test_prerequisites_are_kept_besides(pool: list[Tool], query: str, limit: int) -> None:
     selection = filter_pool(pool, query, limit=limit)
@@ -155,6 +160,7 @@ def test_a_limit_that_all_tools_fit_changes_nothing(pool: list[Tool], query: str
     assert filter_pool(pool, query, limit=len(pool) + more) == filter_pool(pool, query)
 
 
+@settings(max_examples=scaled(50))
 @given(pools, queries, st.integers(0, 12))
 def test_an_irrelevant_tool_changes_no_score(pool: list[Tool], query: str, place: int) -> None:
     alien = make_tool("zyx_wvu", "Zyx wvu tsr. " * 20, {"uvw": {"type": "string"}})
@@ -164,6 +170,7 @@ def test_an_irrelevant_tool_changes_no_score(pool: list[Tool], query: str, place
     assert scores == BM25.rank(query, pool)
 
 
+@settings(max_examples=scaled(50))
 @given(pools, queries, st.randoms())
 def test_the_order_of_the_pool_changes_no_score(pool: list[Tool], query: str, random: Any) -> None:
     shuffled = random.sample(pool, len(pool))
@@ -177,6 +184,7 @@ def test_case_and_accents_change_no_score(pool: list[Tool], query: str) -> None:
     assert BM25.rank(accented, pool) == BM25.rank(query, pool)
 
 
+@settings(max_examples=scaled(50))
 @given(pools, queries)
 def test_tools_with_words_of_a_request_are_those_with_a_score(pool: list[Tool], query: str) -> None:
     for tool, score in zip(pool, BM25.rank(query, pool), strict=True):
@@ -186,6 +194,7 @@ def test_tools_with_words_of_a_request_are_those_with_a_score(pool: list[Tool], 
         assert BM25.rank(" ".join(words), [tool])[0] > 0 or not words
 
 
+@settings(max_examples=scaled(50))
 @given(pools, st.data())
 def test_a_name_finds_its_tool(pool: list[Tool], data: st.DataObject) -> None:
     tool = data.draw(st.sampled_from(pool))

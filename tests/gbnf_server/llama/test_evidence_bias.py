@@ -103,7 +103,7 @@ def test_a_position_after_a_whole_call(arguments: dict[str, Any], name: str, asc
 
 
 def test_a_trace_shows_the_bonus_and_a_server_refuses_evidence(tiny_model: Path) -> None:
-    args = {"type": "object", "properties": {"now": {"type": "boolean"}}, "required": ["now"]}
+    args = {"type": "object", "properties": {"now": {"const": True, "type": "boolean"}}, "required": ["now"]}
     tools = [Tool.from_mapping({"name": "get", "description": "Get it.", "args": args})]
     request = Request(
         [{"role": "user", "content": REQUEST}],
@@ -114,8 +114,8 @@ def test_a_trace_shows_the_bonus_and_a_server_refuses_evidence(tiny_model: Path)
     )
     with InProcess(tiny_model, threads=1, jump_forward=False) as backend:
         found, plain = backend.complete(request), backend.complete(replace(request, evidence=None))
-    now = json.loads(found.text)["arguments"]["now"]
-    assert [entry.bonus for entry in found.trace if entry.bonus] == ([BONUS] if now else [])
+    assert json.loads(found.text) == {"name": "get", "arguments": {"now": True}}
+    assert [entry.bonus for entry in found.trace if entry.bonus] == [BONUS]
     assert not any(entry.bonus for entry in plain.trace)
     with OpenAICompatible("http://127.0.0.1:9", "plain") as server, pytest.raises(RequestNotSupportedError):
         server.complete(replace(request, trace=False))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gbnf.compiler.layout import Whitespace
 from gbnf.tools import Tool
+from gbnf.tools.evidence import EvidenceUse
 from gbnf_server.planner.options import CallFormat
 from gbnf_server.planner.profiles import ModelKey, Profile, find, load, save, tools_key
 from gbnf_server.system.errors import SetupError
@@ -24,6 +25,7 @@ SETTING_TYPES = st.fixed_dictionaries(
     optional={
         "call_format": st.sampled_from(get_args(CallFormat)),
         "whitespace": st.sampled_from(get_args(Whitespace)),
+        "evidence": st.sampled_from(get_args(EvidenceUse)),
         "reasoning": st.sampled_from(["off", "field", "free"]),
         "reasoning_budget": st.integers(1, 999),
         "prompt_style": st.sampled_from(["full", "minimal", "verbose"]),
