@@ -1,128 +1,186 @@
 """Evidence: what a request says of a call's arguments, found in its words, without a model.
 
-A small model fills in optional arguments that nobody asked for, and invents names instead of copying them.
+A small model fills in optional arguments that nobody asked for, and invents values instead of copying them.
 `gather_evidence` finds what the request supports; the decoder gives it a bonus, and refuses nothing
 (`gbnf_server.llama.evidence_bias`).
 
-- A string may copy from the request what a person would not word otherwise: quoted text, words with a capital
-  letter, except at the start of a sentence, and codes such as A12 or 2024-05-01.
+- A string may copy the names, quotes, codes and paths of the request, and a number may be one of its numbers
+  (`gbnf.tools.request_values`): 5 % is 0.05, unless the argument is described as a percentage.
 - A request supports an optional argument if they have a word in common, by its stem: of the argument's name,
   of one of its enum values, or two of its description.
+- It supports the enum values with the largest share of their words in it, and in a list those with half of
+  their words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
-from gbnf.tools.ranking import QUOTED, word_stems
+from gbnf.tools.ranking import word_stems
+from gbnf.tools.request_values import Number, dates_in, names_in, numbers_in
 from gbnf.tools.tool import Tool
-
-_CAPITALIZED: Final = r"[^\W\d_a-zß-öø-ÿ][\w.'’&-]*"
-_NAME: Final = re.compile(rf"(?<!\w){_CAPITALIZED}(?:,? {_CAPITALIZED})*")
-_CODE: Final = re.compile(r"(?<!\S)(?=\S{0,40}\d)(?=\S{0,40}[^\W\d_])\w\S*|(?<!\S)\d+[-/:]\d\S*")
-_NO_NAMES: Final = frozenset(
-    """
-    i january february march april may june july august september october november december
-    monday tuesday wednesday thursday friday saturday sunday
-    """.split()  # noqa: SIM905 - as a list it takes a line each
-)
-"""Dates are written as a tool wants them. Other languages write these words in lower case."""
 
 _DESCRIPTION_WORDS: Final = 2
 """One word that a description shares with a request, such as "the number", says nothing."""
-
-_MOST_PHRASES: Final = 200
-"""Of a request. Each is compared with a string at each of its tokens."""
+_WORD: Final = re.compile(r"[^\W_]+")
+_DATE_FORM: Final = re.compile(r"\b(?:YYYY([-/.])MM\1DD|MM([-/.])DD\2YYYY|DD([-/.])MM\3YYYY)\b")
+_DATE_PART: Final = re.compile("YYYY|MM|DD")
+_LISTED_SHARE: Final = 0.5
+"""Of the words of a list's enum value: "3 goals" supports "goals scored"."""
 
 EvidenceUse: TypeAlias = Literal["all", "values", "arguments", "none"]
 """What gets a bonus: the values that a request supports, the arguments that it supports, both, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a request says of calls.
+class ArgumentEvidence:
+    """What a request says of an argument.
 
-    `phrases`: texts that string values may be: names, quotes and codes of the request, and the enum values
-    with the largest share of their words in it. By tool: `supported`, the arguments that are required, or
-    that the request supports; `unsupported`, its others; `affirmed`, the booleans whose names the request
-    mentions.
+    `is_supported`: it is required, or the request mentions it. `choices`: its enum values that the request
+    supports, or those of its items; of a date whose form is known, the dates of the request. `numbers`: those
+    of the request, as values of its type; a number that occurs twice is there twice. `is_affirmed`: it is a
+    boolean that the request mentions. `is_list`: it is an array. `is_closed`: it, or its items, have an enum.
+    """
+
+    is_supported: bool = True
+    choices: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    is_affirmed: bool = False
+    is_list: bool = False
+    is_closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a request says of the next call.
+
+    `phrases`: names, quotes and codes that string values may be. `arguments`: by tool and argument. `likely`,
+    `unlikely`: names of tools that the next call should have, and should not.
     """
 
     phrases: tuple[str, ...] = ()
-    supported: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    unsupported: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    affirmed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    arguments: Mapping[str, Mapping[str, ArgumentEvidence]] = field(default_factory=dict)
+    likely: tuple[str, ...] = ()
+    unlikely: tuple[str, ...] = ()
+
+    def summary(self) -> dict[str, Any]:
+        """Return what is worth showing: texts that the request names, and the arguments that it does not."""
+        known = [
+            (f"{tool}.{name}", each)
+            for tool, arguments in self.arguments.items()
+            for name, each in arguments.items()
+        ]
+        choices = chain.from_iterable(each.choices for _, each in known)
+        return {
+            "named": tuple(dict.fromkeys([*self.phrases, *choices])),
+            "unmentioned": tuple(name for name, each in known if not each.is_supported),
+            "likely": self.likely,
+            "unlikely": self.unlikely,
+        }
 
 
-def gather_evidence(request: str, tools: Iterable[Tool], use: EvidenceUse = "all") -> Evidence | None:
-    """Return what a request says of the arguments of tools, as far as it is to be used; None for nothing."""
+def gather_evidence(
+    request: str,
+    tools: Iterable[Tool],
+    use: EvidenceUse = "all",
+    *,
+    done: Sequence[str] = (),
+    likely: tuple[str, ...] = (),
+    unlikely: tuple[str, ...] = (),
+) -> Evidence | None:
+    """Return what a request says of the arguments of tools, as far as it is to be used; None for nothing.
+
+    `done`: earlier calls for the request, as JSON. The phrases that they contain are left out, if others are
+    left. `likely` and `unlikely` become those of the evidence.
+    """
     if use == "none":
         return None
-    said = word_stems(request)
-    phrases = dict.fromkeys(islice(_named(request), _MOST_PHRASES))
-    supported: dict[str, frozenset[str]] = {}
-    unsupported: dict[str, frozenset[str]] = {}
-    affirmed: dict[str, frozenset[str]] = {}
+    said, numbers, dates = word_stems(request), numbers_in(request), dates_in(request)
+    phrases = names_in(request) if use != "arguments" else ()
+    left = tuple(phrase for phrase in phrases if not any(phrase in call for call in done))
+    found: dict[str, dict[str, ArgumentEvidence]] = {}
     for tool in tools:
         args = tool.model_args()
-        found = {*args.get("required", ()), *chain.from_iterable(args.get("requires_one_of", ()))}
-        true: set[str] = set()
+        required = {*args.get("required", ()), *chain.from_iterable(args.get("requires_one_of", ()))}
+        known = found.setdefault(tool.name, {})
         for name, schema in args.get("properties", {}).items():
-            is_named = bool(said & word_stems(name))
-            chosen = _named_choices(said, schema)
-            phrases |= dict.fromkeys(chosen)
-            if is_named or chosen or _is_described(said, schema):
-                found.add(name)
-            if is_named and isinstance(schema, Mapping) and schema.get("type") == "boolean":
-                true.add(name)
-        supported[tool.name] = frozenset(found)
-        unsupported[tool.name] = frozenset(args.get("properties", {})) - found
-        affirmed[tool.name] = frozenset(true)
-    if use == "values":
-        return Evidence(tuple(phrases), affirmed=affirmed)
-    if use == "arguments":
-        return Evidence((), supported, unsupported)
-    return Evidence(tuple(phrases), supported, unsupported, affirmed)
+            each = _of_argument(name, schema, said, numbers, dates)
+            is_supported = each.is_supported or name in required or use == "values"
+            values = ArgumentEvidence() if use == "arguments" else each
+            known[name] = replace(values, is_supported=is_supported)
+    return Evidence(left or phrases, found, likely, unlikely)
 
 
-def _named(request: str) -> Iterator[str]:
-    """Yield the quoted texts, names and codes of a request; of a name with a comma also what is before it."""
-    yield from (quoted[0][1:-1] for quoted in QUOTED.finditer(request))
-    for name in _NAME.finditer(request):
-        first, _, others = name[0].rstrip(".,'’").partition(" ")
-        before = request[max(name.start() - 8, 0) : name.start()].rstrip()
-        if first[1:] == first[1:].lower() and before[-1:] in {"", ".", "?", "!", ":"}:
-            first = ""  # its capital letter begins a sentence
-        text = f"{first} {others}".strip()
-        if text and text.split()[0].casefold().rstrip(",") not in _NO_NAMES:
-            yield text
-            yield from (text[: comma.start()] for comma in re.finditer(",", text))
-    yield from (code[0].rstrip(".,;?!)") for code in _CODE.finditer(request))
+def is_covered(request: str, calls: Sequence[str]) -> bool:
+    """Return whether calls, as JSON, contain all names, quotes, codes and numbers of a request."""
+    values = (*names_in(request), *(number.text for number in numbers_in(request)))
+    return all(any(value in call for call in calls) for value in values)
 
 
-def _named_choices(said: frozenset[str], schema: Any) -> list[str]:
-    """Return the enum values that have the largest share of their words in the request, if any has one."""
+def _of_argument(
+    name: str,
+    schema: Any,
+    said: frozenset[str],
+    numbers: tuple[Number, ...],
+    dates: tuple[date, ...],
+) -> ArgumentEvidence:
+    known = schema if isinstance(schema, Mapping) else {}
+    is_list = known.get("type") == "array"
+    items = known.get("items") if is_list else known
+    item = items if isinstance(items, Mapping) else {}
+    is_named = bool(said & word_stems(name))
+    choices = _named_choices(said, item, is_list=is_list)
+    if form := _date_form(item):
+        choices = tuple(dict.fromkeys(day.strftime(form) for day in dates))
+    return ArgumentEvidence(
+        is_named or bool(choices) or _is_described(said, known),
+        choices,
+        tuple(_as_values(numbers, item.get("type"), f"{name} {known.get('description')}")),
+        is_named and known.get("type") == "boolean",
+        is_list,
+        "enum" in item,
+    )
+
+
+def _as_values(numbers: Iterable[Number], kind: Any, about: str) -> Iterator[str]:
+    """Yield numbers as values of a type."""
+    for number in numbers:
+        if kind == "number" and number.share and "percent" not in about and "%" not in about:
+            yield number.share
+        elif kind == "number" or (kind == "integer" and "." not in number.text):
+            yield number.text
+
+
+def _named_choices(said: frozenset[str], schema: Mapping[str, Any], *, is_list: bool) -> tuple[str, ...]:
+    """Return the enum values that a request supports."""
+    choices = schema.get("enum")
     shares: dict[str, float] = {}
-    for value in _enum_values(schema):
-        if stems := word_stems(value):
-            shares[value] = len(said & stems) / len(stems)
+    for value in choices if isinstance(choices, list) else ():
+        words = [stems for word in _WORD.findall(str(value)) if (stems := word_stems(word))]
+        if isinstance(value, str) and words:
+            shares[value] = sum(not said.isdisjoint(stems) for stems in words) / len(words)
     most = max(shares.values(), default=0)
-    return [value for value, share in shares.items() if share == most > 0]
+    least = min(most, _LISTED_SHARE) if is_list else most
+    return tuple(value for value, share in shares.items() if share >= least > 0)
 
 
-def _enum_values(schema: Any) -> Iterator[str]:
-    """Yield the enum values of an argument, or of its items, that are strings."""
-    for each in (schema, schema.get("items")) if isinstance(schema, Mapping) else ():
-        choices = each.get("enum") if isinstance(each, Mapping) else None
-        yield from (value for value in choices or () if isinstance(value, str))
+def _date_form(schema: Mapping[str, Any]) -> str:
+    """Return the form of a date as `strftime` takes it, if its format or description says it; else ""."""
+    described = str(schema.get("description", ""))
+    if schema.get("type") != "string":
+        return ""
+    if form := _DATE_FORM.search(described):
+        return _DATE_PART.sub(lambda part: f"%{part[0][0].lower() if part[0][0] != 'Y' else 'Y'}", form[0])
+    return "%Y-%m-%d" if schema.get("format") == "date" else ""
 
 
-def _is_described(said: frozenset[str], schema: Any) -> bool:
+def _is_described(said: frozenset[str], schema: Mapping[str, Any]) -> bool:
     """Return whether the description of an argument has enough words of the request, in any language."""
-    described = schema.get("description", "") if isinstance(schema, Mapping) else ""
+    described = schema.get("description", "")
     texts = described.values() if isinstance(described, Mapping) else (described,)
     return any(len(said & word_stems(text)) >= _DESCRIPTION_WORDS for text in texts if isinstance(text, str))

@@ -45,6 +45,7 @@ def filter_pool(
     *,
     limit: int | None = None,
     margin: float = 0.0,
+    best: int = BEST,
     ranker: Ranker = BM25,
     providers: Mapping[str, Provider] = PROVIDERS,
     unrelated_phrases: Iterable[str] = UNRELATED_PHRASES,
@@ -54,7 +55,7 @@ def filter_pool(
     `limit`: of the tools that the rules allow, keep the so many that `ranker` finds the best; None for all.
     Those with `offer.always`, those whose marker is in the request, and prerequisites are kept besides.
     `margin`: with a limit, also drop a tool whose score is less than this share of the best score, except for
-    the first `BEST` tools. If no score is above 0, the ranking says nothing, and the margin drops none.
+    the `best` first tools. If no score is above 0, the ranking says nothing, and the margin drops none.
 
     A variant is offered if the request names its provider, and replaces the tool that it varies if the
     request says that the work is to be done there. `providers`: suffix of a variant's name -> phrases that
@@ -78,23 +79,23 @@ def filter_pool(
     ranked = [tool for tool in kept if not rules.asks_for(tool)]
     needed = {name for tool in kept for name in tool.offer.after}
     count = sum(tool.name not in needed for tool in ranked)
-    if limit is None or count <= (min(limit, BEST) if margin else limit):
+    if limit is None or count <= (min(limit, best) if margin else limit):
         return Selection(kept, dropped, notice)
     scores = scored(ranked, query, ranker)
     ranks = {tool: rank for rank, tool in enumerate(sorted(ranked, key=lambda tool: -scores[tool]), 1)}
     least = margin * max(scores.values())
     near = sum(score >= least for score in scores.values()) if least > 0 else len(ranked)
-    allowed = min(limit, max(near, BEST))
+    allowed = min(limit, max(near, best))
     if len(ranked) == allowed + 1 <= limit:
         allowed += 1  # `find_tools` would take the place of the only one
-    best = with_prerequisites((tool for tool in kept if ranks.get(tool, 0) <= allowed), kept)
-    outranked = tuple(tool for tool in ranks if tool not in best)
+    near_best = with_prerequisites((tool for tool in kept if ranks.get(tool, 0) <= allowed), kept)
+    outranked = tuple(tool for tool in ranks if tool not in near_best)
     for tool in outranked:
         place = f"ranked {_ordinal(ranks[tool])} of {len(ranked)} for this request"
         dropped[tool] = place + (
             f", and the limit is {limit}" if allowed == limit else ", with a score far below the first"
         )
-    return Selection(best, dropped, notice, outranked)
+    return Selection(near_best, dropped, notice, outranked)
 
 
 def best_first(tools: Sequence[Tool], query: str, ranker: Ranker = BM25) -> tuple[Tool, ...]:

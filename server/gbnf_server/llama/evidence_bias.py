@@ -1,10 +1,14 @@
 """A bonus for what a request supports (`gbnf.tools.evidence`), on the logits of a JSON call.
 
-- Inside of a string value, tokens gain that begin or continue a phrase of the request or a supported enum
-  value, and at its end the quote.
+- Inside of a string value, tokens gain that begin or continue a phrase of the request, and at its end the
+  quote, unless a longer phrase begins with it; tokens lose that continue a string that the call has already.
+- Where an enum is allowed, tokens of its supported values gain; in a list, the comma loses after the last.
 - Before the value of a boolean that the request mentions, `true` gains.
+- In a number, digits gain that continue a number of the request, and lose after its end. Before a share, such
+  as 0.05 of 5 %, the zero gains.
 - In a key, tokens lose that lead to an optional argument without support; after the last supported argument,
-  the comma loses.
+  the comma loses, unless a phrase of the request is not in the call yet.
+- In the name of a tool, likely ones gain, and unlikely ones lose.
 
 Invariants: the grammar decides what is allowed, and every allowed text stays possible. The likeliest token
 keeps its place if the model gives it a probability above `UNMOVED`, so a model that is sure decides alone. At
@@ -14,22 +18,26 @@ all other positions the logits are the model's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 import numpy as np
 
-from gbnf.tools.evidence import Evidence
+from gbnf.tools.evidence import ArgumentEvidence, Evidence
 from gbnf_server.llama.kv_cache import Logits
 from gbnf_server.llama.native import NativeModel
 
 BONUS: Final = 2.0
-"""Added to a logit: it multiplies the token's odds by seven."""
-UNMOVED: Final = 1 / (1 + math.exp(-BONUS))
-"""The probability, 0.88, above which no bonus makes another token the likeliest."""
+"""Added to a logit, in a free text or number: it multiplies the token's odds by seven."""
+CHOICE_BONUS: Final = 2 * BONUS
+"""The same where there are only a few texts: enum values, keys, names of tools, and the comma or the end."""
+UNMOVED: Final = 1 / (1 + math.exp(-CHOICE_BONUS))
+"""The probability, 0.98, above which no bonus makes another token the likeliest."""
 _LONGEST_TOKEN: Final = 24  # characters that are looked up
 _CLOSINGS: Final = ('", "', '","', '"}}', '"]')  # what may be one token with the quote that ends a string
+_COMMAS: Final = (', "', ',"')  # before a string or a key
 _ARGUMENTS_DEPTH: Final = 2  # of their object, in {"name": …, "arguments": {…}}
+_SHORTEST_REPEATED: Final = 3  # characters: shorter strings, such as "en", may well occur twice
 
 _Kind = Literal["key", "string", "other"]
 
@@ -39,7 +47,9 @@ class CallPosition:
 
     `kind`, and `content`: what the key or string has so far, escapes as they are written. `tool`: the string
     under "name"; `values`: all strings that have ended; `depth`: of open objects and arrays. In an object,
-    `keys` are those it has.
+    `keys` are those it has. `argument`: the argument whose value is being written. `number`: the text so far
+    of a number, or of another value without quotes, where one may be; None elsewhere; `numbers`: those that
+    have ended.
     """
 
     def __init__(self) -> None:
@@ -51,6 +61,9 @@ class CallPosition:
         self._open: list[tuple[bool, list[str]]] = []  # whether it is an object, and its keys
         self._expects_key = self._is_escaped = self._has_value = False
         self.awaits_value = False  # of a member, after its colon
+        self.argument = ""
+        self.number: str | None = None
+        self.numbers: list[str] = []
 
     @property
     def depth(self) -> int:
@@ -74,6 +87,7 @@ class CallPosition:
         if char == '"' and not self._is_escaped:
             if self.kind == "key":
                 self.keys.append(self.content)
+                self.argument = self.content if self.depth == _ARGUMENTS_DEPTH else self.argument
             elif self.depth == 1 and self.keys[-1:] == ["name"]:
                 self.tool = self.content
             if self.kind == "string":
@@ -85,6 +99,12 @@ class CallPosition:
         self.content += char
 
     def _feed_structure(self, char: str) -> None:
+        if char in '{}[]:,"':
+            self.numbers += [self.number] if self.number else []
+            begins = char in ":[" or (char == "," and bool(self._open) and not self._open[-1][0])
+            self.number = "" if begins else None
+        elif self.number is not None:
+            self.number += char.strip()
         if char == '"':
             self.kind, self.content = ("key" if self._expects_key else "string"), ""
             self._is_escaped = self.awaits_value = False
@@ -125,61 +145,114 @@ class EvidenceBias:
 
     def changes(self) -> dict[int, float]:
         """Return what the next tokens gain and lose."""
-        position = self._position
-        if position.depth < _ARGUMENTS_DEPTH:
-            return {}
+        position, argument = self._position, self._argument()
         in_arguments = position.depth == _ARGUMENTS_DEPTH
+        if position.depth < _ARGUMENTS_DEPTH:
+            return self._of_tool_name()
         if position.kind == "key":
-            return dict.fromkeys(self._unsupported_keys(position.content), -BONUS) if in_arguments else {}
-        found: dict[int, float] = {}
-        if position.kind == "string":
-            for text in self._continuations(position.content):
-                found |= dict.fromkeys(self._tokens_of(text), BONUS)
-        if in_arguments and position.awaits_value and self._is_affirmed():
-            found |= dict.fromkeys((*self._tokens_of("true"), *self._tokens_of(" true", 2)), BONUS)
-        if in_arguments and position.ends_member:
-            # beside a gain, a loss would make twice the difference
-            found |= dict.fromkeys(self._unwanted_commas(), 0.0 if found else -BONUS)
+            return dict.fromkeys(self._unsupported_keys(), -CHOICE_BONUS) if in_arguments else {}
+        if not in_arguments and not (argument.is_list and position.depth == _ARGUMENTS_DEPTH + 1):
+            return self._of_text() if position.kind == "string" else {}
+        found = self._of_text() if position.kind == "string" and not argument.is_closed else {}
+        if position.kind == "string" and argument.choices:
+            found = dict.fromkeys(self._continuing(argument.choices), CHOICE_BONUS)
+        found |= self._of_number(argument.numbers)
+        if in_arguments and position.awaits_value and argument.is_affirmed:
+            found |= dict.fromkeys((*self._tokens_of("true"), *self._tokens_of(" true", shortest=2)), BONUS)
+        if position.ends_member and (self._has_all() if in_arguments else self._lists_all(argument)):
+            quote = '"' if position.kind == "string" else ""
+            commas = self._tokens_of(*(quote + comma for comma in _COMMAS), shortest=len(quote) + 1)
+            found |= dict.fromkeys(commas, -CHOICE_BONUS)
         return found
 
-    def _unwanted_commas(self) -> Iterator[int]:
-        """Yield the tokens that go on to unsupported arguments only."""
-        if self._left() or not self._evidence.unsupported.get(self._position.tool):
-            return
-        quote = '"' if self._position.kind == "string" else ""
-        for comma in (', "', ',"'):
-            yield from self._tokens_of(quote + comma, len(quote) + 1)
+    def _argument(self) -> ArgumentEvidence:
+        """Return the evidence for the argument whose value is being written."""
+        arguments = self._evidence.arguments.get(self._position.tool, {})
+        return arguments.get(self._position.argument, _UNKNOWN)
 
-    def _is_affirmed(self) -> bool:
+    def _of_tool_name(self) -> dict[int, float]:
         position = self._position
-        return position.keys[-1] in self._evidence.affirmed.get(position.tool, ())
+        if (position.depth, position.kind, position.keys[-1:]) != (1, "string", ["name"]):
+            return {}
+        losing = self._tokens_of(*self._rests(self._evidence.unlikely))
+        gaining = self._continuing(self._evidence.likely)
+        return dict.fromkeys(losing, -BONUS) | dict.fromkeys(gaining, CHOICE_BONUS)
+
+    def _of_text(self) -> dict[int, float]:
+        """Return the changes in a string that is not an enum's."""
+        position = self._position
+        repeated = [value for value in position.values if len(value) >= _SHORTEST_REPEATED]
+        losing = self._tokens_of(*(rest for rest in self._rests(repeated) if rest))
+        return dict.fromkeys(losing, -BONUS) | dict.fromkeys(self._continuing(self._evidence.phrases), BONUS)
+
+    def _continuing(self, texts: Iterable[str]) -> Iterator[int]:
+        """Yield the tokens that continue the string to one of some texts that the call does not have.
+
+        At the end of the only text that begins so, the quote.
+        """
+        rests = self._rests(text for text in texts if text not in self._position.values)
+        longer = [rest for rest in rests if rest]
+        yield from self._tokens_of(*longer)
+        if "" in rests and not longer:
+            yield from self._tokens_of(*_CLOSINGS)
+
+    def _rests(self, texts: Iterable[str]) -> list[str]:
+        """Return what the string lacks to each of some texts that begin with it."""
+        written = self._position.content
+        return [text[len(written) :] for text in texts if text.startswith(written)]
+
+    def _of_number(self, numbers: tuple[str, ...]) -> dict[int, float]:
+        """Return the changes in a number; `numbers`: those of the request."""
+        written = self._position.number
+        left = [each for each in numbers if numbers.count(each) > self._position.numbers.count(each)]
+        if written is None or not left:
+            return {}
+        if not written:
+            has_share = any(each.startswith("0.") for each in left)
+            return dict.fromkeys(self._tokens_of("0"), BONUS) if has_share else {}
+        longer = [each[len(written) :] for each in left if each.startswith(written) and each != written]
+        if written not in left:
+            return dict.fromkeys(self._tokens_of(*longer), BONUS)
+        return {} if longer else dict.fromkeys(self._tokens_of(*"0123456789."), -BONUS)
+
+    def _lists_all(self, argument: ArgumentEvidence) -> bool:
+        """Return whether a list has all supported choices."""
+        written = {*self._position.values, self._position.content}
+        return bool(argument.choices) and written.issuperset(argument.choices)
+
+    def _has_all(self) -> bool:
+        """Return whether the call has all supported arguments and all phrases, and others could follow."""
+        position = self._position
+        arguments = self._evidence.arguments.get(position.tool, {})
+        if self._left() or all(each.is_supported for each in arguments.values()):
+            return False
+        written = [each for each in (*position.values, position.content) if each]
+        return all(
+            any(phrase in each or each in phrase for each in written) for phrase in self._evidence.phrases
+        )
 
     def _left(self) -> frozenset[str]:
         """Return the supported arguments that the call does not have yet."""
-        return self._evidence.supported.get(self._position.tool, frozenset()).difference(self._position.keys)
+        arguments = self._evidence.arguments.get(self._position.tool, {})
+        supported = (name for name, each in arguments.items() if each.is_supported)
+        return frozenset(supported).difference(self._position.keys)
 
-    def _continuations(self, value: str) -> Iterator[str]:
-        """Yield the texts that may follow a string's value so far; at the end of a phrase, its quote.
-
-        A phrase that the call has already is not suggested again.
-        """
-        for phrase in self._evidence.phrases:
-            if phrase.startswith(value) and phrase not in self._position.values:
-                yield from [phrase[len(value) :]] if len(phrase) > len(value) else _CLOSINGS
-
-    def _unsupported_keys(self, key: str) -> Iterator[int]:
+    def _unsupported_keys(self) -> Iterator[int]:
         """Yield the tokens that continue a key to unsupported arguments only."""
-        if not self._left():
-            return
-        left = [f'{name}"' for name in self._left() if name.startswith(key)]
-        likely = {token for name in left for token in self._tokens_of(name[len(key) :])}
-        for name in self._evidence.unsupported.get(self._position.tool, ()):
-            if name.startswith(key):
-                yield from (token for token in self._tokens_of(f'{name[len(key) :]}"') if token not in likely)
+        left = self._left()
+        if left:
+            arguments = self._evidence.arguments[self._position.tool]
+            likely = set(self._tokens_of(*self._rests(f'{name}"' for name in left)))
+            unlikely = self._rests(f'{name}"' for name, each in arguments.items() if not each.is_supported)
+            yield from (token for token in self._tokens_of(*unlikely) if token not in likely)
 
-    def _tokens_of(self, text: str, shortest: int = 1) -> Iterator[int]:
-        """Yield the tokens that begin a text, of at least so many characters."""
-        for length in range(shortest, min(len(text), _LONGEST_TOKEN) + 1):
-            token = self._tokens.get(text[:length])
-            if token is not None:
-                yield token
+    def _tokens_of(self, *texts: str, shortest: int = 1) -> Iterator[int]:
+        """Yield the tokens that begin one of some texts, of at least so many characters."""
+        for text in texts:
+            for length in range(shortest, min(len(text), _LONGEST_TOKEN) + 1):
+                token = self._tokens.get(text[:length])
+                if token is not None:
+                    yield token
+
+
+_UNKNOWN: Final = ArgumentEvidence()

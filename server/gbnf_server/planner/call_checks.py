@@ -27,6 +27,7 @@ from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools.evidence import Evidence
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH, nesting_depth
 from gbnf_server.planner.events import Refusal
@@ -69,7 +70,7 @@ class OfferedTools:
     of those, what may be called now; `waiting`: those that may not, by name, because other tools, these, have
     to succeed first; `left_out`: those that failed too often, or of which every call would be a repetition;
     `refers_to`: the earlier steps that have entries; `excluded`: the calls that the grammar excludes, as
-    JSON.
+    JSON; `evidence`: what the request says of the call, if that is to be used.
     """
 
     in_system_message: tuple[Tool, ...]
@@ -80,6 +81,7 @@ class OfferedTools:
     grammar: AnswerFormat | None
     left_out: frozenset[str] = frozenset()
     excluded: tuple[str, ...] = ()
+    evidence: Evidence | None = None
 
 
 def check_completion(

@@ -172,7 +172,8 @@ class StepStarted(_Event):
     """A step begins: the tools that it offers, and the earlier steps whose entries a call may refer to.
 
     `compile_s`: seconds to filter the tools and compile their grammar. `excluded`: calls that the grammar
-    excludes, as JSON, since they would repeat earlier ones.
+    excludes, as JSON, since they would repeat earlier ones. `evidence`: what the request says of the call
+    (`gbnf.tools.evidence.Evidence.summary`), where the model gets a bonus for it.
     """
 
     at: datetime
@@ -181,6 +182,7 @@ class StepStarted(_Event):
     refers_to: tuple[int, ...]
     compile_s: float = 0.0
     excluded: tuple[str, ...] = ()
+    evidence: Mapping[str, Any] | None = None
 
     @property
     def offer(self) -> StepOffer:

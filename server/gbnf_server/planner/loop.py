@@ -151,7 +151,9 @@ class _Loop(ModelCalls):
         at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         seconds = (at - begun).total_seconds()
-        yield from self.emit(StepStarted(at, state.number, names, offer.refers_to, seconds, offer.excluded))
+        evidence = None if offer.evidence is None else offer.evidence.summary()
+        facts = names, offer.refers_to, seconds, offer.excluded, evidence
+        yield from self.emit(StepStarted(at, state.number, *facts))
         if not names:
             error = "every call that is left would repeat an earlier one"
             if not offer.left_out:
@@ -195,9 +197,14 @@ class _Loop(ModelCalls):
         )
 
     def _block(self, step: Step, refused: CallRefusedError, offer: OfferedTools) -> Part[Run | None]:
-        """Add the refusal to the history; return the finished run if it was one too many in a row."""
+        """Add the refusal to the history; return the finished run if it was one too many in a row.
+
+        A model that reaches the token limit with the same text again will not write a shorter one.
+        """
         state = self.state
         state.blocked_in_a_row += 1
+        last = state.steps[-1] if state.steps else None
+        is_stuck = refused.refusal == "truncated" and last is not None and last.text == step.text
         error = error_text(
             state.number, self._counted(refused.error, refused.tool, offer, refused.refusal == "repeated")
         )
@@ -207,7 +214,7 @@ class _Loop(ModelCalls):
         yield from self.emit(
             CallBlocked(self.clock(), step.number, refused.refusal, step.text, refused.error, count)
         )
-        if state.blocked_in_a_row < self.options.max_blocked:
+        if state.blocked_in_a_row < self.options.max_blocked and not is_stuck:
             return None
         return state.finish(
             "blocked",

@@ -21,8 +21,7 @@ from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Message
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
-from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
-from gbnf.tools.evidence import Evidence, gather_evidence
+from gbnf.tools.evidence import Evidence
 from gbnf.tools.tool import localized_text
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
@@ -130,13 +129,7 @@ class ModelCalls:
             )
             reasoning = _reasoning_text(thinking, reasoning_tags)
             messages = _call_messages(messages, reasoning, reasoning_tags, language)
-        evidence = None
-        if offer.grammar is not None:
-            said = "\n".join([*state.said, state.query])
-            built_in = {FINAL_ANSWER, ASK_USER, FIND_TOOLS}
-            callable_tools = (tool for tool in offer.callable if tool not in built_in)
-            evidence = gather_evidence(said, callable_tools, options.evidence)
-        completion, seconds = yield from self._ask(messages, offer.grammar, "call", tools, evidence)
+        completion, seconds = yield from self._ask(messages, offer.grammar, "call", tools, offer.evidence)
         if completion.reclaimed:
             yield from self.warn(
                 f"step {state.number}: the server returned the call as reasoning, and it was moved back; "

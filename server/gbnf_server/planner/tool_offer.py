@@ -27,18 +27,21 @@ from gbnf.prompts.messages import (
 from gbnf.protocols.protocol import AnswerFormat, Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
+from gbnf.tools.evidence import Evidence, gather_evidence, is_covered
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
+from gbnf.tools.ranking import common_words
 from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
-from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 
 CLEAR = 0.7
-"""A tool fits by far if no other has this share of its score."""
+"""A tool fits by far if no other has this share of its score. The first call of a small model is one of those
+that have it: of 200 requests of the leaderboard's category `multiple`, the right tool is the first of 197."""
 
 FOUND_AT_ONCE = 4
 """Tools that a call of `find_tools` adds; another call with the same words adds the next ones."""
@@ -48,12 +51,15 @@ def select(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) ->
     """Return the tools that the person's words call for; all of them if the filter is off.
 
     Tools that the messages describe already, and those that `find_tools` found, are kept whatever their rank:
-    after the others, in the order in which they were added.
+    after the others, in the order in which they were added. A small model gets more of them after its first
+    call, since another request of the same words may need them.
     """
     if not options.filter:
         return Selection(pool)
     said = "\n".join([state.query, *state.said])
     limits: dict[str, Any] = {"limit": options.max_tools, "margin": options.margin}
+    if options.margin and (not state.steps or _seems_done(pool, state, options)):
+        limits |= {"margin": CLEAR, "best": 1}
     try:
         selection = filter_pool(pool, said, **limits, ranker=options.ranker)
     except GbnfError as error:
@@ -70,6 +76,31 @@ def select(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) ->
         dropped={tool: reason for tool, reason in selection.dropped.items() if tool not in added},
         outranked=tuple(tool for tool in selection.outranked if tool not in added),
     )
+
+
+def _seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> bool:
+    """Return whether nothing of the request is left for a small model, by its words.
+
+    The calls that succeeded contain its names, quotes, codes and numbers, and no other tool that fits has a
+    word of it that neither they nor their tools have.
+    """
+    done, said = _calls_done(state), "\n".join([state.query, *state.said])
+    if not done or not options.is_small or options.evidence == "none" or not is_covered(said, done):
+        return False
+    try:
+        scores = scored(pool, said, options.ranker)
+    except GbnfError:
+        return False
+    called = succeeded(state.steps)
+    covered = {word for tool in pool if tool.name in called for word in common_words(said, tool)}
+    least = SMALL_MODEL_MARGIN * max(scores.values(), default=0.0)
+    fitting = (tool for tool, score in scores.items() if tool.name not in called and score >= least > 0)
+    return bool(covered) and all(covered.issuperset(common_words(said, tool)) for tool in fitting)
+
+
+def _calls_done(state: RunState) -> tuple[str, ...]:
+    """Return the calls that returned a result, as JSON."""
+    return tuple(json.dumps(step.call, ensure_ascii=False) for step in state.steps if step.result is not None)
 
 
 def find_tools(
@@ -106,6 +137,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
     ready = tuple(tool for tool in tools if tool.name not in waiting)
     answers = bool(ending) and FINAL_ANSWER.name not in waiting
+    ends = answers and _seems_done(order.tools, state, options)
     left = tuple(tool for tool in ready if tool.name != state.calls.left_out)
     if left or asking or answers:
         ready = left
@@ -137,6 +169,23 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             for name, several in excluded.items()
             for arguments in several
         ),
+        _evidence(ready, state, options, ends=ends) if has_grammar else None,
+    )
+
+
+def _evidence(
+    tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions, *, ends: bool
+) -> Evidence | None:
+    """Return what the request says of the next call."""
+    own = (tool for tool in tools if tool not in (FIND_TOOLS, ASK_USER, FINAL_ANSWER))
+    said = "\n".join([*state.said, state.query])
+    return gather_evidence(
+        said,
+        own,
+        options.evidence,
+        done=_calls_done(state),
+        likely=(FINAL_ANSWER.name,) if ends else (),
+        unlikely=(FIND_TOOLS.name,) if ends or (options.margin and not state.steps) else (),
     )
 
 

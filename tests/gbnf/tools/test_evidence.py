@@ -1,4 +1,4 @@
-"""What a request supports: names to copy, enum values, arguments."""
+"""What a request supports: values and arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.tools import Tool
-from gbnf.tools.evidence import gather_evidence
+from gbnf.tools.evidence import ArgumentEvidence, Evidence, EvidenceUse, gather_evidence, is_covered
 
 
 def tool(*required: str, **properties: Any) -> Tool:
@@ -22,25 +22,10 @@ NIGHTS = {"type": "integer", "description": "How many nights the guest stays"}
 BOOLEAN = {"type": "boolean"}
 
 
-@pytest.mark.parametrize(
-    ("request_", "names"),
-    [
-        ("Weather in Tel Aviv, please", ["Tel Aviv"]),
-        ("from Boston, MA to New York", ["Boston, MA", "Boston", "New York"]),
-        ("what about gate A12? Thanks.", ["A12"]),
-        ("who said 'to be or not'", ["to be or not"]),
-        ('open "notes/a b.txt" now', ["notes/a b.txt"]),
-        ("Find it. Then stop: Now!", []),
-        ("A ticket to Rome", ["Rome"]),
-        ("IBM rose by 5.5 on 2024-05-01, not on May 2", ["IBM", "2024-05-01"]),
-        ("Find Michelangelo's David", ["Michelangelo's David"]),
-        ("che tempo fa a Città di Castello", ["Città", "Castello"]),
-    ],
-)
-def test_names_quotes_and_codes_may_be_copied(request_: str, names: list[str]) -> None:
-    found = gather_evidence(request_, [])
+def evidence(request_: str, *tools: Tool, **options: Any) -> Evidence:
+    found = gather_evidence(request_, tools, **options)
     assert found is not None
-    assert list(dict.fromkeys(found.phrases)) == names
+    return found
 
 
 @pytest.mark.parametrize(
@@ -55,26 +40,91 @@ def test_names_quotes_and_codes_may_be_copied(request_: str, names: list[str]) -
 def test_an_optional_argument_needs_a_word_of_the_request(
     request_: str, unsupported: set[str], choices: tuple[str, ...]
 ) -> None:
-    tools = [tool("city", city={"type": "string"}, unit=UNIT, nights=NIGHTS, breakfast=BOOLEAN)]
-    found = gather_evidence(request_, tools)
-    assert found is not None
-    assert found.unsupported["t"] == unsupported
-    assert found.phrases == (("Rome", *choices) if "Rome" in request_ else choices)
-    assert found.affirmed["t"] == ({"breakfast"} if "breakfast" in request_ else set())
+    stay = tool("city", city={"type": "string"}, unit=UNIT, nights=NIGHTS, breakfast=BOOLEAN)
+    found = evidence(request_, stay)
+    arguments = found.arguments["t"]
+    assert {name for name, each in arguments.items() if not each.is_supported} == unsupported
+    assert arguments["unit"].choices == choices
+    assert arguments["breakfast"].is_affirmed == ("breakfast" in request_)
+    assert found.phrases == (("Rome",) if "Rome" in request_ else ())
 
 
-def test_the_choice_with_the_most_words_is_supported() -> None:
-    levels = tool(level={"type": "string", "enum": ["active", "lightly active", "very active"]})
-    found = gather_evidence("I am lightly active", [levels])
-    assert found is not None
-    assert set(found.phrases) == {"active", "lightly active"}
+@pytest.mark.parametrize(
+    ("request_", "is_list", "choices"),
+    [
+        ("I am lightly active", False, ("lightly active",)),
+        ("I am active", False, ("active",)),
+        ("I am lightly active", True, ("lightly active", "very active")),
+        ("very", False, ("very active",)),
+        ("nothing", True, ()),
+    ],
+)
+def test_the_choices_with_the_most_words_are_supported(
+    request_: str, is_list: bool, choices: tuple[str, ...]
+) -> None:
+    level = {"type": "string", "enum": ["lightly active", "very active", "active"]}
+    levels = tool(level={"type": "array", "items": level} if is_list else level)
+    found = evidence(request_, levels).arguments["t"]["level"]
+    assert (found.is_list, found.is_closed) == (is_list, True)
+    assert set(found.choices) == {*choices, *(["active"] if "lightly active" in choices else [])}
 
 
-@given(st.text(max_size=60), st.sets(st.sampled_from(["unit", "nights", "breakfast"])))
-def test_each_argument_is_supported_or_not(request_: str, required: set[str]) -> None:
-    found = gather_evidence(request_, [tool(*required, unit=UNIT, nights=NIGHTS, breakfast=BOOLEAN)])
-    assert found is not None
-    assert required <= found.supported["t"]
-    assert not found.supported["t"] & found.unsupported["t"]
-    assert found.supported["t"] | found.unsupported["t"] == {"unit", "nights", "breakfast"}
+@pytest.mark.parametrize(
+    ("kind", "description", "numbers"),
+    [
+        ("number", "The rate", ("0.05", "2.5", "100")),
+        ("number", "The rate in percent", ("5", "2.5", "100")),
+        ("integer", "The rate", ("5", "100")),
+        ("string", "The rate", ()),
+    ],
+)
+def test_numbers_are_of_the_argument_s_type(kind: str, description: str, numbers: tuple[str, ...]) -> None:
+    rate = tool(rate={"type": kind, "description": description})
+    assert evidence("5% of 2.5 or of $100", rate).arguments["t"]["rate"].numbers == numbers
+    rates = tool(rate={"type": "array", "items": {"type": kind}, "description": description})
+    assert evidence("5% of 2.5 or of $100", rates).arguments["t"]["rate"].numbers == numbers
+
+
+@pytest.mark.parametrize(
+    ("schema", "choices"),
+    [
+        ({"type": "string", "format": "date"}, ("2026-03-05", "2026-04-01")),
+        ({"type": "string", "description": "The day (DD/MM/YYYY)"}, ("05/03/2026", "01/04/2026")),
+        ({"type": "string", "description": "As MM-DD-YYYY"}, ("03-05-2026", "04-01-2026")),
+        ({"type": "string", "description": "The day"}, ()),
+        ({"type": "integer", "format": "date"}, ()),
+    ],
+)
+def test_dates_have_the_form_that_the_argument_describes(
+    schema: dict[str, Any], choices: tuple[str, ...]
+) -> None:
+    found = evidence("from March 5th, 2026 to 2026-04-01", tool(day=schema)).arguments["t"]["day"]
+    assert (found.choices, found.is_closed) == (choices, False)
+
+
+def test_what_earlier_calls_contain_is_left_out_while_others_are_left() -> None:
+    done = ['{"name": "t", "arguments": {"city": "Rome"}}']
+    assert evidence("Is it warm in Rome and in Oslo?", done=done).phrases == ("Oslo",)
+    assert evidence("Is it warm in Rome?", done=done).phrases == ("Rome",)
+    assert is_covered("Is it warm in Rome?", done)
+    assert not is_covered("Is it warm in Rome and in Oslo?", done)
+    assert not is_covered("Is it warm in Rome in 3 days?", done)
+    assert is_covered("what time is it?", done)
+
+
+@given(
+    st.text(max_size=60),
+    st.sets(st.sampled_from(["unit", "nights", "breakfast"])),
+    st.sampled_from(["all", "values", "arguments"]),
+)
+def test_each_argument_has_its_evidence(request_: str, required: set[str], use: EvidenceUse) -> None:
+    found = evidence(
+        request_, tool(*required, unit=UNIT, nights=NIGHTS, breakfast=BOOLEAN), use=use
+    ).arguments["t"]
+    assert found.keys() == {"unit", "nights", "breakfast"}
+    assert required <= {name for name, each in found.items() if each.is_supported}
+    if use == "values":
+        assert all(each.is_supported for each in found.values())
+    if use == "arguments":
+        assert set(found.values()) <= {ArgumentEvidence(True), ArgumentEvidence(False)}
     assert gather_evidence(request_, [], "none") is None

@@ -14,22 +14,29 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool
 from gbnf.tools import Tool
-from gbnf.tools.evidence import Evidence
+from gbnf.tools.evidence import ArgumentEvidence, Evidence
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.openai_compatible import OpenAICompatible
-from gbnf_server.llama.evidence_bias import BONUS, UNMOVED, CallPosition, EvidenceBias
+from gbnf_server.llama.evidence_bias import BONUS, CHOICE_BONUS, UNMOVED, CallPosition, EvidenceBias
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.errors import RequestNotSupportedError
 
 REQUEST = "weather in Tel Aviv"
 EVIDENCE = Evidence(
-    ("Tel Aviv", "celsius"),
-    {"get": frozenset({"city", "now"})},
-    {"get": frozenset({"unit", "city_code"})},
-    {"get": frozenset({"now"})},
+    ("Tel Aviv", "Tel Aviv, Israel", "Rome"),
+    {
+        "on": {
+            "city": ArgumentEvidence(),
+            "now": ArgumentEvidence(is_affirmed=True),
+            "unit": ArgumentEvidence(False, is_closed=True),
+            "days": ArgumentEvidence(False, numbers=("12", "0.5")),
+            "city_code": ArgumentEvidence(False),
+            "kinds": ArgumentEvidence(False, ("wind", "rain"), is_list=True, is_closed=True),
+        }
+    },
 )
-CALL = '{"name": "get", "arguments": {'
+CALL = '{"name": "on", "arguments": {'
 
 
 @pytest.fixture(scope="module")
@@ -50,30 +57,57 @@ def changes(model: NativeModel, text: str) -> tuple[set[str], set[str]]:
     [
         ("", "", ""),
         ('{"name": "', "", ""),
-        (CALL + '"city": "', "Tc", ""),
+        (CALL + '"city": "', "TR", ""),
         (CALL + '"city": "Tel', " ", ""),
         (CALL + '"city": "Tel ', "A", ""),
-        (CALL + '"city": "Tel Aviv', '"', ""),
-        (CALL + '"city": "Tel Aviv", "x": "', "c", ""),
-        (CALL + '"city": "Rome', "", ""),
-        (CALL + '"city": "Rome", "x": ["', "Tc", ""),
+        (CALL + '"city": "Tel Aviv', ",", ""),
+        (CALL + '"city": "Tel Aviv, Israel', '"', ""),
+        (CALL + '"city": "Oslo", "x": "', "TR", "O"),
+        (CALL + '"city": "Rome", "x": "', "T", "R"),
+        (CALL + '"city": "Rome", "x": ["', "T", "R"),
+        (CALL + '"city": "en", "x": "', "TR", ""),
+        (CALL + '"unit": "', "", ""),
+        (CALL + '"kinds": ["', "wr", ""),
+        (CALL + '"kinds": ["wind', '"', ""),
+        (CALL + '"kinds": ["wind"', "", ""),
+        (CALL + '"kinds": ["wind", "', "r", ""),
+        (CALL + '"kinds": ["wind", "rain"', "", ","),
         (CALL + '"now": ', "t", ""),
         (CALL + '"city": ', "", ""),
-        (CALL + '"', "", "u"),
+        (CALL + '"days": ', "0", ""),
+        (CALL + '"days": 1', "2", ""),
+        (CALL + '"days": 12', "", "0123456789."),
+        (CALL + '"days": 12.5', "", ""),
+        (CALL + '"city": 12, "days": 1', "", ""),
+        (CALL + '"', "", "ukd"),
         (CALL + '"city', "", "_"),
         (CALL + '"now": true', "", ""),
-        (CALL + '"now": true, "city": "Rome"', "", ","),
+        (CALL + '"now": true, "city": "Rome"', "", ""),
+        (CALL + '"now": true, "city": "Rome and Tel Aviv, Israel"', "", ","),
         (CALL + '"city": {"now": true', "", ""),
+        (CALL + '"city": {"x": "', "TR", ""),
         (CALL + r'"city": "\"Tel', "", ""),
     ],
 )
 def test_what_gains_and_what_loses(model: NativeModel, text: str, gains: str, loses: str) -> None:
     gained, lost = changes(model, text)
     assert {each[0] for each in gained if each.strip() or gains == " "} == set(gains)
-    assert {each[0] for each in lost} == set(loses)
+    assert {each[0] for each in lost if each.strip()} == set(loses)
 
 
-@given(st.integers(0, 2**32 - 1), st.floats(0.5, 20), st.sampled_from(["", '"', '"city": "T', '"now": true']))
+def test_the_names_of_likely_tools_gain_and_of_others_lose(model: NativeModel) -> None:
+    bias = EvidenceBias(model, replace(EVIDENCE, likely=("final_answer",), unlikely=("search",)))
+    bias.accept('{"name": "')
+    changes = {model.piece(token).decode()[0]: change for token, change in bias.changes().items()}
+    assert changes == {"f": CHOICE_BONUS, "s": -BONUS}
+    bias.accept("final_answer")
+    assert {model.piece(token).decode()[0] for token in bias.changes()} == {'"'}
+
+
+POSITIONS = ["", '"', '"city": "T', '"now": true', '"kinds": ["', '"days": 1', '"city": "Rome", "x": "']
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.5, 20), st.sampled_from(POSITIONS))
 def test_a_sure_model_decides_alone(model: NativeModel, seed: int, scale: float, text: str) -> None:
     logits = (np.random.default_rng(seed).normal(size=model.size) * scale).astype(np.float32)
     bias = EvidenceBias(model, EVIDENCE)
@@ -109,7 +143,7 @@ def test_a_trace_shows_the_bonus_and_a_server_refuses_evidence(tiny_model: Path)
         [{"role": "user", "content": REQUEST}],
         grammar=compile_pool(tools, final_answer=False),
         max_tokens=200,
-        evidence=replace(EVIDENCE, supported={"get": frozenset({"now"})}, unsupported={}),
+        evidence=Evidence((), {"get": {"now": ArgumentEvidence(is_affirmed=True)}}),
         trace=True,
     )
     with InProcess(tiny_model, threads=1, jump_forward=False) as backend:

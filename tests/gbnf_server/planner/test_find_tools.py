@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +294,55 @@ def test_a_margin_leaves_the_other_tools_to_find_tools() -> None:
     assert len(first) <= SMALL_MODEL_TOOLS + 2
     assert "feed_lion" in second
     assert driven.run.outcome == "answered"
+
+
+SMALL = resolved(max_tools=SMALL_MODEL_TOOLS, margin=SMALL_MODEL_MARGIN, is_small=True, evidence="all")
+KENNEL = (
+    make_tool("feed_dog", "Give the dog its food."),
+    make_tool("weigh_dog", "Put the dog on a scale."),
+    make_tool("forecast", "Tell the weather."),
+    make_tool("send_mail", "Send a letter."),
+)
+
+
+def test_a_small_model_chooses_among_the_best_tools_first_and_among_more_after_a_call() -> None:
+    texts = [completion(call(name)) for name in ("feed_dog", "weigh_dog")]
+    driven = drive_by_hand(
+        KENNEL, [*texts, completion(ANSWER)], query="feed the dog food, then weigh it", options=SMALL
+    )
+    first, second, _ = offered(driven)
+    assert set(first) == {"feed_dog", "find_tools", "final_answer"}
+    assert {"weigh_dog", "forecast", "send_mail", "find_tools", "final_answer"} == set(second)
+    evidence = [started.evidence or {} for started in driven.of(StepStarted)]
+    assert [each["unlikely"] for each in evidence] == [("find_tools",), (), ("find_tools",)]
+    assert driven.run.outcome == "answered"
+
+
+@pytest.mark.parametrize(
+    ("query", "texts", "ends"),
+    [
+        ("give the dog its food", [call("feed_dog")], [False, True]),
+        ("feed the dog 3 times", [call("feed_dog")], [False, False]),
+        ("feed the dog of Rex", [call("feed_dog")], [False, False]),
+        ("feed the dog, weigh the dog", [call("feed_dog"), call("weigh_dog")], [False, False, True]),
+        ("give the dog its food", [call("forecast")], [False, False]),
+        ("give the dog its food", ["nothing"], [False, False]),
+    ],
+)
+def test_an_answer_is_likely_when_nothing_of_the_request_is_left(
+    query: str, texts: list[str], ends: list[bool]
+) -> None:
+    options = replace(SMALL, margin=0.0)
+    driven = drive_by_hand(
+        KENNEL, [completion(text) for text in [*texts, ANSWER]], query=query, options=options
+    )
+    evidence = [started.evidence or {} for started in driven.of(StepStarted)]
+    assert [each["likely"] == ("final_answer",) for each in evidence] == ends
+    unaided = replace(options, evidence="none")
+    plain = drive_by_hand(
+        KENNEL, [completion(text) for text in [*texts, ANSWER]], query=query, options=unaided
+    )
+    assert {started.evidence for started in plain.of(StepStarted)} == {None}
 
 
 @requires_smollm2

@@ -308,6 +308,14 @@ def test_a_text_that_repeats_is_no_answer(form: str) -> None:
     assert driven.run.outcome == "answered"
 
 
+@pytest.mark.parametrize("others", [[], ["a"], ["b"], ["a", "b"]])
+def test_the_same_truncated_text_twice_in_a_row_ends_a_run(others: list[str]) -> None:
+    texts = [*others, "a", "a"]
+    driven = drive_by_hand(POOL, [completion(text, finish="length") for text in texts])
+    assert driven.run.outcome == "blocked"
+    assert len(driven.run.steps) == (2 if others[-1:] == ["a"] else min(len(texts), 3))
+
+
 def test_a_call_before_text_that_repeats_is_whole() -> None:
     text = call("create_dirs", paths=["tri"]) + "\n" * 600
     runaway = replace(completion(text, finish="length"), shortened_at=len(text), repeated="\n")

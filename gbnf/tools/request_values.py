@@ -1,0 +1,143 @@
+"""The values that a request contains, found in its words: names, quotes, codes, numbers and dates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from itertools import chain, islice
+from typing import Final
+
+from gbnf.tools.ranking import QUOTED
+
+_CAPITALIZED: Final = r"[^\W\d_a-zß-öø-ÿ][\w.'’&-]*"
+_NAME: Final = re.compile(rf"(?<!\w)(?P<number>\d+ )?{_CAPITALIZED}(?:(?:,? | of (?:the )?){_CAPITALIZED})*")
+_CODE: Final = re.compile(r"(?<!\S)(?=\S{0,40}\d)(?=\S{0,40}[^\W\d_])\w\S*|(?<!\S)\d+[-/:]\d\S*")
+_PATH: Final = re.compile(
+    r"(?<![^\s('\"])[~./]?[\w-]*[^\W\d][\w-]*[/@_.\\][\w/@_.\\-]*\w|(?<!\S)[~.]?/[\w/@_.-]*\w"
+)
+_NUMBER: Final = re.compile(
+    r"""(?<![\w.,])(?P<sign>[-−]?)[$€£¥]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?(?!\.?\d)
+    (?:\s*(?P<unit>%|(?:percent|k|thousand|million|M|billion|bn)\b))?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_POWERS_OF_TEN: Final = {"k": 3, "thousand": 3, "million": 6, "m": 6, "billion": 9, "bn": 9}
+_NUMBER_WORDS: Final = {
+    word: str(number)
+    for number, word in enumerate(
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"], 1
+    )
+}
+_MONTHS: Final = {
+    name: number
+    for names in (
+        "january february march april may june july august september october november december",
+        "jan feb mar apr may jun jul aug sep oct nov dec",
+        "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    )
+    for number, name in enumerate(names.split(), 1)
+}
+_MONTH, _DAY, _YEAR = (
+    rf"(?P<month>{'|'.join(_MONTHS)})\b\.?",
+    r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b",
+    r"(?P<year>\d{4})\b",
+)
+_DATES: Final = tuple(
+    re.compile(rf"\b{text}", re.IGNORECASE)
+    for text in (
+        rf"{_MONTH}\s*{_DAY},?\s*{_YEAR}",
+        rf"{_DAY}\s+(?:of\s+)?{_MONTH},?\s*{_YEAR}",
+        rf"{_YEAR},?\s+{_MONTH}\s*{_DAY}",
+        r"(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\b",
+    )
+)
+_NO_NAMES: Final = frozenset(
+    """
+    i january february march april may june july august september october november december
+    monday tuesday wednesday thursday friday saturday sunday
+    """.split()  # noqa: SIM905 - as a list it takes a line each
+)
+"""Dates are written as a tool wants them. Other languages write these words in lower case."""
+
+_MOST: Final = 200
+"""Names, and numbers, of a request. Each is compared with a value at each of its tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of a request, as JSON. `share`: of a percentage, as a part of one, such as 0.05; else ""."""
+
+    text: str
+    share: str = ""
+
+
+def names_in(request: str) -> tuple[str, ...]:
+    """Return what a person would not word otherwise, each once: at most 200.
+
+    Quoted text; words with a capital letter, except at the start of a sentence, with a house number; codes,
+    paths and addresses. Of a name with a comma, and of a path with one slash, also the parts.
+    """
+    return tuple(islice(dict.fromkeys(_names(request)), _MOST))
+
+
+def _names(request: str) -> Iterator[str]:
+    yield from (quoted[0][1:-1] for quoted in QUOTED.finditer(request))
+    for name in _NAME.finditer(request):
+        text = name[0].rstrip(".,'’")
+        first, _, others = text.partition(" ")
+        before = request[max(name.start() - 8, 0) : name.start()].rstrip()
+        begins = before[-1:] in {"", ".", "?", "!", ":"} and not name["number"]
+        if begins and first[1:] == first[1:].lower():
+            text = others.removeprefix("of ").removeprefix("the ")  # its capital letter begins a sentence
+        words = text.removeprefix(name["number"] or "").split()
+        if words and words[0].casefold().rstrip(",") not in _NO_NAMES:
+            if len(words) > 1 or not name["number"]:
+                yield text
+            yield " ".join(words)
+            yield from (text[: comma.start()] for comma in re.finditer(",", text))
+    unquoted = QUOTED.sub(" ", request)
+    for path in chain(_CODE.finditer(unquoted), _PATH.finditer(unquoted)):
+        text = path[0].rstrip(".,;?!)")
+        if text not in {"e.g", "i.e"}:
+            yield text
+            owner, slash, name_there = text.partition("/")
+            if slash and owner.isidentifier() and name_there and "/" not in name_there:
+                yield from (owner, name_there)
+
+
+def numbers_in(request: str) -> tuple[Number, ...]:
+    """Return the numbers of a request in its order: $10,000, 8.5 million, -3, 5 %, two; at most 200."""
+    return tuple(islice(_numbers(request), _MOST))
+
+
+def _numbers(request: str) -> Iterator[Number]:
+    for found in _NUMBER.finditer(request):
+        unit = (found["unit"] or "").casefold()
+        value = Decimal(found["whole"].replace(",", "") + (found["fraction"] or ""))
+        value = (-value if found["sign"] else value).scaleb(_POWERS_OF_TEN.get(unit, 0))
+        yield Number(_written(value), _written(value / 100) if unit in {"%", "percent"} else "")
+    for word in re.findall(r"\w+", request):
+        if word.casefold() in _NUMBER_WORDS:
+            yield Number(_NUMBER_WORDS[word.casefold()])
+
+
+def dates_in(request: str) -> tuple[date, ...]:
+    """Return the dates of a request that have a year, in its order: March 5th, 2026; 2026/3/5."""
+    found = {}
+    for pattern in _DATES:
+        for match in islice(pattern.finditer(request), _MOST):
+            month = match["month"].casefold()
+            with suppress(ValueError):  # no such day
+                found[match.start()] = date(
+                    int(match["year"]), _MONTHS.get(month) or int(month), int(match["day"])
+                )
+    return tuple(found[start] for start in sorted(found))
+
+
+def _written(value: Decimal) -> str:
+    """Write a number as JSON does, without zeros at its end."""
+    text = format(value, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,87 @@
+"""The names, quotes, codes, numbers and dates of a request."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.tools.request_values import Number, dates_in, names_in, numbers_in
+
+
+@pytest.mark.parametrize(
+    ("request_", "names"),
+    [
+        ("Weather in Tel Aviv, please", ["Tel Aviv"]),
+        ("from Boston, MA to New York", ["Boston, MA", "Boston", "New York"]),
+        ("what about gate A12? Thanks.", ["A12"]),
+        ("who said 'to be or not'", ["to be or not"]),
+        ('open "notes/a b.txt" now', ["notes/a b.txt"]),
+        ("Find it. Then stop: Now!", []),
+        ("A ticket to Rome", ["Rome"]),
+        ("IBM rose by 5.5 on 2024-05-01, not on May 2", ["IBM", "2024-05-01"]),
+        ("Find Michelangelo's David", ["Michelangelo's David"]),
+        ("che tempo fa a Città di Castello", ["Città", "Castello"]),
+        ("when was the Treaty of Lisbon signed", ["Treaty of Lisbon"]),
+        ("a car at 14 Harbor Lane", ["14 Harbor Lane", "Harbor Lane"]),
+        ("for 5 Italian guests", ["Italian"]),
+        ("read ~/data/my.nii and /etc/hosts", ["~/data/my.nii", "/etc/hosts"]),
+        ("mail a@b.com the file my_data (e.g. all of it)", ["a@b.com", "my_data"]),
+        ("open an issue in acme/billing-api", ["acme/billing-api", "acme", "billing-api"]),
+        ("see foodnetwork.com. or not", ["foodnetwork.com"]),
+    ],
+)
+def test_names_quotes_codes_and_paths(request_: str, names: list[str]) -> None:
+    assert list(names_in(request_)) == names
+
+
+@pytest.mark.parametrize(
+    ("request_", "numbers"),
+    [
+        ("$10,000 at 5% for 3 years", [Number("10000"), Number("5", "0.05"), Number("3")]),
+        ("8.5 million, then 1.2M and 3k", [Number("8500000"), Number("1200000"), Number("3000")]),
+        ("a = 3, b = -11 and 4.50", [Number("3"), Number("-11"), Number("4.5")]),
+        ("12.5 percent", [Number("12.5", "0.125")]),
+        ("from 2019-2020", [Number("2019"), Number("2020")]),
+        ("two dice, twice 6", [Number("6"), Number("2")]),
+        ("A12 and 3.4.5", []),
+        ("100 meters, 0.50", [Number("100"), Number("0.5")]),
+    ],
+)
+def test_numbers_as_json(request_: str, numbers: list[Number]) -> None:
+    assert list(numbers_in(request_)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("request_", "dates"),
+    [
+        ("from 2023 April 4th to Jun.20,2023", ["2023-04-04", "2023-06-20"]),
+        ("15th October,2023 or March 17, 1915", ["2023-10-15", "1915-03-17"]),
+        ("on 5 of May 2021, il 3 marzo 2026", ["2021-05-05", "2026-03-03"]),
+        ("2022/08/16 and 2026-1-5", ["2022-08-16", "2026-01-05"]),
+        ("May 5, 31 February 2020, may 2021 be good", []),
+    ],
+)
+def test_dates_with_a_year(request_: str, dates: list[str]) -> None:
+    assert [str(each) for each in dates_in(request_)] == dates
+
+
+@given(st.text(max_size=80) | st.from_regex(r"([$-]?[0-9,]{1,9}(\.[0-9]{1,3})?(%|k| million)? ){1,4}"))
+def test_numbers_are_json_numbers(request_: str) -> None:
+    for number in numbers_in(request_):
+        assert isinstance(json.loads(number.text), int | float)
+        assert not number.share or json.loads(number.share) == pytest.approx(json.loads(number.text) / 100)
+
+
+@given(st.text(alphabet="AbZ .,'\"/@_-5éÀ中\n", max_size=80))
+def test_names_are_texts_of_the_request(request_: str) -> None:
+    for name in names_in(request_):
+        assert name
+        assert name in request_
+
+
+def test_a_long_request_has_a_limit() -> None:
+    assert len(names_in(" and ".join(f"A{number}b" for number in range(1000)))) == 200
+    assert len(numbers_in("7 " * 1000)) == 200
