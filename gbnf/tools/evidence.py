@@ -90,30 +90,31 @@ def gather_evidence(
     use: EvidenceUse = "all",
     *,
     done: Sequence[str] = (),
+    found: Sequence[str] = (),
     likely: tuple[str, ...] = (),
     unlikely: tuple[str, ...] = (),
 ) -> Evidence | None:
     """Return what a request says of the arguments of tools, as far as it is to be used; None for nothing.
 
     `done`: earlier calls for the request, as JSON. The phrases that they contain are left out, if others are
-    left. `likely` and `unlikely` become those of the evidence.
+    left. `found`: texts of their results, which are phrases, too. `likely` and `unlikely`: see `Evidence`.
     """
     if use == "none":
         return None
     said, numbers, dates = word_stems(request), numbers_in(request), dates_in(request)
-    phrases = names_in(request) if use != "arguments" else ()
+    phrases = (*names_in(request), *found) if use != "arguments" else ()
     left = tuple(phrase for phrase in phrases if not any(phrase in call for call in done))
-    found: dict[str, dict[str, ArgumentEvidence]] = {}
+    by_tool: dict[str, dict[str, ArgumentEvidence]] = {}
     for tool in tools:
         args = tool.model_args()
         required = {*args.get("required", ()), *chain.from_iterable(args.get("requires_one_of", ()))}
-        known = found.setdefault(tool.name, {})
+        known = by_tool.setdefault(tool.name, {})
         for name, schema in args.get("properties", {}).items():
             each = _of_argument(name, schema, said, numbers, dates)
             is_supported = each.is_supported or name in required or use == "values"
             values = ArgumentEvidence() if use == "arguments" else each
             known[name] = replace(values, is_supported=is_supported)
-    return Evidence(left or phrases, found, likely, unlikely)
+    return Evidence(left or phrases, by_tool, likely, unlikely)
 
 
 def is_covered(request: str, calls: Sequence[str]) -> bool:

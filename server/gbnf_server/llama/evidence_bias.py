@@ -23,6 +23,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from gbnf.tools import ASK_USER, FINAL_ANSWER
 from gbnf.tools.evidence import ArgumentEvidence, Evidence
 from gbnf_server.llama.kv_cache import Logits
 from gbnf_server.llama.native import NativeModel
@@ -174,8 +175,10 @@ class EvidenceBias:
         position = self._position
         if (position.depth, position.kind, position.keys[-1:]) != (1, "string", ["name"]):
             return {}
-        losing = self._tokens_of(*self._rests(self._evidence.unlikely))
-        gaining = self._continuing(self._evidence.likely)
+        evidence = self._evidence
+        others = (*evidence.arguments, *evidence.likely, FINAL_ANSWER.name, ASK_USER.name)
+        losing = self._tokens_only_of(evidence.unlikely, others)
+        gaining = self._continuing(evidence.likely)
         return dict.fromkeys(losing, -BONUS) | dict.fromkeys(gaining, CHOICE_BONUS)
 
     def _of_text(self) -> dict[int, float]:
@@ -242,9 +245,14 @@ class EvidenceBias:
         left = self._left()
         if left:
             arguments = self._evidence.arguments[self._position.tool]
-            likely = set(self._tokens_of(*self._rests(f'{name}"' for name in left)))
-            unlikely = self._rests(f'{name}"' for name, each in arguments.items() if not each.is_supported)
-            yield from (token for token in self._tokens_of(*unlikely) if token not in likely)
+            unlikely = (name for name, each in arguments.items() if not each.is_supported)
+            yield from self._tokens_only_of(unlikely, left)
+
+    def _tokens_only_of(self, names: Iterable[str], others: Iterable[str]) -> Iterator[int]:
+        """Yield the tokens that continue the string to names, with their quotes, and to no others."""
+        shared = set(self._tokens_of(*self._rests(f'{name}"' for name in others)))
+        tokens = self._tokens_of(*self._rests(f'{name}"' for name in names))
+        return (token for token in tokens if token not in shared)
 
     def _tokens_of(self, *texts: str, shortest: int = 1) -> Iterator[int]:
         """Yield the tokens that begin one of some texts, of at least so many characters."""

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from gbnf import Finding, SchemaError
@@ -45,6 +46,10 @@ that have it: of 200 requests of the leaderboard's category `multiple`, the righ
 
 FOUND_AT_ONCE = 4
 """Tools that a call of `find_tools` adds; another call with the same words adds the next ones."""
+
+
+_MOST_ENTRIES, _LONGEST_ENTRY = 50, 200
+"""Entries of results, the latest first, and characters of each, that an argument may copy."""
 
 
 def select(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Selection:
@@ -177,15 +182,23 @@ def _evidence(
     tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions, *, ends: bool
 ) -> Evidence | None:
     """Return what the request says of the next call."""
+    avoids_search = FIND_TOOLS in tools and (ends or (options.margin > 0 and not state.steps))
     own = (tool for tool in tools if tool not in (FIND_TOOLS, ASK_USER, FINAL_ANSWER))
     said = "\n".join([*state.said, state.query])
+    entries = (
+        each
+        for several in reversed(state.entries.values())
+        for each in several
+        if isinstance(each, str) and 0 < len(each) <= _LONGEST_ENTRY
+    )
     return gather_evidence(
         said,
         own,
         options.evidence,
         done=_calls_done(state),
+        found=tuple(islice(entries, _MOST_ENTRIES)),
         likely=(FINAL_ANSWER.name,) if ends else (),
-        unlikely=(FIND_TOOLS.name,) if ends or (options.margin and not state.steps) else (),
+        unlikely=(FIND_TOOLS.name,) if avoids_search else (),
     )
 
 

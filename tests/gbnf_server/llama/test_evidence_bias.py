@@ -96,10 +96,18 @@ def test_what_gains_and_what_loses(model: NativeModel, text: str, gains: str, lo
 
 
 def test_the_names_of_likely_tools_gain_and_of_others_lose(model: NativeModel) -> None:
-    bias = EvidenceBias(model, replace(EVIDENCE, likely=("final_answer",), unlikely=("search",)))
+    names = replace(EVIDENCE, likely=("final_answer",), unlikely=("search", "find_tools", "one"))
+    bias = EvidenceBias(model, names)
     bias.accept('{"name": "')
-    changes = {model.piece(token).decode()[0]: change for token, change in bias.changes().items()}
-    assert changes == {"f": CHOICE_BONUS, "s": -BONUS}
+    changes = {model.piece(token).decode(): change for token, change in bias.changes().items()}
+    assert {each[0] for each in changes if changes[each] == CHOICE_BONUS} == {"f"}
+    lost = {each for each in changes if changes[each] == -BONUS}
+    assert {"s"} <= lost
+    assert not any("on".startswith(each) or "final_answer".startswith(each) for each in lost)
+    bias.accept("fi")
+    assert all(text[0] == "n" for text in (model.piece(token).decode() for token in bias.changes()))
+    bias = EvidenceBias(model, names)
+    bias.accept('{"name": "')
     bias.accept("final_answer")
     assert {model.piece(token).decode()[0] for token in bias.changes()} == {'"'}
 
