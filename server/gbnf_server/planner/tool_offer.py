@@ -56,14 +56,18 @@ def select(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) ->
     """Return the tools that the person's words call for; all of them if the filter is off.
 
     Tools that the messages describe already, and those that `find_tools` found, are kept whatever their rank:
-    after the others, in the order in which they were added. A small model gets more of them after its first
-    call, since another request of the same words may need them.
+    after the others, in the order in which they were added. A small model with evidence, which makes it avoid
+    `find_tools`, gets more of them after its first call, since what is left of the request may need them.
     """
     if not options.filter:
         return Selection(pool)
     said = "\n".join([state.query, *state.said])
     limits: dict[str, Any] = {"limit": options.max_tools, "margin": options.margin}
-    if options.margin and (not state.steps or _seems_done(pool, state, options)):
+    if (
+        options.margin
+        and options.evidence != "none"
+        and (not state.steps or _seems_done(pool, state, options))
+    ):
         limits |= {"margin": CLEAR, "best": 1}
     try:
         selection = filter_pool(pool, said, **limits, ranker=options.ranker)
