@@ -14,6 +14,7 @@ A small model fills in optional arguments that nobody asked for, and invents val
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -60,13 +61,16 @@ class Evidence:
     """What a request says of the next call.
 
     `phrases`: names, quotes and codes that string values may be. `arguments`: by tool and argument. `likely`,
-    `unlikely`: names of tools that the next call should have, and should not.
+    `unlikely`: names of tools that the next call should have, and should not. `used`: by tool, strings
+    and numbers (as JSON) of its earlier calls, if the request has others, and the last call took one of that
+    kind.
     """
 
     phrases: tuple[str, ...] = ()
     arguments: Mapping[str, Mapping[str, ArgumentEvidence]] = field(default_factory=dict)
     likely: tuple[str, ...] = ()
     unlikely: tuple[str, ...] = ()
+    used: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def summary(self) -> dict[str, Any]:
         """Return what is worth showing: texts that the request names, and the arguments that it does not."""
@@ -96,31 +100,60 @@ def gather_evidence(
 ) -> Evidence | None:
     """Return what a request says of the arguments of tools, as far as it is to be used; None for nothing.
 
-    `done`: earlier calls for the request, as JSON. The phrases that they contain are left out, if others are
-    left. `found`: texts of their results, which are phrases, too. `likely` and `unlikely`: see `Evidence`.
+    `done`: earlier calls for the request, as JSON. The phrases and numbers that they contain are left out, if
+    others are left. `found`: texts of their results, which are phrases, too. `likely`, `unlikely`: see
+    `Evidence`.
     """
     if use == "none":
         return None
     said, numbers, dates = word_stems(request), numbers_in(request), dates_in(request)
     phrases = (*names_in(request), *found) if use != "arguments" else ()
-    left = tuple(phrase for phrase in phrases if not any(phrase in call for call in done))
+    calls = [json.loads(call) for call in done]
+    used = frozenset(chain.from_iterable(_values(call["arguments"]) for call in calls))
+    last = frozenset(_values(calls[-1]["arguments"])) if calls else frozenset()
+    left = tuple(phrase for phrase in phrases if not _occurs(phrase, done))
+    left_numbers = tuple(
+        each
+        for each in numbers
+        if used.isdisjoint({each.text, each.share}) and not any(each.text in name.split() for name in phrases)
+    )
+    takes_numbers = bool(left_numbers) and any(last & {each.text, each.share} for each in numbers)
+    goes_on = takes_numbers or (bool(left) and any(phrase in last for phrase in phrases))
     by_tool: dict[str, dict[str, ArgumentEvidence]] = {}
     for tool in tools:
         args = tool.model_args()
         required = {*args.get("required", ()), *chain.from_iterable(args.get("requires_one_of", ()))}
         known = by_tool.setdefault(tool.name, {})
+        may_be = left_numbers if takes_numbers and tool.name == calls[-1]["name"] else numbers
         for name, schema in args.get("properties", {}).items():
-            each = _of_argument(name, schema, said, numbers, dates)
+            each = _of_argument(name, schema, said, may_be, dates)
             is_supported = each.is_supported or name in required or use == "values"
             values = ArgumentEvidence() if use == "arguments" else each
             known[name] = replace(values, is_supported=is_supported)
-    return Evidence(left or phrases, by_tool, likely, unlikely)
+    used_by = {calls[-1]["name"]: used} if goes_on else {}
+    return Evidence(left or phrases, by_tool, likely, unlikely, used_by)
+
+
+def _values(value: Any) -> Iterator[str]:
+    """Yield the strings in a value, and the numbers as JSON."""
+    if isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _values(each)
+    elif isinstance(value, str):
+        yield value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield json.dumps(value)
 
 
 def is_covered(request: str, calls: Sequence[str]) -> bool:
     """Return whether calls, as JSON, contain all names, quotes, codes and numbers of a request."""
     values = (*names_in(request), *(number.text for number in numbers_in(request)))
-    return all(any(value in call for call in calls) for value in values)
+    return all(_occurs(value, calls) for value in values)
+
+
+def _occurs(text: str, calls: Sequence[str]) -> bool:
+    """Return whether a call contains a text, in any case: a request for Spotify calls spotify.play."""
+    return any(text.casefold() in call.casefold() for call in calls)
 
 
 def _of_argument(

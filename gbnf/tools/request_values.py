@@ -14,7 +14,10 @@ from typing import Final
 from gbnf.tools.ranking import QUOTED
 
 _CAPITALIZED: Final = r"[^\W\d_a-zß-öø-ÿ][\w.'’&-]*"
-_NAME: Final = re.compile(rf"(?<!\w)(?P<number>\d+ )?{_CAPITALIZED}(?:(?:,? | of (?:the )?){_CAPITALIZED})*")
+_NAME: Final = re.compile(
+    rf"(?<!\w)(?P<number>\d+ )?{_CAPITALIZED}(?:(?:,? | of (?:the )?){_CAPITALIZED})*"
+    r"(?: \d{1,3}(?=[,.;:?!)]|$))?"
+)
 _CODE: Final = re.compile(r"(?<!\S)(?=\S{0,40}\d)(?=\S{0,40}[^\W\d_])\w\S*|(?<!\S)\d+[-/:]\d\S*")
 _PATH: Final = re.compile(
     r"(?<![^\s('\"])[~./]?[\w-]*[^\W\d][\w-]*[/@_.\\][\w/@_.\\-]*\w|(?<!\S)[~.]?/[\w/@_.-]*\w"
@@ -77,7 +80,7 @@ class Number:
 def names_in(request: str) -> tuple[str, ...]:
     """Return what a person would not word otherwise, each once: at most 200.
 
-    Quoted text; words with a capital letter, except at the start of a sentence, with a house number; codes,
+    Quoted text; words with a capital letter, except at the start of a sentence, with a number; codes,
     paths and addresses. Of a name with a comma, and of a path with one slash, also the parts.
     """
     return tuple(islice(dict.fromkeys(_names(request)), _MOST))

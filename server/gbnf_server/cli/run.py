@@ -238,6 +238,8 @@ def run_request(
             person = person_at_terminal(workspace, console, approve_all=request.approve_all)
             context = Context(workspace, person=PausingPerson(person, progress))
             planner = Planner(pool, opened, replace(options, **changes), context=context)
+            if changes.get("evidence", "none") != "none" == planner.options.evidence and not output.quiet:
+                say("no evidence is used: it is for JSON calls in process, not of the demonstration model")
             if recorder is not None:
                 recorder.record(planner)
             try:

@@ -32,8 +32,9 @@ BONUS: Final = 2.0
 """Added to a logit, in a free text or number: it multiplies the token's odds by seven."""
 CHOICE_BONUS: Final = 2 * BONUS
 """The same where there are only a few texts: enum values, keys, names of tools, and the comma or the end."""
-UNMOVED: Final = 1 / (1 + math.exp(-CHOICE_BONUS))
-"""The probability, 0.98, above which no bonus makes another token the likeliest."""
+UNMOVED: Final = 1 / (1 + math.exp(-CHOICE_BONUS - BONUS))
+"""The probability, 0.997, above which another token does not become the likeliest: one may gain `BONUS` where
+another loses `CHOICE_BONUS`."""
 _LONGEST_TOKEN: Final = 24  # characters that are looked up
 _CLOSINGS: Final = ('", "', '","', '"}}', '"]')  # what may be one token with the quote that ends a string
 _COMMAS: Final = (', "', ',"')  # before a string or a key
@@ -185,8 +186,9 @@ class EvidenceBias:
         """Return the changes in a string that is not an enum's."""
         position = self._position
         repeated = [value for value in position.values if len(value) >= _SHORTEST_REPEATED]
-        losing = self._tokens_of(*(rest for rest in self._rests(repeated) if rest))
-        return dict.fromkeys(losing, -BONUS) | dict.fromkeys(self._continuing(self._evidence.phrases), BONUS)
+        losing = dict.fromkeys(self._tokens_of(*self._rests(repeated)), -BONUS)
+        losing |= dict.fromkeys(self._tokens_of(*self._rests(self._used())), -CHOICE_BONUS)
+        return losing | dict.fromkeys(self._continuing(self._evidence.phrases), BONUS)
 
     def _continuing(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the tokens that continue the string to one of some texts that the call does not have.
@@ -210,6 +212,8 @@ class EvidenceBias:
         left = [each for each in numbers if numbers.count(each) > self._position.numbers.count(each)]
         if written is None or not left:
             return {}
+        if not written and self._used():
+            return self._of_another_number(left)
         if not written:
             has_share = any(each.startswith("0.") for each in left)
             return dict.fromkeys(self._tokens_of("0"), BONUS) if has_share else {}
@@ -217,6 +221,15 @@ class EvidenceBias:
         if written not in left:
             return dict.fromkeys(self._tokens_of(*longer), BONUS)
         return {} if longer else dict.fromkeys(self._tokens_of(*"0123456789."), -BONUS)
+
+    def _of_another_number(self, left: list[str]) -> dict[int, float]:
+        """Return the changes before a number, if earlier calls lack some of the request's."""
+        losing = self._tokens_of(*(each for each in self._used() if each[:1].isdigit()))
+        return dict.fromkeys(losing, -CHOICE_BONUS) | dict.fromkeys(self._tokens_of(*left), BONUS)
+
+    def _used(self) -> frozenset[str]:
+        """Return the values of earlier calls of the tool, if the call should have others."""
+        return self._evidence.used.get(self._position.tool, frozenset())
 
     def _lists_all(self, argument: ArgumentEvidence) -> bool:
         """Return whether a list has all supported choices."""

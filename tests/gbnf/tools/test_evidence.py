@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,6 +101,19 @@ def test_dates_have_the_form_that_the_argument_describes(
 ) -> None:
     found = evidence("from March 5th, 2026 to 2026-04-01", tool(day=schema)).arguments["t"]["day"]
     assert (found.choices, found.is_closed) == (choices, False)
+
+
+def test_another_call_takes_the_values_that_are_left() -> None:
+    play = replace(tool(artist={"type": "string"}, minutes={"type": "integer"}), name="play")
+    request_ = "play Sting for 20 minutes and Queen for 15 minutes"
+    first = '{"name": "play", "arguments": {"artist": "Sting", "minutes": 20}}'
+    second = '{"name": "play", "arguments": {"artist": "Queen", "minutes": 15}}'
+    other = '{"name": "play", "arguments": {"artist": "Abba"}}'
+    found = evidence(request_, play, done=[first])
+    assert found.used == {"play": {"Sting", "20"}}
+    assert (found.phrases, found.arguments["play"]["minutes"].numbers) == (("Queen",), ("15",))
+    for done in ([first, second], [first, other], []):
+        assert evidence(request_, play, done=done).used == {}
 
 
 def test_what_earlier_calls_contain_is_left_out_while_others_are_left() -> None:

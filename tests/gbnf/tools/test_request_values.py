@@ -27,6 +27,7 @@ from gbnf.tools.request_values import Number, dates_in, names_in, numbers_in
         ("when was the Treaty of Lisbon signed", ["Treaty of Lisbon"]),
         ("a car at 14 Harbor Lane", ["14 Harbor Lane", "Harbor Lane"]),
         ("for 5 Italian guests", ["Italian"]),
+        ("play Maroon 5, not Sum 41 for 3 days", ["Maroon 5", "Sum"]),
         ("read ~/data/my.nii and /etc/hosts", ["~/data/my.nii", "/etc/hosts"]),
         ("mail a@b.com the file my_data (e.g. all of it)", ["a@b.com", "my_data"]),
         ("open an issue in acme/billing-api", ["acme/billing-api", "acme", "billing-api"]),

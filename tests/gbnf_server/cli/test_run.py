@@ -58,9 +58,15 @@ def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Pa
 def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
     options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    result = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--json")
+    command = ["run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--json"]
+    result = gbnf(*command, "--evidence", "values")
     value = json.loads(result.out)
     assert result.code == ExitCode.FAILURE
+    assert "no evidence is used" not in result.err
+    assert value["events"][1]["evidence"]["unmentioned"] == []
+    text = gbnf(*command, "--evidence", "values", "--call-format", "text")
+    assert "no evidence is used" in text.err
+    assert "no evidence is used" not in gbnf(*command, "--call-format", "text").err
     assert value["outcome"] == "exhausted"
     assert value["steps"][0]["result"] == {"entries": ["pong"]}
     assert any("--terminal ping" in hint for hint in value["hints"])

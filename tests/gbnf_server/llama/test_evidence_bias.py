@@ -112,6 +112,17 @@ def test_the_names_of_likely_tools_gain_and_of_others_lose(model: NativeModel) -
     assert {model.piece(token).decode()[0] for token in bias.changes()} == {'"'}
 
 
+def test_another_call_takes_other_values(model: NativeModel) -> None:
+    days = {"on": {"days": ArgumentEvidence(numbers=("12",)), "city": ArgumentEvidence()}}
+    evidence = Evidence(("Oslo",), days, used={"on": frozenset({"Rome", "30", "a"})})
+    for text, gains, loses in (('"city": "', "O", "Ra3"), ('"city": "R', "", "o"), ('"days": ', "1", "3")):
+        bias = EvidenceBias(model, evidence)
+        bias.accept(CALL + text)
+        found = {model.piece(token).decode()[0]: change for token, change in bias.changes().items()}
+        assert {each for each in found if found[each] == BONUS} == set(gains)
+        assert {each for each in found if found[each] == -CHOICE_BONUS} == set(loses)
+
+
 POSITIONS = ["", '"', '"city": "T', '"now": true', '"kinds": ["', '"days": 1', '"city": "Rome", "x": "']
 
 
