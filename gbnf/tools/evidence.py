@@ -60,10 +60,10 @@ class ArgumentEvidence:
 class Evidence:
     """What a request says of the next call.
 
-    `phrases`: names, quotes and codes that string values may be. `arguments`: by tool and argument. `likely`,
-    `unlikely`: names of tools that the next call should have, and should not. `used`: by tool, strings
-    and numbers (as JSON) of its earlier calls, if the request has others, and the last call took one of that
-    kind.
+    `phrases`: names, quotes and codes that string values may be, as may `entries` of earlier results.
+    `arguments`: by tool and argument. `likely`, `unlikely`: names of tools that the next call should have, and
+    should not. `used`: by tool, strings and numbers (as JSON) of its earlier calls, if the request has others,
+    and the last call took one of that kind.
     """
 
     phrases: tuple[str, ...] = ()
@@ -71,6 +71,7 @@ class Evidence:
     likely: tuple[str, ...] = ()
     unlikely: tuple[str, ...] = ()
     used: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    entries: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """Return what is worth showing: texts that the request names, and the arguments that it does not."""
@@ -101,17 +102,17 @@ def gather_evidence(
     """Return what a request says of the arguments of tools, as far as it is to be used; None for nothing.
 
     `done`: earlier calls for the request, as JSON. The phrases and numbers that they contain are left out, if
-    others are left. `found`: texts of their results, which are phrases, too. `likely`, `unlikely`: see
+    others are left. `found`: texts of their results, the entries of the evidence. `likely`, `unlikely`: see
     `Evidence`.
     """
     if use == "none":
         return None
     said, numbers, dates = word_stems(request), numbers_in(request), dates_in(request)
-    phrases = (*names_in(request), *found) if use != "arguments" else ()
-    calls = [json.loads(call) for call in done]
+    phrases = names_in(request) if use != "arguments" else ()
+    calls, written = [json.loads(call) for call in done], "\n".join(done).casefold()
     used = frozenset(chain.from_iterable(_values(call["arguments"]) for call in calls))
     last = frozenset(_values(calls[-1]["arguments"])) if calls else frozenset()
-    left = tuple(phrase for phrase in phrases if not _occurs(phrase, done))
+    left = tuple(phrase for phrase in phrases if not _occurs(phrase, written))
     left_numbers = tuple(
         each
         for each in numbers
@@ -130,8 +131,9 @@ def gather_evidence(
             is_supported = each.is_supported or name in required or use == "values"
             values = ArgumentEvidence() if use == "arguments" else each
             known[name] = replace(values, is_supported=is_supported)
-    used_by = {calls[-1]["name"]: used} if goes_on else {}
-    return Evidence(left or phrases, by_tool, likely, unlikely, used_by)
+    used_by = {calls[-1]["name"]: used} if goes_on and use != "arguments" else {}
+    entries = tuple(found) if use != "arguments" else ()
+    return Evidence(left or phrases, by_tool, likely, unlikely, used_by, entries)
 
 
 def _values(value: Any) -> Iterator[str]:
@@ -148,12 +150,13 @@ def _values(value: Any) -> Iterator[str]:
 def is_covered(request: str, calls: Sequence[str]) -> bool:
     """Return whether calls, as JSON, contain all names, quotes, codes and numbers of a request."""
     values = (*names_in(request), *(number.text for number in numbers_in(request)))
-    return all(_occurs(value, calls) for value in values)
+    written = "\n".join(calls).casefold()
+    return all(_occurs(value, written) for value in values)
 
 
-def _occurs(text: str, calls: Sequence[str]) -> bool:
-    """Return whether a call contains a text, in any case: a request for Spotify calls spotify.play."""
-    return any(text.casefold() in call.casefold() for call in calls)
+def _occurs(text: str, calls: str) -> bool:
+    """Return whether calls contain a text, in any case: a request for Spotify calls spotify.play."""
+    return text.casefold() in calls
 
 
 def _of_argument(

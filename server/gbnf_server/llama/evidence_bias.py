@@ -188,7 +188,8 @@ class EvidenceBias:
         repeated = [value for value in position.values if len(value) >= _SHORTEST_REPEATED]
         losing = dict.fromkeys(self._tokens_of(*self._rests(repeated)), -BONUS)
         losing |= dict.fromkeys(self._tokens_of(*self._rests(self._used())), -CHOICE_BONUS)
-        return losing | dict.fromkeys(self._continuing(self._evidence.phrases), BONUS)
+        copied = (*self._evidence.phrases, *self._evidence.entries)
+        return losing | dict.fromkeys(self._continuing(copied), BONUS)
 
     def _continuing(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the tokens that continue the string to one of some texts that the call does not have.

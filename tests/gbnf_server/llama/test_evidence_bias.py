@@ -24,7 +24,7 @@ from gbnf_server.system.errors import RequestNotSupportedError
 
 REQUEST = "weather in Tel Aviv"
 EVIDENCE = Evidence(
-    ("Tel Aviv", "Tel Aviv, Israel", "Rome"),
+    ("Tel Aviv", "Tel Aviv, Israel"),
     {
         "on": {
             "city": ArgumentEvidence(),
@@ -35,6 +35,7 @@ EVIDENCE = Evidence(
             "kinds": ArgumentEvidence(False, ("wind", "rain"), is_list=True, is_closed=True),
         }
     },
+    entries=("Rome",),
 )
 CALL = '{"name": "on", "arguments": {'
 
