@@ -180,7 +180,7 @@ class EvidenceBias:
         others = (*evidence.arguments, *evidence.likely, FINAL_ANSWER.name, ASK_USER.name)
         losing = self._tokens_only_of(evidence.unlikely, others)
         gaining = self._continuing(evidence.likely)
-        return dict.fromkeys(losing, -BONUS) | dict.fromkeys(gaining, CHOICE_BONUS)
+        return dict.fromkeys(losing, -CHOICE_BONUS) | dict.fromkeys(gaining, CHOICE_BONUS)
 
     def _of_text(self) -> dict[int, float]:
         """Return the changes in a string that is not an enum's."""

@@ -102,7 +102,7 @@ def test_the_names_of_likely_tools_gain_and_of_others_lose(model: NativeModel) -
     bias.accept('{"name": "')
     changes = {model.piece(token).decode(): change for token, change in bias.changes().items()}
     assert {each[0] for each in changes if changes[each] == CHOICE_BONUS} == {"f"}
-    lost = {each for each in changes if changes[each] == -BONUS}
+    lost = {each for each in changes if changes[each] == -CHOICE_BONUS}
     assert {"s"} <= lost
     assert not any("on".startswith(each) or "final_answer".startswith(each) for each in lost)
     bias.accept("fi")
