@@ -31,6 +31,7 @@ _DESCRIPTION_WORDS: Final = 2
 _WORD: Final = re.compile(r"[^\W_]+")
 _DATE_FORM: Final = re.compile(r"\b(?:YYYY([-/.])MM\1DD|MM([-/.])DD\2YYYY|DD([-/.])MM\3YYYY)\b")
 _DATE_PART: Final = re.compile("YYYY|MM|DD")
+_EXAMPLES: Final = re.compile(r"(?:\be\.g\.|\bfor example|\bsuch as)(.+)", re.IGNORECASE | re.DOTALL)
 _LISTED_SHARE: Final = 0.5
 """Of the words of a list's enum value: "3 goals" supports "goals scored"."""
 
@@ -45,13 +46,15 @@ class ArgumentEvidence:
     `is_supported`: it is required, or the request mentions it. `choices`: its enum values that the request
     supports, or those of its items; of a date whose form is known, the dates of the request. `numbers`: those
     of the request, as values of its type; a number that occurs twice is there twice. `is_affirmed`: it is a
-    boolean that the request mentions. `is_list`: it is an array. `is_closed`: it, or its items, have an enum.
+    boolean that the request mentions. `avoided`: its description, and the examples in it that are not in the
+    request. `is_list`: it is an array. `is_closed`: it, or its items, have an enum.
     """
 
     is_supported: bool = True
     choices: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     is_affirmed: bool = False
+    avoided: tuple[str, ...] = ()
     is_list: bool = False
     is_closed: bool = False
 
@@ -107,7 +110,7 @@ def gather_evidence(
     """
     if use == "none":
         return None
-    said, numbers, dates = word_stems(request), numbers_in(request), dates_in(request)
+    numbers, dates = numbers_in(request), dates_in(request)
     phrases = names_in(request) if use != "arguments" else ()
     calls, written = [json.loads(call) for call in done], "\n".join(done).casefold()
     used = frozenset(chain.from_iterable(_values(call["arguments"]) for call in calls))
@@ -127,7 +130,7 @@ def gather_evidence(
         known = by_tool.setdefault(tool.name, {})
         may_be = left_numbers if takes_numbers and tool.name == calls[-1]["name"] else numbers
         for name, schema in args.get("properties", {}).items():
-            each = _of_argument(name, schema, said, may_be, dates)
+            each = _of_argument(name, schema, request, may_be, dates)
             is_supported = each.is_supported or name in required or use == "values"
             values = ArgumentEvidence() if use == "arguments" else each
             known[name] = replace(values, is_supported=is_supported)
@@ -162,10 +165,11 @@ def _occurs(text: str, calls: str) -> bool:
 def _of_argument(
     name: str,
     schema: Any,
-    said: frozenset[str],
+    request: str,
     numbers: tuple[Number, ...],
     dates: tuple[date, ...],
 ) -> ArgumentEvidence:
+    said = word_stems(request)
     known = schema if isinstance(schema, Mapping) else {}
     is_list = known.get("type") == "array"
     items = known.get("items") if is_list else known
@@ -179,6 +183,7 @@ def _of_argument(
         choices,
         tuple(_as_values(numbers, item.get("type"), f"{name} {known.get('description')}")),
         is_named and known.get("type") == "boolean",
+        _examples(known, request),
         is_list,
         "enum" in item,
     )
@@ -214,6 +219,17 @@ def _date_form(schema: Mapping[str, Any]) -> str:
     if form := _DATE_FORM.search(described):
         return _DATE_PART.sub(lambda part: f"%{part[0][0].lower() if part[0][0] != 'Y' else 'Y'}", form[0])
     return "%Y-%m-%d" if schema.get("format") == "date" else ""
+
+
+def _examples(schema: Mapping[str, Any], request: str) -> tuple[str, ...]:
+    """Return the description of an argument, and the names in its examples that a request does not have."""
+    described = schema.get("description")
+    if not isinstance(described, str):
+        return ()
+    examples = _EXAMPLES.search(described)
+    # a first word with a capital letter does not begin a sentence here
+    names = names_in(f"such as {examples[1].strip()}") if examples else ()
+    return (described, *(name for name in names if name.casefold() not in request.casefold()))
 
 
 def _is_described(said: frozenset[str], schema: Mapping[str, Any]) -> bool:

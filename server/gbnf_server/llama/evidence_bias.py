@@ -1,7 +1,8 @@
 """A bonus for what a request supports (`gbnf.tools.evidence`), on the logits of a JSON call.
 
 - Inside of a string value, tokens gain that begin or continue a phrase of the request, and at its end the
-  quote, unless a longer phrase begins with it; tokens lose that continue a string that the call has already.
+  quote, unless a longer phrase begins with it. Tokens lose that continue a string that the call has already,
+  the argument's description, or an example in it.
 - Where an enum is allowed, tokens of its supported values gain; in a list, the comma loses after the last.
 - Before the value of a boolean that the request mentions, `true` gains.
 - In a number, digits gain that continue a number of the request, and lose after its end. Before a share, such
@@ -154,8 +155,10 @@ class EvidenceBias:
         if position.kind == "key":
             return dict.fromkeys(self._unsupported_keys(), -CHOICE_BONUS) if in_arguments else {}
         if not in_arguments and not (argument.is_list and position.depth == _ARGUMENTS_DEPTH + 1):
-            return self._of_text() if position.kind == "string" else {}
-        found = self._of_text() if position.kind == "string" and not argument.is_closed else {}
+            return self._of_text(()) if position.kind == "string" else {}
+        found = (
+            self._of_text(argument.avoided) if position.kind == "string" and not argument.is_closed else {}
+        )
         if position.kind == "string" and argument.choices:
             found = dict.fromkeys(self._continuing(argument.choices), CHOICE_BONUS)
         found |= self._of_number(argument.numbers)
@@ -182,11 +185,11 @@ class EvidenceBias:
         gaining = self._continuing(evidence.likely)
         return dict.fromkeys(losing, -CHOICE_BONUS) | dict.fromkeys(gaining, CHOICE_BONUS)
 
-    def _of_text(self) -> dict[int, float]:
+    def _of_text(self, avoided: tuple[str, ...]) -> dict[int, float]:
         """Return the changes in a string that is not an enum's."""
         position = self._position
         repeated = [value for value in position.values if len(value) >= _SHORTEST_REPEATED]
-        losing = dict.fromkeys(self._tokens_of(*self._rests(repeated)), -BONUS)
+        losing = dict.fromkeys(self._tokens_of(*self._rests((*repeated, *avoided))), -BONUS)
         losing |= dict.fromkeys(self._tokens_of(*self._rests(self._used())), -CHOICE_BONUS)
         copied = (*self._evidence.phrases, *self._evidence.entries)
         return losing | dict.fromkeys(self._continuing(copied), BONUS)

@@ -103,6 +103,17 @@ def test_dates_have_the_form_that_the_argument_describes(
     assert (found.choices, found.is_closed) == (choices, False)
 
 
+def test_a_description_and_its_examples_are_no_values() -> None:
+    described = "The city and state, e.g. San Francisco, CA"
+    cities = tool(
+        city={"type": "string", "description": described}, unit={"type": "string", "description": "By 'm'"}
+    )
+    arguments = evidence("weather in Rome", cities).arguments["t"]
+    assert arguments["city"].avoided == (described, "San Francisco, CA", "San Francisco")
+    assert arguments["unit"].avoided == ("By 'm'",)
+    assert evidence("in san francisco, CA", cities).arguments["t"]["city"].avoided == (described,)
+
+
 def test_another_call_takes_the_values_that_are_left() -> None:
     play = replace(tool(artist={"type": "string"}, minutes={"type": "integer"}), name="play")
     request_ = "play Sting for 20 minutes and Queen for 15 minutes"
