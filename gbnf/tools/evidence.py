@@ -66,7 +66,7 @@ class Evidence:
     `phrases`: names, quotes and codes that string values may be, as may `entries` of earlier results.
     `arguments`: by tool and argument. `likely`, `unlikely`: names of tools that the next call should have,
     and should not. `used`: by tool, strings and numbers (as JSON) of its earlier calls, if the request has
-    others, and the last call took one of that kind.
+    others, and the last call took one of that kind. `request`: its text.
     """
 
     phrases: tuple[str, ...] = ()
@@ -75,6 +75,7 @@ class Evidence:
     unlikely: tuple[str, ...] = ()
     used: Mapping[str, frozenset[str]] = field(default_factory=dict)
     entries: tuple[str, ...] = ()
+    request: str = ""
 
     def summary(self) -> dict[str, Any]:
         """Return what is worth showing: texts that the request names, and the arguments that it does not."""
@@ -136,7 +137,7 @@ def gather_evidence(
             known[name] = replace(values, is_supported=is_supported)
     used_by = {calls[-1]["name"]: used} if goes_on and use != "arguments" else {}
     entries = tuple(found) if use != "arguments" else ()
-    return Evidence(left or phrases, by_tool, likely, unlikely, used_by, entries)
+    return Evidence(left or phrases, by_tool, likely, unlikely, used_by, entries, request)
 
 
 def _values(value: Any) -> Iterator[str]:

@@ -88,10 +88,11 @@ def names_in(request: str) -> tuple[str, ...]:
 
 def _names(request: str) -> Iterator[str]:
     yield from (quoted[0][1:-1] for quoted in QUOTED.finditer(request))
-    for name in _NAME.finditer(request):
+    unquoted = QUOTED.sub(" ", request)
+    for name in _NAME.finditer(unquoted):
         text = name[0].rstrip(".,'’")
         first, _, others = text.partition(" ")
-        before = request[max(name.start() - 8, 0) : name.start()].rstrip()
+        before = unquoted[max(name.start() - 8, 0) : name.start()].rstrip()
         begins = before[-1:] in {"", ".", "?", "!", ":"} and not name["number"]
         if begins and first[1:] == first[1:].lower():
             text = others.removeprefix("of ").removeprefix("the ")  # its capital letter begins a sentence
@@ -101,7 +102,6 @@ def _names(request: str) -> Iterator[str]:
                 yield text
             yield " ".join(words)
             yield from (text[: comma.start()] for comma in re.finditer(",", text))
-    unquoted = QUOTED.sub(" ", request)
     for path in chain(_CODE.finditer(unquoted), _PATH.finditer(unquoted)):
         text = path[0].rstrip(".,;?!)")
         if text not in {"e.g", "i.e"}:

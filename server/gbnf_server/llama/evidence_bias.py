@@ -3,7 +3,8 @@
 - Inside of a string value, tokens gain that begin or continue a phrase of the request, and at its end the
   quote, unless a longer phrase begins with it. Tokens lose that continue a string that the call has already,
   the argument's description, or an example in it.
-- Where an enum is allowed, tokens of its supported values gain; in a list, the comma loses after the last.
+- Where an enum is allowed, tokens of its supported values gain. In a list, the comma loses after the last of
+  them, after the last of the request's numbers, and after two texts that the request does not have.
 - Before the value of a boolean that the request mentions, `true` gains.
 - In a number, digits gain that continue a number of the request, and lose after its end. Before a share, such
   as 0.05 of 5 %, the zero gains.
@@ -19,6 +20,7 @@ all other positions the logits are the model's.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
@@ -40,6 +42,7 @@ _LONGEST_TOKEN: Final = 24  # characters that are looked up
 _CLOSINGS: Final = ('", "', '","', '"}}', '"]')  # what may be one token with the quote that ends a string
 _COMMAS: Final = (', "', ',"')  # before a string or a key
 _ARGUMENTS_DEPTH: Final = 2  # of their object, in {"name": …, "arguments": {…}}
+_MOST_OTHER_ITEMS: Final = 2  # of a list, that the request does not have
 _SHORTEST_REPEATED: Final = 3  # characters: shorter strings, such as "en", may well occur twice
 
 _Kind = Literal["key", "string", "other"]
@@ -49,10 +52,10 @@ class CallPosition:
     """Where the text of a JSON call is: in a key, in a string value, or elsewhere.
 
     `kind`, and `content`: what the key or string has so far, escapes as they are written. `tool`: the string
-    under "name"; `values`: all strings that have ended; `depth`: of open objects and arrays. In an object,
-    `keys` are those it has. `argument`: the argument whose value is being written. `number`: the text so far
-    of a number, or of another value without quotes, where one may be; None elsewhere; `numbers`: those that
-    have ended.
+    under "name"; `values`: all strings that have ended; `items`: those since an array began; `depth`: of open
+    objects and arrays. In an object, `keys` are those it has. `argument`: the argument whose value is being
+    written. `number`: the text so far of a number, or of another value without quotes, where one may be; None
+    elsewhere; `numbers`: those that have ended.
     """
 
     def __init__(self) -> None:
@@ -61,6 +64,7 @@ class CallPosition:
         self.tool = ""
         self.keys: list[str] = []
         self.values: set[str] = set()
+        self.items: list[str] = []
         self._open: list[tuple[bool, list[str]]] = []  # whether it is an object, and its keys
         self._expects_key = self._is_escaped = self._has_value = False
         self.awaits_value = False  # of a member, after its colon
@@ -95,6 +99,7 @@ class CallPosition:
                 self.tool = self.content
             if self.kind == "string":
                 self.values.add(self.content)
+                self.items.append(self.content)
             self._has_value = self.kind == "string"
             self.kind = "other"
             return
@@ -112,6 +117,7 @@ class CallPosition:
             self.kind, self.content = ("key" if self._expects_key else "string"), ""
             self._is_escaped = self.awaits_value = False
         elif char in "{[":
+            self.items = [] if char == "[" else self.items
             self._open.append((char == "{", self.keys))
             self.keys, self.awaits_value = [], False
             self._expects_key, self._has_value = char == "{", False
@@ -236,17 +242,25 @@ class EvidenceBias:
         return self._evidence.used.get(self._position.tool, frozenset())
 
     def _lists_all(self, argument: ArgumentEvidence) -> bool:
-        """Return whether a list has all supported choices."""
-        written = {*self._position.values, self._position.content}
-        return bool(argument.choices) and written.issuperset(argument.choices)
+        """Return whether a list has all supported choices or numbers, or texts that the request has not."""
+        if argument.choices:
+            return {*self._position.values, self._position.content}.issuperset(argument.choices)
+        if self._position.kind == "other" and self._position.number:
+            numbers = [*self._position.numbers, self._position.number]
+            return bool(argument.numbers) and not Counter(argument.numbers) - Counter(numbers)
+        items = [
+            *self._position.items,
+            *([self._position.content] if self._position.kind == "string" else []),
+        ]
+        request = self._evidence.request.casefold()
+        return sum(item.casefold() not in request for item in items) >= _MOST_OTHER_ITEMS
 
     def _has_all(self) -> bool:
         """Return whether the call has all supported arguments and all phrases, and others could follow."""
-        position = self._position
-        arguments = self._evidence.arguments.get(position.tool, {})
+        arguments = self._evidence.arguments.get(self._position.tool, {})
         if self._left() or all(each.is_supported for each in arguments.values()):
             return False
-        written = [each for each in (*position.values, position.content) if each]
+        written = [each for each in (*self._position.values, self._position.content) if each]
         return all(
             any(phrase in each or each in phrase for each in written) for phrase in self._evidence.phrases
         )

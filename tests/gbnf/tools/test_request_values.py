@@ -19,6 +19,7 @@ from gbnf.tools.request_values import Number, dates_in, names_in, numbers_in
         ("what about gate A12? Thanks.", ["A12"]),
         ("who said 'to be or not'", ["to be or not"]),
         ('open "notes/a b.txt" now', ["notes/a b.txt"]),
+        ('open "Budget 2026.ods" in Reports', ["Budget 2026.ods", "Reports"]),
         ("Find it. Then stop: Now!", []),
         ("A ticket to Rome", ["Rome"]),
         ("IBM rose by 5.5 on 2024-05-01, not on May 2", ["IBM", "2024-05-01"]),
