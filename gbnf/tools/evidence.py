@@ -64,9 +64,9 @@ class Evidence:
     """What a request says of the next call.
 
     `phrases`: names, quotes and codes that string values may be, as may `entries` of earlier results.
-    `arguments`: by tool and argument. `likely`, `unlikely`: names of tools that the next call should have,
-    and should not. `used`: by tool, strings and numbers (as JSON) of its earlier calls, if the request has
-    others, and the last call took one of that kind. `request`: its text.
+    `arguments`: by tool and argument. `likely`, `unlikely`: names of tools that the next call should have, and
+    should not; `callable`: of all that it may have. `used`: by tool, strings and numbers (as JSON) of its
+    earlier calls, if the request has others, and the last call took one of that kind. `request`: its text.
     """
 
     phrases: tuple[str, ...] = ()
@@ -76,6 +76,7 @@ class Evidence:
     used: Mapping[str, frozenset[str]] = field(default_factory=dict)
     entries: tuple[str, ...] = ()
     request: str = ""
+    callable: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """Return what is worth showing: texts that the request names, and the arguments that it does not."""

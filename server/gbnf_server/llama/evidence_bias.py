@@ -26,7 +26,6 @@ from typing import Final, Literal
 
 import numpy as np
 
-from gbnf.tools import ASK_USER, FINAL_ANSWER
 from gbnf.tools.evidence import ArgumentEvidence, Evidence
 from gbnf_server.llama.kv_cache import Logits
 from gbnf_server.llama.native import NativeModel
@@ -186,8 +185,7 @@ class EvidenceBias:
         if (position.depth, position.kind, position.keys[-1:]) != (1, "string", ["name"]):
             return {}
         evidence = self._evidence
-        others = (*evidence.arguments, *evidence.likely, FINAL_ANSWER.name, ASK_USER.name)
-        losing = self._tokens_only_of(evidence.unlikely, others)
+        losing = self._tokens_only_of(evidence.unlikely, evidence.callable)
         gaining = self._continuing(evidence.likely)
         return dict.fromkeys(losing, -CHOICE_BONUS) | dict.fromkeys(gaining, CHOICE_BONUS)
 
@@ -281,8 +279,9 @@ class EvidenceBias:
 
     def _tokens_only_of(self, names: Iterable[str], others: Iterable[str]) -> Iterator[int]:
         """Yield the tokens that continue the string to names, with their quotes, and to no others."""
-        shared = set(self._tokens_of(*self._rests(f'{name}"' for name in others)))
-        tokens = self._tokens_of(*self._rests(f'{name}"' for name in names))
+        chosen = set(names)
+        shared = set(self._tokens_of(*self._rests(f'{name}"' for name in others if name not in chosen)))
+        tokens = self._tokens_of(*self._rests(f'{name}"' for name in chosen))
         return (token for token in tokens if token not in shared)
 
     def _tokens_of(self, *texts: str, shortest: int = 1) -> Iterator[int]:

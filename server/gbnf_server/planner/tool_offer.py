@@ -178,7 +178,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             for name, several in excluded.items()
             for arguments in several
         ),
-        _evidence(ready, state, options, ends=ends) if has_grammar else None,
+        _evidence((*ready, *asking, *(ending if answers else ())), state, options, ends=ends)
+        if has_grammar
+        else None,
     )
 
 
@@ -195,7 +197,7 @@ def _evidence(
         for each in several
         if isinstance(each, str) and 0 < len(each) <= _LONGEST_ENTRY
     )
-    return gather_evidence(
+    evidence = gather_evidence(
         said,
         own,
         options.evidence,
@@ -204,6 +206,7 @@ def _evidence(
         likely=(FINAL_ANSWER.name,) if ends else (),
         unlikely=(FIND_TOOLS.name,) if avoids_search else (),
     )
+    return evidence and replace(evidence, callable=tuple(tool.name for tool in tools))
 
 
 def _takes_nothing(tool: Tool) -> bool:

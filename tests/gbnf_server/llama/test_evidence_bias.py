@@ -109,7 +109,10 @@ def test_what_gains_and_what_loses(model: NativeModel, text: str, gains: str, lo
 
 
 def test_the_names_of_likely_tools_gain_and_of_others_lose(model: NativeModel) -> None:
-    names = replace(EVIDENCE, likely=("final_answer",), unlikely=("search", "find_tools", "one"))
+    callable_ = ("final_answer", "search", "find_tools", "one", "on")
+    names = replace(
+        EVIDENCE, likely=("final_answer",), unlikely=("search", "find_tools", "one"), callable=callable_
+    )
     bias = EvidenceBias(model, names)
     bias.accept('{"name": "')
     changes = {model.piece(token).decode(): change for token, change in bias.changes().items()}
