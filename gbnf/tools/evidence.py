@@ -64,8 +64,8 @@ class Evidence:
     """What a request says of the next call.
 
     `phrases`: names, quotes and codes that string values may be, as may `entries` of earlier results.
-    `arguments`: by tool and argument. `likely`, `unlikely`: names of tools that the next call should have, and
-    should not; `callable`: of all that it may have. `used`: by tool, strings and numbers (as JSON) of its
+    `arguments`: by tool and argument. `likely`, `unlikely`: names of tools that the next call should have or
+    not; `callable`: of all that it may have. `used`: by tool, strings and numbers (as JSON) of its
     earlier calls, if the request has others, and the last call took one of that kind. `request`: its text.
     """
 
