@@ -23,7 +23,7 @@ from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
 from gbnf.tools.ranking import word_stems
-from gbnf.tools.request_values import Number, dates_in, names_in, numbers_in
+from gbnf.tools.request_values import RequestNumber, dates_in, names_in, numbers_in
 from gbnf.tools.tool import Tool
 
 _DESCRIPTION_WORDS: Final = 2
@@ -168,7 +168,7 @@ def _of_argument(
     name: str,
     schema: Any,
     request: str,
-    numbers: tuple[Number, ...],
+    numbers: tuple[RequestNumber, ...],
     dates: tuple[date, ...],
 ) -> ArgumentEvidence:
     said = word_stems(request)
@@ -191,7 +191,7 @@ def _of_argument(
     )
 
 
-def _as_values(numbers: Iterable[Number], kind: Any, about: str) -> Iterator[str]:
+def _as_values(numbers: Iterable[RequestNumber], kind: Any, about: str) -> Iterator[str]:
     """Yield numbers as values of a type."""
     for number in numbers:
         if kind == "number" and number.share and "percent" not in about and "%" not in about:

@@ -70,7 +70,7 @@ _MOST: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class RequestNumber:
     """A number of a request, as JSON. `share`: of a percentage, as a part of one, such as 0.05; else ""."""
 
     text: str
@@ -111,20 +111,20 @@ def _names(request: str) -> Iterator[str]:
                 yield from (owner, name_there)
 
 
-def numbers_in(request: str) -> tuple[Number, ...]:
+def numbers_in(request: str) -> tuple[RequestNumber, ...]:
     """Return the numbers of a request in its order: $10,000, 8.5 million, -3, 5 %, two; at most 200."""
     return tuple(islice(_numbers(request), _MOST))
 
 
-def _numbers(request: str) -> Iterator[Number]:
+def _numbers(request: str) -> Iterator[RequestNumber]:
     for found in _NUMBER.finditer(request):
         unit = (found["unit"] or "").casefold()
         value = Decimal(found["whole"].replace(",", "") + (found["fraction"] or ""))
         value = (-value if found["sign"] else value).scaleb(_POWERS_OF_TEN.get(unit, 0))
-        yield Number(_written(value), _written(value / 100) if unit in {"%", "percent"} else "")
+        yield RequestNumber(_written(value), _written(value / 100) if unit in {"%", "percent"} else "")
     for word in re.findall(r"\w+", request):
         if word.casefold() in _NUMBER_WORDS:
-            yield Number(_NUMBER_WORDS[word.casefold()])
+            yield RequestNumber(_NUMBER_WORDS[word.casefold()])
 
 
 def dates_in(request: str) -> tuple[date, ...]:

@@ -34,9 +34,9 @@ BONUS: Final = 2.0
 """Added to a logit, in a free text or number: it multiplies the token's odds by seven."""
 CHOICE_BONUS: Final = 2 * BONUS
 """The same where there are only a few texts: enum values, keys, names of tools, and the comma or the end."""
-UNMOVED: Final = 1 / (1 + math.exp(-CHOICE_BONUS - BONUS))
-"""The probability, 0.997, above which another token does not become the likeliest: one may gain `BONUS` where
-another loses `CHOICE_BONUS`."""
+UNMOVED: Final = 1 / (1 + math.exp(-2 * CHOICE_BONUS))
+"""The probability, 0.9997, above which another token does not become the likeliest: one may gain
+`CHOICE_BONUS` where another loses it."""
 _LONGEST_TOKEN: Final = 24  # characters that are looked up
 _CLOSINGS: Final = ('", "', '","', '"}}', '"]')  # what may be one token with the quote that ends a string
 _COMMAS: Final = (', "', ',"')  # before a string or a key

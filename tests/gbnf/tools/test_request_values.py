@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.tools.request_values import Number, dates_in, names_in, numbers_in
+from gbnf.tools.request_values import RequestNumber, dates_in, names_in, numbers_in
 
 
 @pytest.mark.parametrize(
@@ -42,17 +42,23 @@ def test_names_quotes_codes_and_paths(request_: str, names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("request_", "numbers"),
     [
-        ("$10,000 at 5% for 3 years", [Number("10000"), Number("5", "0.05"), Number("3")]),
-        ("8.5 million, then 1.2M and 3k", [Number("8500000"), Number("1200000"), Number("3000")]),
-        ("a = 3, b = -11 and 4.50", [Number("3"), Number("-11"), Number("4.5")]),
-        ("12.5 percent", [Number("12.5", "0.125")]),
-        ("from 2019-2020", [Number("2019"), Number("2020")]),
-        ("two dice, twice 6", [Number("6"), Number("2")]),
+        (
+            "$10,000 at 5% for 3 years",
+            [RequestNumber("10000"), RequestNumber("5", "0.05"), RequestNumber("3")],
+        ),
+        (
+            "8.5 million, then 1.2M and 3k",
+            [RequestNumber("8500000"), RequestNumber("1200000"), RequestNumber("3000")],
+        ),
+        ("a = 3, b = -11 and 4.50", [RequestNumber("3"), RequestNumber("-11"), RequestNumber("4.5")]),
+        ("12.5 percent", [RequestNumber("12.5", "0.125")]),
+        ("from 2019-2020", [RequestNumber("2019"), RequestNumber("2020")]),
+        ("two dice, twice 6", [RequestNumber("6"), RequestNumber("2")]),
         ("A12 and 3.4.5", []),
-        ("100 meters, 0.50", [Number("100"), Number("0.5")]),
+        ("100 meters, 0.50", [RequestNumber("100"), RequestNumber("0.5")]),
     ],
 )
-def test_numbers_as_json(request_: str, numbers: list[Number]) -> None:
+def test_numbers_as_json(request_: str, numbers: list[RequestNumber]) -> None:
     assert list(numbers_in(request_)) == numbers
 
 

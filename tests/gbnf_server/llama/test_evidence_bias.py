@@ -139,7 +139,16 @@ def test_another_call_takes_other_values(model: NativeModel) -> None:
         assert {each for each in found if found[each] == -CHOICE_BONUS} == set(loses)
 
 
-POSITIONS = ["", '"', '"city": "T', '"now": true', '"kinds": ["', '"days": 1', '"city": "Rome", "x": "']
+POSITIONS = [
+    '"kinds": ["wind", "rain',
+    "",
+    '"',
+    '"city": "T',
+    '"now": true',
+    '"kinds": ["',
+    '"days": 1',
+    '"city": "Rome", "x": "',
+]
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.5, 20), st.sampled_from(POSITIONS))
