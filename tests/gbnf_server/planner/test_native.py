@@ -165,7 +165,7 @@ def test_calls_and_results_are_messages_of_their_own() -> None:
     assert [tool["function"]["name"] for tool in first.request.tools] == ["get_now"]
     assert [message["role"] for message in first.request.messages] == ["system", "user"]
     assert "get_now" not in first.request.messages[0]["content"]
-    assert "final_answer" not in str(second)
+    assert "final_answer" not in str((second.request.messages, second.request.tools))
     call, result = second.request.messages[-2:]
     assert call["tool_calls"][0]["function"] == {"name": "get_now", "arguments": {}}
     assert result["role"] == "tool"
