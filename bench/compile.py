@@ -37,7 +37,7 @@ from contenders import CONTENDERS, Contender, open_model
 from corpus import DataMissingError, load_cases, vocabulary_path
 from gbnf.tools import Tool, load_manifests
 from gbnf.tools.tool import offered_args
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from isolation import Finished, isolated
 from tables import new_table
 

@@ -50,8 +50,8 @@ from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.process_globals import patch_default_model_params
-from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import SetupError
+from gbnf_server.system.folders import manifests_path
 from scripted import Shape, write_model
 from tables import new_table
 

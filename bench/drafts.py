@@ -44,7 +44,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.drafts import PromptLookup
 from gbnf_server.llama.kv_cache import CachedSequence, Logits
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from scripted import Shape, write_model
 from tables import new_table
 

@@ -36,7 +36,7 @@ from gbnf.errors import GbnfError
 from gbnf.tools import load_manifests
 from gbnf.tools.tool import offered_args
 from gbnf_server.llama.native import NativeGrammar, NativeModel
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from tables import new_table
 
 Kind = Literal["bundled tool", "MaskBench", "enum of 1000", "40 optional"]

@@ -45,8 +45,8 @@ from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import ContextOverflowError
+from gbnf_server.system.folders import manifests_path
 
 Format = Literal["grammar", "text"]
 FORMATS: tuple[Format, ...] = ("grammar", "text")

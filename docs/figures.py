@@ -22,7 +22,7 @@ from gbnf_server.inspect.decoding_view import visible
 from gbnf_server.inspect.live_decoding import DecodingOptions, LiveDecoder
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.token_values import TracedToken
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 
 REQUEST = "create an event lunch today for 2 minutes"
 WIDTH, MARGIN, CHARACTER, ROW, BARS = 760, 20, 8.4, 30, 5

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gbnf.extras import PACKAGES, missing_extra
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from support.oracle import CHECKOUT
 
 FORMATS = (

@@ -17,7 +17,7 @@ from gbnf import compile_pool, filter_pool, load_manifests, validate_call
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import system_prompt
 from gbnf.tools.complexity import args_complexity
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from support.oracle import engine
 from support.schemas import SCHEMAS
 

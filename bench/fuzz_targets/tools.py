@@ -16,7 +16,7 @@ from gbnf.calls.repair import repair_call
 from gbnf.dialects import call_schema, schema_violation
 from gbnf.errors import GbnfError
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from support.oracle import engine
 from support.pools import json_values
 from support.random_texts import generate

@@ -210,7 +210,7 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
     from gbnf_bench.runner import Bench
     from gbnf_server.cli.default_model import choose_model
     from gbnf_server.planner.fingerprints import identity
-    from gbnf_server.system.bundled import manifests_path
+    from gbnf_server.system.folders import manifests_path
 
     pool = load_manifests(manifests or manifests_path())
     suites = load_suites(names, pool)

@@ -22,6 +22,7 @@ from datetime import date
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
+from gbnf.partial_json import locate
 from gbnf.tools.ranking import word_stems
 from gbnf.tools.request_values import RequestNumber, dates_in, names_in, numbers_in
 from gbnf.tools.tool import Tool
@@ -30,7 +31,6 @@ _DESCRIPTION_WORDS: Final = 2
 """One word that a description shares with a request, such as "the number", says nothing."""
 _WORD: Final = re.compile(r"[^\W_]+")
 _DATE_FORM: Final = re.compile(r"\b(?:YYYY([-/.])MM\1DD|MM([-/.])DD\2YYYY|DD([-/.])MM\3YYYY)\b")
-_DATE_PART: Final = re.compile("YYYY|MM|DD")
 _EXAMPLES: Final = re.compile(r"(?:\be\.g\.|\bfor example|\bsuch as)(.+)", re.IGNORECASE | re.DOTALL)
 _LISTED_SHARE: Final = 0.5
 """Of the words of a list's enum value: "3 goals" supports "goals scored"."""
@@ -71,15 +71,15 @@ class Evidence:
 
     phrases: tuple[str, ...] = ()
     arguments: Mapping[str, Mapping[str, ArgumentEvidence]] = field(default_factory=dict)
-    likely: tuple[str, ...] = ()
-    unlikely: tuple[str, ...] = ()
     used: Mapping[str, frozenset[str]] = field(default_factory=dict)
     entries: tuple[str, ...] = ()
     request: str = ""
+    likely: tuple[str, ...] = ()
+    unlikely: tuple[str, ...] = ()
     callable: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
-        """Return what is worth showing: texts that the request names, and the arguments that it does not."""
+        """Return what is worth showing: texts that the request names, arguments that it does not, tools."""
         known = [
             (f"{tool}.{name}", each)
             for tool, arguments in self.arguments.items()
@@ -99,25 +99,21 @@ def gather_evidence(
     tools: Iterable[Tool],
     use: EvidenceUse = "all",
     *,
-    done: Sequence[str] = (),
-    found: Sequence[str] = (),
-    likely: tuple[str, ...] = (),
-    unlikely: tuple[str, ...] = (),
+    done: Sequence[Mapping[str, Any]] = (),
+    entries: tuple[str, ...] = (),
 ) -> Evidence | None:
     """Return what a request says of the arguments of tools, as far as it is to be used; None for nothing.
 
-    `done`: earlier calls for the request, as JSON. The phrases and numbers that they contain are left out, if
-    others are left. `found`: texts of their results, the entries of the evidence. `likely`, `unlikely`: see
-    `Evidence`.
+    `done`: earlier calls for the request. The phrases and numbers that they contain are left out, if others
+    are left. `entries`: of their results.
     """
     if use == "none":
         return None
     numbers, dates = numbers_in(request), dates_in(request)
     phrases = names_in(request) if use != "arguments" else ()
-    calls, written = [json.loads(call) for call in done], "\n".join(done).casefold()
-    used = frozenset(chain.from_iterable(_values(call["arguments"]) for call in calls))
-    last = frozenset(_values(calls[-1]["arguments"])) if calls else frozenset()
-    left = tuple(phrase for phrase in phrases if not _occurs(phrase, written))
+    written, earlier = _written(done), [_values(call["arguments"]) for call in done]
+    used, last = frozenset[str]().union(*earlier), (earlier or [frozenset()])[-1]
+    left = tuple(phrase for phrase in phrases if phrase.casefold() not in written)
     left_numbers = tuple(
         each
         for each in numbers
@@ -130,46 +126,38 @@ def gather_evidence(
         args = tool.model_args()
         required = {*args.get("required", ()), *chain.from_iterable(args.get("requires_one_of", ()))}
         known = by_tool.setdefault(tool.name, {})
-        may_be = left_numbers if takes_numbers and tool.name == calls[-1]["name"] else numbers
+        may_be = left_numbers if takes_numbers and tool.name == done[-1]["name"] else numbers
         for name, schema in args.get("properties", {}).items():
             each = _of_argument(name, schema, request, may_be, dates)
             is_supported = each.is_supported or name in required or use == "values"
             values = ArgumentEvidence() if use == "arguments" else each
             known[name] = replace(values, is_supported=is_supported)
-    used_by = {calls[-1]["name"]: used} if goes_on and use != "arguments" else {}
-    entries = tuple(found) if use != "arguments" else ()
-    return Evidence(left or phrases, by_tool, likely, unlikely, used_by, entries, request)
+    if use == "arguments":
+        return Evidence(arguments=by_tool, request=request)
+    used_by = {done[-1]["name"]: used} if goes_on else {}
+    return Evidence(left or phrases, by_tool, used_by, entries, request)
 
 
-def _values(value: Any) -> Iterator[str]:
-    """Yield the strings in a value, and the numbers as JSON."""
-    if isinstance(value, Mapping | list):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _values(each)
-    elif isinstance(value, str):
-        yield value
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield json.dumps(value)
-
-
-def is_covered(request: str, calls: Sequence[str]) -> bool:
-    """Return whether calls, as JSON, contain all names, quotes, codes and numbers of a request."""
+def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether calls contain all names, quotes, codes and numbers of a request."""
+    written = _written(calls)
     values = (*names_in(request), *(number.text for number in numbers_in(request)))
-    written = "\n".join(calls).casefold()
-    return all(_occurs(value, written) for value in values)
+    return all(value.casefold() in written for value in values)
 
 
-def _occurs(text: str, calls: str) -> bool:
-    """Return whether calls contain a text, in any case: a request for Spotify calls spotify.play."""
-    return text.casefold() in calls
+def _written(calls: Sequence[Mapping[str, Any]]) -> str:
+    """Return calls in lower case, with their names: a request for Spotify calls spotify.play."""
+    return json.dumps(calls, ensure_ascii=False).casefold()
+
+
+def _values(arguments: Mapping[str, Any]) -> frozenset[str]:
+    """Return the strings in arguments, and the other values as JSON."""
+    scalars = locate(json.dumps(arguments, ensure_ascii=False)).scalars
+    return frozenset(each[1:-1] if each.startswith('"') else each for _, each in scalars)
 
 
 def _of_argument(
-    name: str,
-    schema: Any,
-    request: str,
-    numbers: tuple[RequestNumber, ...],
-    dates: tuple[date, ...],
+    name: str, schema: Any, request: str, numbers: tuple[RequestNumber, ...], dates: tuple[date, ...]
 ) -> ArgumentEvidence:
     said = word_stems(request)
     known = schema if isinstance(schema, Mapping) else {}
@@ -219,7 +207,7 @@ def _date_form(schema: Mapping[str, Any]) -> str:
     if schema.get("type") != "string":
         return ""
     if form := _DATE_FORM.search(described):
-        return _DATE_PART.sub(lambda part: f"%{part[0][0].lower() if part[0][0] != 'Y' else 'Y'}", form[0])
+        return form[0].replace("YYYY", "%Y").replace("MM", "%m").replace("DD", "%d")
     return "%Y-%m-%d" if schema.get("format") == "date" else ""
 
 

@@ -57,13 +57,9 @@ _DATES: Final = tuple(
         r"(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\b",
     )
 )
-_NO_NAMES: Final = frozenset(
-    """
-    i january february march april may june july august september october november december
-    monday tuesday wednesday thursday friday saturday sunday
-    """.split()  # noqa: SIM905 - as a list it takes a line each
-)
-"""Dates are written as a tool wants them. Other languages write these words in lower case."""
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NO_NAMES: Final = frozenset(("i", "may", *_WEEKDAYS, *(name for name in _MONTHS if len(name) > 3)))
+"""Dates are written as a tool wants them."""
 
 _MOST: Final = 200
 """Names, and numbers, of a request. Each is compared with a value at each of its tokens."""

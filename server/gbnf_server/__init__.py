@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gbnf_server.backends.openai_compatible import OpenAICompatible
     from gbnf_server.executors import Context
     from gbnf_server.planner import Planner, PlannerOptions, Run
-    from gbnf_server.system.bundled import manifests_path
+    from gbnf_server.system.folders import manifests_path
 
 __all__ = [
     "Context",
@@ -41,7 +41,7 @@ _MODULES = {
     "PlannerOptions": "gbnf_server.planner",
     "Request": "gbnf_server.backends.base",
     "Run": "gbnf_server.planner",
-    "manifests_path": "gbnf_server.system.bundled",
+    "manifests_path": "gbnf_server.system.folders",
 }
 
 

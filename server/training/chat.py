@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gbnf.prompts.messages import system_prompt
 from gbnf.tools import FINAL_ANSWER, load_manifests
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

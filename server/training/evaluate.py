@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gbnf import load_manifests
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.process_globals import patch_default_model_params
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from training.chat import conversation
 from training.source import Source
 from training.traces import trace

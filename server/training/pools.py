@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gbnf.prompts.messages import system_prompt
 from gbnf.tools import FINAL_ANSWER, Tool, load_manifests
 from gbnf.tools.pool_filter import filter_pool
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from training import vocabulary as v
 
 if TYPE_CHECKING:

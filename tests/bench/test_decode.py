@@ -13,7 +13,7 @@ from gbnf.prompts.messages import Message, call_text
 from gbnf_server.backends.base import Request
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from scripted import Shape, write_model
 
 MESSAGES: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "go"}]

@@ -9,7 +9,7 @@ from gbnf import compile_pool, load_manifests
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 
 _PROGRAM = """
 import sys

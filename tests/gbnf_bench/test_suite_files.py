@@ -17,7 +17,7 @@ from gbnf_bench.dsl import call, case, contains, load_python, load_suites, suite
 from gbnf_bench.errors import InvalidSuiteError
 from gbnf_bench.metrics import METRICS
 from gbnf_bench.suite_files import bundled_suites, load_suite, read_suite
-from gbnf_server.system.bundled import suites_path
+from gbnf_server.system.folders import suites_path
 
 READ = {"name": "read_files", "arguments": {"paths": ["a.txt"]}}
 

@@ -12,7 +12,7 @@ import pytest
 
 import gbnf_server
 from gbnf import load_manifests
-from gbnf_server.system import bundled
+from gbnf_server.system import folders
 from gbnf_server.system.errors import SetupError
 from support.oracle import CHECKOUT
 
@@ -45,7 +45,7 @@ def test_importing_it_imports_nothing_else() -> None:
 
 
 def test_the_bundled_manifests_are_found() -> None:
-    assert len(load_manifests(bundled.manifests_path())) >= 14
+    assert len(load_manifests(folders.manifests_path())) >= 14
 
 
 def test_installed_they_lie_inside_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,10 +53,10 @@ def test_installed_they_lie_inside_the_package(tmp_path: Path, monkeypatch: pyte
     for folder in (package / "manifests" / "a", tmp_path / "manifests" / "b"):
         folder.mkdir(parents=True)
         (folder / "manifest.toml").touch()
-    monkeypatch.setattr(bundled, "_PACKAGE", package)
-    assert bundled.manifests_path() == package / "manifests"
+    monkeypatch.setattr(folders, "_PACKAGE", package)
+    assert folders.manifests_path() == package / "manifests"
     (package / "manifests" / "a" / "manifest.toml").unlink()
-    assert bundled.manifests_path() == tmp_path / "manifests"
+    assert folders.manifests_path() == tmp_path / "manifests"
     (tmp_path / "manifests" / "b" / "manifest.toml").unlink()
     with pytest.raises(SetupError, match="Reinstall gbnf-toolkit"):
-        bundled.manifests_path()
+        folders.manifests_path()

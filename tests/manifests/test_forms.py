@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from gbnf import compile_pool, validate_call
 from gbnf.tools import Tool, load_manifests
 from gbnf_server.executors import Form
-from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import ExecutorError
+from gbnf_server.system.folders import manifests_path
 from support.effort import scaled
 from support.executors import bundled_tools, run_of, world
 from support.random_texts import generate

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from gbnf.tools import Tool, load_manifests
 from gbnf_server.executors import Context, Person, ScriptedPerson, Workspace
 from gbnf_server.executors.journal import Change, Journal
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 
 ROME = ZoneInfo("Europe/Rome")
 SATURDAY = datetime(2026, 11, 21, 10, 32, tzinfo=ROME)

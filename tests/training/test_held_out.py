@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from gbnf_bench.suite_files import load_suite, read_suite
-from gbnf_server.system.bundled import suites_path
+from gbnf_server.system.folders import suites_path
 from training import held_out, vocabulary
 from training.source import Source
 

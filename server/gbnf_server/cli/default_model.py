@@ -67,7 +67,7 @@ def other_model_hint() -> str:
 def foreign_tools(tools: Sequence[Tool]) -> list[str]:
     """Return the names of the tools that the demonstration model is not trained on as they are described."""
     from gbnf import load_manifests
-    from gbnf_server.system.bundled import describe_frame_manifest, manifests_path
+    from gbnf_server.system.folders import describe_frame_manifest, manifests_path
 
     trained = {tool.name: tool.args for tool in load_manifests([manifests_path(), describe_frame_manifest()])}
     return [tool.name for tool in tools if trained.get(tool.name) != tool.args]

@@ -319,8 +319,8 @@ def _with_images(
     if not request.images:
         return request.query, (), pool
     from gbnf import load_manifests
-    from gbnf_server.system.bundled import describe_frame_manifest
     from gbnf_server.system.errors import InputError, SetupError
+    from gbnf_server.system.folders import describe_frame_manifest
     from gbnf_server.system.image_files import read_image
 
     try:

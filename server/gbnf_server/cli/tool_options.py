@@ -71,7 +71,7 @@ class ToolSources:
         `verbose`: show what they log.
         """
         from gbnf import load_manifests, load_tools
-        from gbnf_server.system.bundled import manifests_path
+        from gbnf_server.system.folders import manifests_path
 
         check_one_stdin(*(self.tools or ()))
         files: list[str | Path] = [*(self.manifests or ()), *(self.tools or ())]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gbnf.errors import clip
 from gbnf.grammar.match import MatchState
+from gbnf.partial_json import locate
 from gbnf.tool_formats import (
     ArgumentsDelta,
     CallEnded,
@@ -28,7 +29,6 @@ from gbnf_server.inspect.expectations import (
     in_words,
     inserted,
 )
-from gbnf_server.inspect.partial_json import locate
 
 
 @dataclass(frozen=True, slots=True)

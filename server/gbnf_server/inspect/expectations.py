@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from gbnf.errors import clip
 from gbnf.grammar.match import MatchState
+from gbnf.partial_json import JsonPosition, after_scalar
 from gbnf_server.inspect.declarations import Declared
-from gbnf_server.inspect.partial_json import JsonPosition, after_scalar
 
 END = "the end of the text"
 MOST_OPTIONS = 50

@@ -19,6 +19,7 @@ from gbnf.calls.repair import repair_call
 from gbnf.compiler.literals import json_string
 from gbnf.errors import AmbiguousGrammarError, GrammarError, PoolError
 from gbnf.grammar.match import Match, MatchState
+from gbnf.partial_json import JsonPosition, locate
 from gbnf.schema.document import Document
 from gbnf.schema.drafts import as_2020_12
 from gbnf.strict_json import InvalidJsonError, parse_json
@@ -35,7 +36,6 @@ from gbnf_server.inspect.expectations import (
     may_end_number,
 )
 from gbnf_server.inspect.grammar_view import PLAIN, STEPS, GrammarChoice
-from gbnf_server.inspect.partial_json import JsonPosition, locate
 
 MOST_CHARACTERS = 100_000
 _MOST_EXPECTED = 12

@@ -1,16 +1,6 @@
 """A bonus for what a request supports (`gbnf.tools.evidence`), on the logits of a JSON call.
 
-- Inside of a string value, tokens gain that begin or continue a phrase of the request, and at its end the
-  quote, unless a longer phrase begins with it. Tokens lose that continue a string that the call has already,
-  the argument's description, or an example in it.
-- Where an enum is allowed, tokens of its supported values gain. In a list, the comma loses after the last of
-  them, after the last of the request's numbers, and after two texts that the request does not have.
-- Before the value of a boolean that the request mentions, `true` gains.
-- In a number, digits gain that continue a number of the request, and lose after its end. Before a share, such
-  as 0.05 of 5 %, the zero gains.
-- In a key, tokens lose that lead to an optional argument without support; after the last supported argument,
-  the comma loses, unless a phrase of the request is not in the call yet.
-- In the name of a tool, likely ones gain, and unlikely ones lose.
+What gains and what loses at each place is in the table of `docs/explanation/decoding.md`.
 
 Invariants: the grammar decides what is allowed, and every allowed text stays possible. The likeliest token
 keeps its place if the model gives it a probability above `UNMOVED`, so a model that is sure decides alone. At
@@ -26,6 +16,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from gbnf.partial_json import locate
 from gbnf.tools.evidence import ArgumentEvidence, Evidence
 from gbnf_server.llama.kv_cache import Logits
 from gbnf_server.llama.native import NativeModel
@@ -48,100 +39,46 @@ _Kind = Literal["key", "string", "other"]
 
 
 class CallPosition:
-    """Where the text of a JSON call is: in a key, in a string value, or elsewhere.
+    """Where the text of a JSON call ends: in a key, in a string value, or elsewhere.
 
     `kind`, and `content`: what the key or string has so far, escapes as they are written. `tool`: the string
-    under "name"; `values`: all strings that have ended; `items`: those since an array began; `depth`: of open
-    objects and arrays. In an object, `keys` are those it has. `argument`: the argument whose value is being
-    written. `number`: the text so far of a number, or of another value without quotes, where one may be; None
-    elsewhere; `numbers`: those that have ended.
+    under "name". `argument`: whose value is being written, or ends. `depth`: of open objects and arrays.
+    `keys`: those of the innermost object. `values`: all strings that have ended; `items`: those of the
+    innermost array. `number`: the text so far of a value without quotes, where one may be; None elsewhere;
+    `numbers`: those that have ended. `awaits_value`: whether the value of a member begins; `ends_member`:
+    whether a value has ended, or can.
     """
 
-    def __init__(self) -> None:
-        self.kind: _Kind = "other"
-        self.content = ""
-        self.tool = ""
-        self.keys: list[str] = []
-        self.values: set[str] = set()
-        self.items: list[str] = []
-        self._open: list[tuple[bool, list[str]]] = []  # whether it is an object, and its keys
-        self._expects_key = self._is_escaped = self._has_value = False
-        self.awaits_value = False  # of a member, after its colon
-        self.argument = ""
-        self.number: str | None = None
-        self.numbers: list[str] = []
-
-    @property
-    def depth(self) -> int:
-        """How many objects and arrays are open."""
-        return len(self._open)
-
-    @property
-    def ends_member(self) -> bool:
-        """Whether a value has ended, or a string value can."""
-        return self._has_value if self.kind == "other" else self.kind == "string"
-
-    def feed(self, text: str) -> None:
-        """Advance by a piece of the text."""
-        for char in text:
-            if self.kind != "other":
-                self._feed_string(char)
-            else:
-                self._feed_structure(char)
-
-    def _feed_string(self, char: str) -> None:
-        if char == '"' and not self._is_escaped:
-            if self.kind == "key":
-                self.keys.append(self.content)
-                self.argument = self.content if self.depth == _ARGUMENTS_DEPTH else self.argument
-            elif self.depth == 1 and self.keys[-1:] == ["name"]:
-                self.tool = self.content
-            if self.kind == "string":
-                self.values.add(self.content)
-                self.items.append(self.content)
-            self._has_value = self.kind == "string"
-            self.kind = "other"
-            return
-        self._is_escaped = char == "\\" and not self._is_escaped
-        self.content += char
-
-    def _feed_structure(self, char: str) -> None:
-        if char in '{}[]:,"':
-            self.numbers += [self.number] if self.number else []
-            begins = char in ":[" or (char == "," and bool(self._open) and not self._open[-1][0])
-            self.number = "" if begins else None
-        elif self.number is not None:
-            self.number += char.strip()
-        if char == '"':
-            self.kind, self.content = ("key" if self._expects_key else "string"), ""
-            self._is_escaped = self.awaits_value = False
-        elif char in "{[":
-            self.items = [] if char == "[" else self.items
-            self._open.append((char == "{", self.keys))
-            self.keys, self.awaits_value = [], False
-            self._expects_key, self._has_value = char == "{", False
-        elif char in "}]":
-            if self._open:
-                _, self.keys = self._open.pop()
-            self._expects_key, self._has_value = False, True
-        elif char in ":,":
-            self.awaits_value = char == ":"
-            self._expects_key = char == "," and bool(self._open) and self._open[-1][0]
-            self._has_value = False
-        elif not char.isspace():
-            self._has_value, self.awaits_value = True, False
+    def __init__(self, text: str) -> None:
+        at = locate(text)
+        unfinished, is_before = text[at.start :], at.where in {"value", "inside"}
+        is_quoted = unfinished.startswith('"')
+        container = at.path[:-1] if is_before else at.path
+        strings = [(path, written[1:-1]) for path, written in at.scalars if written.startswith('"')]
+        self.kind: _Kind = ("key" if at.where == "key" else "string") if is_quoted else "other"
+        self.content = unfinished[1:] if is_quoted else ""
+        self.tool = next((value for path, value in strings if path == ("name",)), "")
+        self.argument = str(at.path[1] if len(at.path) > 1 else (at.keys or ("",))[-1])
+        self.depth = 0 if at.where == "end" else len(at.path) + (not is_before)
+        self.keys = at.keys
+        self.values = frozenset(value for _, value in strings)
+        self.items = [value for path, value in strings if path[:-1] == container]
+        self.number = unfinished if is_before and not is_quoted else None
+        self.numbers = [written for _, written in at.scalars if not written.startswith('"')]
+        self.awaits_value = at.where == "value" and at.index is None
+        self.ends_member = self.kind == "string" or at.where == "after" or bool(self.number)
 
 
 class EvidenceBias:
     """The bonus in one answer."""
 
     def __init__(self, model: NativeModel, evidence: Evidence) -> None:
-        self._tokens, self._evidence = model.tokens_by_text, evidence
-        self._position = CallPosition()
+        self._tokens, self._evidence, self._text = model.tokens_by_text, evidence, ""
+        self._position = CallPosition("")
 
     def accept(self, text: str) -> None:
         """Advance by a piece of the answer."""
-        self._position.feed(text)
+        self._text += text
 
     def biased(self, logits: Logits) -> Logits:
         """Return the logits with the bonus; the same array if there is none."""
@@ -153,7 +90,8 @@ class EvidenceBias:
 
     def changes(self) -> dict[int, float]:
         """Return what the next tokens gain and lose."""
-        position, argument = self._position, self._argument()
+        self._position = position = CallPosition(self._text)
+        argument = self._argument()
         in_arguments = position.depth == _ARGUMENTS_DEPTH
         if position.depth < _ARGUMENTS_DEPTH:
             return self._of_tool_name()
@@ -178,11 +116,11 @@ class EvidenceBias:
     def _argument(self) -> ArgumentEvidence:
         """Return the evidence for the argument whose value is being written."""
         arguments = self._evidence.arguments.get(self._position.tool, {})
-        return arguments.get(self._position.argument, _UNKNOWN)
+        return arguments.get(self._position.argument, ArgumentEvidence())
 
     def _of_tool_name(self) -> dict[int, float]:
         position = self._position
-        if (position.depth, position.kind, position.keys[-1:]) != (1, "string", ["name"]):
+        if (position.depth, position.kind, position.keys[-1:]) != (1, "string", ("name",)):
             return {}
         evidence = self._evidence
         losing = self._tokens_only_of(evidence.unlikely, evidence.callable)
@@ -220,8 +158,9 @@ class EvidenceBias:
         left = [each for each in numbers if numbers.count(each) > self._position.numbers.count(each)]
         if written is None or not left:
             return {}
-        if not written and self._used():
-            return self._of_another_number(left)
+        if not written and (used := self._used()):
+            losing = self._tokens_of(*(each for each in used if each[:1].isdigit()))
+            return dict.fromkeys(losing, -CHOICE_BONUS) | dict.fromkeys(self._tokens_of(*left), BONUS)
         if not written:
             has_share = any(each.startswith("0.") for each in left)
             return dict.fromkeys(self._tokens_of("0"), BONUS) if has_share else {}
@@ -229,11 +168,6 @@ class EvidenceBias:
         if written not in left:
             return dict.fromkeys(self._tokens_of(*longer), BONUS)
         return {} if longer else dict.fromkeys(self._tokens_of(*"0123456789."), -BONUS)
-
-    def _of_another_number(self, left: list[str]) -> dict[int, float]:
-        """Return the changes before a number, if earlier calls lack some of the request's."""
-        losing = self._tokens_of(*(each for each in self._used() if each[:1].isdigit()))
-        return dict.fromkeys(losing, -CHOICE_BONUS) | dict.fromkeys(self._tokens_of(*left), BONUS)
 
     def _used(self) -> frozenset[str]:
         """Return the values of earlier calls of the tool, if the call should have others."""
@@ -291,6 +225,3 @@ class EvidenceBias:
                 token = self._tokens.get(text[:length])
                 if token is not None:
                     yield token
-
-
-_UNKNOWN: Final = ArgumentEvidence()

@@ -47,27 +47,24 @@ that have it: of 200 requests of the leaderboard's category `multiple`, the righ
 FOUND_AT_ONCE = 4
 """Tools that a call of `find_tools` adds; another call with the same words adds the next ones."""
 
-
 _MOST_ENTRIES, _LONGEST_ENTRY = 50, 200
 """Entries of results, the latest first, and characters of each, that an argument may copy."""
 
 
-def select(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Selection:
+def select(
+    pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions, *, is_done: bool = False
+) -> Selection:
     """Return the tools that the person's words call for; all of them if the filter is off.
 
     Tools that the messages describe already, and those that `find_tools` found, are kept whatever their rank:
     after the others, in the order in which they were added. A small model with evidence, which makes it avoid
-    `find_tools`, gets more of them after its first call, since what is left of the request may need them.
+    `find_tools`, gets more of them after its first call, unless `is_done`: nothing of the request seems left.
     """
     if not options.filter:
         return Selection(pool)
-    said = "\n".join([state.query, *state.said])
+    said = _said(state)
     limits: dict[str, Any] = {"limit": options.max_tools, "margin": options.margin}
-    if (
-        options.margin
-        and options.evidence != "none"
-        and (not state.steps or _seems_done(pool, state, options))
-    ):
+    if options.margin and options.evidence != "none" and (is_done or not state.steps):
         limits |= {"margin": CLEAR, "best": 1}
     try:
         selection = filter_pool(pool, said, **limits, ranker=options.ranker)
@@ -93,7 +90,7 @@ def _seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOption
     The calls that succeeded contain its names, quotes, codes and numbers, and no other tool that fits has a
     word of it that neither they nor their tools have.
     """
-    done, said = _calls_done(state), "\n".join([state.query, *state.said])
+    done, said = _calls_done(state), _said(state)
     if not done or not options.is_small or options.evidence == "none" or not is_covered(said, done):
         return False
     try:
@@ -107,9 +104,13 @@ def _seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOption
     return bool(covered) and all(covered.issuperset(common_words(said, tool)) for tool in fitting)
 
 
-def _calls_done(state: RunState) -> tuple[str, ...]:
-    """Return the calls that returned a result, as JSON."""
-    return tuple(json.dumps(step.call, ensure_ascii=False) for step in state.steps if step.result is not None)
+def _said(state: RunState) -> str:
+    return "\n".join([state.query, *state.said])
+
+
+def _calls_done(state: RunState) -> tuple[Mapping[str, Any], ...]:
+    """Return the calls that returned a result."""
+    return tuple(step.call for step in state.steps if step.call is not None and step.result is not None)
 
 
 def find_tools(
@@ -119,7 +120,7 @@ def find_tools(
 
     Return their names.
     """
-    hidden = select(pool, state, options).outranked
+    hidden = select(pool, state, options, is_done=_seems_done(pool, state, options)).outranked
     try:
         ranked = best_first(hidden, query, options.ranker)
     except GbnfError:
@@ -134,7 +135,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
 
     All of them are described from the start, with their prerequisites, so that the prompt stays the same.
     """
-    selection = select(order.tools, state, options)
+    is_done = _seems_done(order.tools, state, options)
+    selection = select(order.tools, state, options, is_done=is_done)
     # once described, find_tools stays offered, so that the prompt stays the same
     searching = (FIND_TOOLS,) if selection.outranked or FIND_TOOLS in state.described else ()
     tools = (*_compilable(selection.kept, state, options), *searching)
@@ -146,7 +148,6 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
     ready = tuple(tool for tool in tools if tool.name not in waiting)
     answers = bool(ending) and FINAL_ANSWER.name not in waiting
-    ends = answers and _seems_done(order.tools, state, options)
     left = tuple(tool for tool in ready if tool.name != state.calls.left_out)
     if left or asking or answers:
         ready = left
@@ -178,7 +179,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             for name, several in excluded.items()
             for arguments in several
         ),
-        _evidence((*ready, *asking, *(ending if answers else ())), state, options, ends=ends)
+        _evidence((*ready, *asking, *(ending if answers else ())), state, options, ends=answers and is_done)
         if has_grammar
         else None,
     )
@@ -190,23 +191,20 @@ def _evidence(
     """Return what the request says of the next call."""
     avoids_search = FIND_TOOLS in tools and (ends or (options.margin > 0 and not state.steps))
     own = (tool for tool in tools if tool not in (FIND_TOOLS, ASK_USER, FINAL_ANSWER))
-    said = "\n".join([*state.said, state.query])
     entries = (
         each
         for several in reversed(state.entries.values())
         for each in several
         if isinstance(each, str) and 0 < len(each) <= _LONGEST_ENTRY
     )
-    evidence = gather_evidence(
-        said,
-        own,
-        options.evidence,
-        done=_calls_done(state),
-        found=tuple(islice(entries, _MOST_ENTRIES)),
+    copied = tuple(islice(entries, _MOST_ENTRIES))
+    evidence = gather_evidence(_said(state), own, options.evidence, done=_calls_done(state), entries=copied)
+    return evidence and replace(
+        evidence,
         likely=(FINAL_ANSWER.name,) if ends else (),
         unlikely=(FIND_TOOLS.name,) if avoids_search else (),
+        callable=tuple(tool.name for tool in tools),
     )
-    return evidence and replace(evidence, callable=tuple(tool.name for tool in tools))
 
 
 def _takes_nothing(tool: Tool) -> bool:

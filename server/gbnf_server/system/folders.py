@@ -1,4 +1,8 @@
-"""The folders of this user's files outside of workspaces: those of macOS, or of XDG's specification."""
+"""Folders outside of workspaces: this user's, of macOS or of XDG's specification, and the bundled ones.
+
+The bundled manifests and suites are `gbnf_server/manifests` and `gbnf_server/suites` in an installation, and
+`manifests/` and `bench/suites/` at the root of a checkout (an editable install).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,11 @@ import os
 import sys
 from pathlib import Path
 
+from gbnf_server.system.errors import SetupError
+
 CACHE_VARIABLE = "GBNF_CACHE"
 PROFILES_VARIABLE = "GBNF_PROFILES"
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def cache_folder() -> Path:
@@ -32,3 +39,29 @@ def _user_folder(variable: str, default: str, on_macos: str) -> Path:
     if chosen:
         return Path(chosen).expanduser() / "gbnf"
     return Path.home() / (Path("Library") / on_macos if sys.platform == "darwin" else default) / "gbnf"
+
+
+def manifests_path() -> Path:
+    """Return the folder of the bundled manifests. Raises SetupError if it is missing."""
+    return _folder("manifests", "manifests", "*/manifest.toml")
+
+
+def describe_frame_manifest() -> Path:
+    """Return the manifest of `describe_frame`, which is loaded only for requests with an image."""
+    return manifests_path() / "describe_frame" / "on_request.toml"
+
+
+def suites_path() -> Path:
+    """Return the folder of the bundled suites. Raises SetupError if it is missing."""
+    return _folder("suites", "bench/suites", "*.toml")
+
+
+def _folder(name: str, in_checkout: str, file: str) -> Path:
+    candidates = (_PACKAGE / name, _PACKAGE.parent.parent / in_checkout)
+    for folder in candidates:
+        if any(folder.glob(file)):
+            return folder
+    raise SetupError(
+        f"the bundled {name} are missing from {candidates[0]} and {candidates[1]}. "
+        "Reinstall gbnf-toolkit, or give a folder of your own."
+    )

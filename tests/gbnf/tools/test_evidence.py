@@ -117,9 +117,9 @@ def test_a_description_and_its_examples_are_no_values() -> None:
 def test_another_call_takes_the_values_that_are_left() -> None:
     play = replace(tool(artist={"type": "string"}, minutes={"type": "integer"}), name="play")
     request_ = "play Sting for 20 minutes and Queen for 15 minutes"
-    first = '{"name": "play", "arguments": {"artist": "Sting", "minutes": 20}}'
-    second = '{"name": "play", "arguments": {"artist": "Queen", "minutes": 15}}'
-    other = '{"name": "play", "arguments": {"artist": "Abba"}}'
+    first = {"name": "play", "arguments": {"artist": "Sting", "minutes": 20}}
+    second = {"name": "play", "arguments": {"artist": "Queen", "minutes": 15}}
+    other = {"name": "play", "arguments": {"artist": "Abba"}}
     found = evidence(request_, play, done=[first])
     assert found.used == {"play": {"Sting", "20"}}
     assert (found.phrases, found.arguments["play"]["minutes"].numbers) == (("Queen",), ("15",))
@@ -128,10 +128,10 @@ def test_another_call_takes_the_values_that_are_left() -> None:
 
 
 def test_what_earlier_calls_contain_is_left_out_while_others_are_left() -> None:
-    done = ['{"name": "t", "arguments": {"city": "Rome"}}']
+    done = [{"name": "t", "arguments": {"city": "Rome"}}]
     assert evidence("Is it warm in Rome and in Oslo?", done=done).phrases == ("Oslo",)
     assert evidence("Is it warm in Rome?", done=done).phrases == ("Rome",)
-    found = evidence("Is it warm in Rome?", done=done, found=["a.txt"])
+    found = evidence("Is it warm in Rome?", done=done, entries=("a.txt",))
     assert (found.phrases, found.entries) == (("Rome",), ("a.txt",))
     assert is_covered("Is it warm in Rome?", done)
     assert not is_covered("Is it warm in Rome and in Oslo?", done)

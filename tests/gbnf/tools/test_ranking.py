@@ -18,7 +18,7 @@ from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool
 from gbnf.tools.phrases import plain_text
 from gbnf.tools.pool_filter import BEST, Selection, best_first, filter_pool
 from gbnf.tools.ranking import BM25, common_words
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from support.effort import scaled
 from support.pools import BUNDLED
 

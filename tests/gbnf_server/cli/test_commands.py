@@ -18,7 +18,7 @@ from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.manifests import ToolRow, tools_table
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_build import find_llama_server
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from support.command_line import Gbnf
 from support.toys import make_tool
 

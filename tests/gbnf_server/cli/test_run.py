@@ -27,7 +27,7 @@ from gbnf_server.cli.run import _copy_image
 from gbnf_server.cli.run_progress import PausingPerson, RunProgress
 from gbnf_server.executors import AbsentPerson, Journal, Workspace
 from gbnf_server.planner import PlannerOptions, StepStarted, TextWritten, ToolCalled, ToolDone
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from gbnf_server.system.model_files import has_smollm2
 from support.command_line import Gbnf
 from support.models import make_model

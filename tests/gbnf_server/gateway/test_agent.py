@@ -23,7 +23,7 @@ from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import PlannerOptions
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from gbnf_server.web.errors import HttpError
 from support.gateways import PATH, PlainApi, client_of, request, served, until
 from support.scripts import Script

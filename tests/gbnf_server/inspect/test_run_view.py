@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from gbnf_server.executors import Context, Workspace
 from gbnf_server.inspect.pages.run_view import view_run
 from gbnf_server.inspect.step_rendering import run_tab
 from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.recording import RecordedCall, RunRecorder
 from gbnf_server.planner.run_files import RecordedRun, read_runs
 from support.by_hand import ANSWER, call
@@ -62,6 +64,18 @@ def test_what_happened_is_in_its_step(tmp_path: Path) -> None:
     assert "<b>è" not in html
     assert html.count("<rect") == len(timed)
     assert html.count("data-decoding=") == 4
+
+
+@pytest.mark.slow
+def test_what_a_request_says_of_a_call_is_beside_its_grammar(tmp_path: Path) -> None:
+    run = recorded(tmp_path, ANSWER)
+    evidence = {"named": ("Rome", "km"), "unmentioned": (), "likely": ("final_answer",)}
+    events = tuple(
+        replace(event, evidence=evidence) if isinstance(event, StepStarted) else event for event in run.events
+    )
+    assert view_run(run).steps[0].entries[0].facts == ()
+    [grammar, _] = view_run(replace(run, events=events)).steps[0].entries
+    assert grammar.facts == ("named: Rome, km", "likely: final_answer")
 
 
 @pytest.mark.slow

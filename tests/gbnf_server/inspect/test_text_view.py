@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
@@ -16,7 +15,6 @@ from gbnf.schema.drafts import as_2020_12
 from gbnf.tools import Tool
 from gbnf_server.inspect.declarations import declared_at
 from gbnf_server.inspect.grammar_view import GrammarChoice
-from gbnf_server.inspect.partial_json import locate
 from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextChecker, TextView
 from support.oracle import engine
 from support.pools import BUNDLED
@@ -36,43 +34,6 @@ SCHEMA = {
 }
 DECLARED = GrammarChoice(property_order="declared")
 CALL = '{"name": "create_events", "arguments": {"title": "Lunch", "starts": ["2026-01-01"], '
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=10,
-)
-
-
-def written(value: Any, path: tuple[str | int, ...], starts: list[tuple[int, Any]], at: int) -> str:
-    """JSON, with the position and the path of each value."""
-    starts.append((at, path))
-    if isinstance(value, dict | list):
-        opening, closing = "{}" if isinstance(value, dict) else "[]"
-        text = opening
-        for number, (key, member) in enumerate(
-            value.items() if isinstance(value, dict) else enumerate(value)
-        ):
-            text += ", " if number else " "
-            text += f"{json.dumps(key)} : " if isinstance(value, dict) else ""
-            text += written(member, (*path, key), starts, at + len(text))
-        return text + closing
-    return json.dumps(value)
-
-
-@given(VALUES)
-def test_the_place_before_each_value_is_found(value: Any) -> None:
-    starts: list[tuple[int, Any]] = []
-    text = written(value, (), starts, 0)
-    assert json.loads(text) == value
-    for position, path in starts:
-        found = locate(text[:position])
-        assert (found.path, found.where) == (path, "value")
-    assert locate(text + " ").where == "end"
-
-
-@given(st.text(alphabet='{}[]":,\\ a1', max_size=30))
-def test_any_text_has_a_place(text: str) -> None:
-    assert locate(text).start <= len(text)
 
 
 @given(st.data())

@@ -26,8 +26,8 @@ from gbnf import load_manifests
 from gbnf_server.executors import AbsentPerson, Context, ScriptedPerson, Workspace, run_executor
 from gbnf_server.mcp import mcp_tools
 from gbnf_server.system.addresses import is_loopback
-from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import ExecutorError
+from gbnf_server.system.folders import manifests_path
 from support.mcp_servers import named, serving
 from support.processes import children, is_alive, wait_until
 

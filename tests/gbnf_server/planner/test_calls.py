@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from gbnf import Tool, load_manifests
 from gbnf_server.planner.call_checks import fill_references, result_entries
 from gbnf_server.planner.repeats import canonical
-from gbnf_server.system.bundled import manifests_path
+from gbnf_server.system.folders import manifests_path
 from support.json_values import json_values
 from support.toys import NEVER
 

@@ -24,8 +24,8 @@ from gbnf_server.planner.compaction import prompt_size
 from gbnf_server.planner.effects import CallModel, ExecuteTool
 from gbnf_server.planner.events import StepStarted, ToolDone
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.system.bundled import manifests_path
 from gbnf_server.system.errors import ContextOverflowError, ExecutorError
+from gbnf_server.system.folders import manifests_path
 from support.by_hand import ANSWER, POOL, Driven, call, drive_by_hand, resolved
 from support.effort import scaled
 from support.executors import world

@@ -170,7 +170,8 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
                 if constrained:
                     grammar = recorded.grammars.get(event.offer, "")
                     timing = since(at, compile_s), compile_s, None
-                    facts = tuple(_evidence(event.evidence or {}))
+                    evidence = (event.evidence or {}).items()
+                    facts = tuple(f"{what}: {', '.join(texts)}" for what, texts in evidence if texts)
                     add(EntryView("grammar", f"Grammar of {count}", "", "", facts, *timing, grammar))
             case SalvageStarted(_, _, ended, error, based_on):
                 steps.append(StepView("An answer from the results"))
@@ -214,16 +215,6 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
     for number, each in failed:
         add(EntryView("failed", "Call of the model", "", each.error, decoding=number))
     yield from steps
-
-
-def _evidence(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the request says of a step's call."""
-    if summary.get("named"):
-        yield f"the request names {', '.join(summary['named'])}"
-    if summary.get("unmentioned"):
-        yield f"it does not mention {', '.join(summary['unmentioned'])}"
-    yield from (f"likely: {name}" for name in summary.get("likely", ()))
-    yield from (f"unlikely: {name}" for name in summary.get("unlikely", ()))
 
 
 def _model_entry(event: ModelCalled, decoding: int | None) -> EntryView:

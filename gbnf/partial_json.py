@@ -19,7 +19,8 @@ class JsonPosition:
     """The end of a text. `path`: of the value that it is in or before; of the container if it is after one.
 
     `start`: of the unfinished token. `keys`: those of the innermost object, so far. `index`: of the item in
-    the innermost array; None in an object, and at the top level.
+    the innermost array; None in an object, and at the top level. `scalars`: the strings, numbers and names
+    that have ended, as they are written, each with its path.
     """
 
     path: tuple[str | int, ...]
@@ -27,6 +28,7 @@ class JsonPosition:
     start: int
     keys: tuple[str, ...] = ()
     index: int | None = None
+    scalars: tuple[tuple[tuple[str | int, ...], str], ...] = ()
 
     @property
     def pointer(self) -> str:
@@ -50,11 +52,13 @@ def locate(text: str) -> JsonPosition:
     """Return where the end of `text` is, the beginning of a JSON text. Never raises."""
     levels: list[_Level] = []
     where: Where = "value"
+    scalars: list[tuple[tuple[str | int, ...], str]] = []
 
     def located(kind: Where, start: int) -> JsonPosition:
         inner = levels if kind in ("value", "inside") else levels[:-1]
         last = levels[-1] if levels else _Level(None)
-        return JsonPosition(tuple(level.step for level in inner), kind, start, tuple(last.keys), last.index)
+        path = tuple(level.step for level in inner)
+        return JsonPosition(path, kind, start, tuple(last.keys), last.index, tuple(scalars))
 
     for found in _TOKEN.finditer(text):
         piece = found[0]
@@ -80,6 +84,8 @@ def locate(text: str) -> JsonPosition:
             case _ if piece[0] != '"' and where == "value" and found.end() == len(text):
                 return located("inside", found.start())
             case _:
+                if where == "value":
+                    scalars.append((tuple(level.step for level in levels), piece))
                 where = "after" if levels else "end"
     return located(where, len(text))
 

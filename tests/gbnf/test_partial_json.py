@@ -1,0 +1,55 @@
+"""Where the end of an unfinished JSON text is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.partial_json import locate
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def written(value: Any, path: tuple[str | int, ...], starts: list[tuple[int, Any]], at: int) -> str:
+    """JSON, with the position and the path of each value."""
+    starts.append((at, path))
+    if isinstance(value, dict | list):
+        opening, closing = "{}" if isinstance(value, dict) else "[]"
+        text = opening
+        for number, (key, member) in enumerate(
+            value.items() if isinstance(value, dict) else enumerate(value)
+        ):
+            text += ", " if number else " "
+            text += f"{json.dumps(key)} : " if isinstance(value, dict) else ""
+            text += written(member, (*path, key), starts, at + len(text))
+        return text + closing
+    return json.dumps(value)
+
+
+@given(VALUES)
+def test_the_place_before_each_value_is_found(value: Any) -> None:
+    starts: list[tuple[int, Any]] = []
+    text = written(value, (), starts, 0)
+    assert json.loads(text) == value
+    for position, path in starts:
+        found = locate(text[:position])
+        assert (found.path, found.where) == (path, "value")
+    found = locate(text + " ")
+    assert found.where == "end"
+    scalars = [(path, at) for at, path in starts if text[at] not in "{["]
+    assert [path for path, _ in found.scalars] == [path for path, _ in scalars]
+    assert all(
+        text.startswith(scalar, at) for (_, scalar), (_, at) in zip(found.scalars, scalars, strict=True)
+    )
+
+
+@given(st.text(alphabet='{}[]":,\\ a1', max_size=30))
+def test_any_text_has_a_place(text: str) -> None:
+    assert locate(text).start <= len(text)
