@@ -151,9 +151,9 @@ def _written(calls: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _values(arguments: Mapping[str, Any]) -> frozenset[str]:
-    """Return the strings in arguments, and the other values as JSON."""
-    scalars = locate(json.dumps(arguments, ensure_ascii=False)).scalars
-    return frozenset(each[1:-1] if each.startswith('"') else each for _, each in scalars)
+    """Return the strings in arguments, and the numbers as JSON."""
+    scalars = [each for _, each in locate(json.dumps(arguments, ensure_ascii=False)).scalars]
+    return frozenset(each[1:-1] if each[0] == '"' else each for each in scalars if not each.isalpha())
 
 
 def _of_argument(
