@@ -67,6 +67,10 @@ GpuLayersOption: TypeAlias = Annotated[
 ThreadsOption: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="CPU threads, in process. Default: see `gbnf doctor`.")
 ]
+EvidenceOption: TypeAlias = Annotated[
+    Literal["all", "values", "arguments", "none"] | None,
+    typer.Option(help="Favor what the request supports, in JSON calls in process. Default: all."),
+]
 
 # What tools may do.
 WorkspaceOption: TypeAlias = Annotated[

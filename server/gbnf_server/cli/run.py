@@ -18,6 +18,7 @@ from gbnf_server.cli.errors import ExitCode, interruptible
 from gbnf_server.cli.input_files import check_one_stdin, read_request
 from gbnf_server.cli.model_options import (
     ApproveAllOption,
+    EvidenceOption,
     MaxToolsOption,
     ModelSource,
     PlanningOptions,
@@ -121,10 +122,7 @@ def run(
     no_salvage: Annotated[
         bool, typer.Option("--no-salvage", help="Build no answer from results if the run ends without one.")
     ] = False,
-    evidence: Annotated[
-        Literal["all", "values", "arguments", "none"] | None,
-        typer.Option(help="Favor what the request supports, in JSON calls in process. Default: all."),
-    ] = None,
+    evidence: EvidenceOption = None,
     repeat_calls: Annotated[
         bool,
         typer.Option("--repeat-calls", help="Allow calls that repeat earlier ones."),

@@ -17,6 +17,7 @@ from gbnf_server.cli.model_options import (
     ApproveAllOption,
     BackendOption,
     ContextSizeOption,
+    EvidenceOption,
     GpuLayersOption,
     HfOption,
     LanguageOption,
@@ -116,6 +117,7 @@ def serve(
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log the texts of requests and answers.")
     ] = False,
+    evidence: EvidenceOption = None,
     agent: Annotated[
         bool, typer.Option("--agent", help="Offer the model `planner`, which runs tools of this machine.")
     ] = False,
@@ -169,7 +171,7 @@ def serve(
             sources[0], agents = model_for_other_tools(sources[0]), {}
         upstreams = stack.enter_context(_open(sources, parallel, deterministic=deterministic))
         gateway = Gateway(
-            Engine(retries=retry, no_repeat=no_repeat),
+            Engine(retries=retry, no_repeat=no_repeat, evidence=evidence or "all"),
             upstreams,
             model=_model_name(sources[0], upstreams),
             agents=agents,

@@ -43,12 +43,17 @@ Steps: TypeAlias = Generator[int, None, _Result]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What of a backend decides how it is asked. `tool_format`: of a backend that takes grammars."""
+    """What of a backend decides how it is asked.
+
+    `tool_format`: of a backend that takes grammars. `takes_evidence`: see `ModelInfo`; a model that has a
+    format was trained to call.
+    """
 
     dialect: Dialect
     prompt_style: PromptStyle
     tool_format: ToolFormat | None
     takes_images: bool
+    takes_evidence: bool = False
 
     def protocols(self, request: ChatRequest) -> tuple[CallProtocol, ...]:
         """Return how calls may be written: the first that can express the tools of a request."""
@@ -69,7 +74,8 @@ class Target:
         # a model that is trained on the planner's prompts answers with a call, which only our format reads
         has_format = info.prompt_style != "minimal" and dialect == "gbnf"
         native = info.tool_format if has_format else None
-        return cls(dialect, info.prompt_style, native, info.takes_images)
+        takes_evidence = info.takes_evidence and native is None and dialect == "gbnf"
+        return cls(dialect, info.prompt_style, native, info.takes_images, takes_evidence)
 
 
 @dataclass(frozen=True, slots=True)

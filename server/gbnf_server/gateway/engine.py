@@ -11,11 +11,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+from gbnf import Tool
 from gbnf.calls.validation import validate_call
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import CallStarted, Delta
+from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
 from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
 from gbnf_server.backends.base import Backend, Request, Usage
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
@@ -50,11 +52,19 @@ class Engine(Answers):
     `retries`: how often a backend that ignored the grammar, or that wrote invalid arguments where the grammar
     is not exact, is asked again, as long as nothing of the answer has left. `compile_s`: the time limit of
     one request's grammars. `no_repeat`: after how many failures of a call with the same arguments it is
-    excluded, None for never.
+    excluded, None for never. `evidence`: what of the conversation gets a bonus in the calls of a model in
+    this process whose template has none (`gbnf.tools.evidence`).
     """
 
-    def __init__(self, *, retries: int = 0, compile_s: float = 30.0, no_repeat: int | None = None) -> None:
-        self._retries, self._no_repeat = retries, no_repeat
+    def __init__(
+        self,
+        *,
+        retries: int = 0,
+        compile_s: float = 30.0,
+        no_repeat: int | None = None,
+        evidence: EvidenceUse = "all",
+    ) -> None:
+        self._retries, self._no_repeat, self._evidence = retries, no_repeat, evidence
         self._compiler = Compiler(timeout_s=compile_s)
 
     def close(self) -> None:
@@ -85,8 +95,10 @@ class Engine(Answers):
             if not request.count:
                 tokens = await _prompt_tokens(request, compiled, backend)
                 yield Finished("stop", Usage(tokens, 0), compiled.enforcement)
+            use = self._evidence if target.takes_evidence else "none"
+            evidence = _evidence(request.messages, compiled.tools, use)
             for choice in range(request.count):
-                asked = self._asked(request, compiled, choice, limit)
+                asked = self._asked(request, compiled, choice, limit, evidence)
                 async with aclosing(answer(backend, asked)) as events:
                     has_begun = False
                     async for event in events:
@@ -115,14 +127,16 @@ class Engine(Answers):
             raise _gateway_error(error, request) from error
         return target, limit, await self._compiler.compiled(request, target, owner)
 
-    def _asked(self, request: ChatRequest, compiled: Compiled, choice: int, limit: int) -> Asked:
+    def _asked(
+        self, request: ChatRequest, compiled: Compiled, choice: int, limit: int, evidence: Evidence | None
+    ) -> Asked:
         """Return what the backend is asked for one of the answers of a request."""
         first = secrets.randbelow(1 << 31) if request.sampling.seed is None else request.sampling.seed
         # a stop string inside of a call would truncate it, so it is looked for in the text alone
         in_text = compiled.constraint is not None or bool(compiled.tools)
         stop = () if in_text else request.stop
         return Asked(
-            backend_request(request, compiled, limit, first + choice * (self._retries + 1), stop),
+            backend_request(request, compiled, limit, first + choice * (self._retries + 1), stop, evidence),
             compiled.reader,
             stop=request.stop if in_text else (),
             call_begin=compiled.protocol.call_begin,
@@ -134,7 +148,12 @@ class Engine(Answers):
 
 
 def backend_request(
-    request: ChatRequest, compiled: Compiled, limit: int, seed: int, stop: tuple[str, ...]
+    request: ChatRequest,
+    compiled: Compiled,
+    limit: int,
+    seed: int,
+    stop: tuple[str, ...],
+    evidence: Evidence | None = None,
 ) -> Request:
     """Return the request for the backend, without callbacks. Raises HttpError for a value out of range."""
     sampling = request.sampling
@@ -153,10 +172,22 @@ def backend_request(
             stop=stop,
             reasoning=compiled.reasoning,
             logprobs=sampling.logprobs,
+            evidence=evidence,
         )
     except ValueError as error:
         problem = str(error)
         raise HttpError(400, f"{problem}.", "invalid_request", problem.split(maxsplit=1)[0]) from None
+
+
+def _evidence(messages: Sequence[Message], tools: Sequence[Tool], use: EvidenceUse) -> Evidence | None:
+    """Return what the last message of the user, and the calls since, say of the next call."""
+    said = [at for at, message in enumerate(messages) if message["role"] == "user"]
+    if not tools or not said:
+        return None
+    failed = failed_calls(messages)
+    calls = [call["function"] for message in messages[said[-1] :] for call in message.get("tool_calls", ())]
+    done = [call for call in calls if call_key(call["name"], call["arguments"]) not in failed]
+    return gather_evidence(messages[said[-1]]["content"], tools, use, done=done)
 
 
 async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Backend) -> int:

@@ -30,6 +30,7 @@ UNMOVED: Final = 1 / (1 + math.exp(-2 * CHOICE_BONUS))
 `CHOICE_BONUS` where another loses it."""
 _LONGEST_TOKEN: Final = 24  # characters that are looked up
 _CLOSINGS: Final = ('", "', '","', '"}}', '"]')  # what may be one token with the quote that ends a string
+_NEXT_CALL: Final = '\n{"name":'  # of several in an answer
 _COMMAS: Final = (', "', ',"')  # before a string or a key
 _ARGUMENTS_DEPTH: Final = 2  # of their object, in {"name": …, "arguments": {…}}
 _MOST_OTHER_ITEMS: Final = 2  # of a list, that the request does not have
@@ -90,7 +91,7 @@ class EvidenceBias:
 
     def changes(self) -> dict[int, float]:
         """Return what the next tokens gain and lose."""
-        self._position = position = CallPosition(self._text)
+        self._position = position = CallPosition(self._text[self._text.rfind(_NEXT_CALL) + 1 :])
         argument = self._argument()
         in_arguments = position.depth == _ARGUMENTS_DEPTH
         if position.depth < _ARGUMENTS_DEPTH:

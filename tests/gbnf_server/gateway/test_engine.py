@@ -7,7 +7,7 @@ import json
 import re
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 
 from gbnf.prompts.messages import Image
 from gbnf.tool_formats import CallEnded, CallStarted, TextDelta
-from gbnf_server.backends.base import BackendEvent, Request
+from gbnf_server.backends.base import BackendEvent, Completion, ModelInfo, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.gateway.answers import Finished, Started
@@ -34,6 +34,7 @@ from gbnf_server.gateway.chat import (
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.llama import server_build as build
 from gbnf_server.web.errors import HttpError
+from support.backends import FakeBackend
 from support.effort import scaled
 from support.gateway_answers import (
     PLACE,
@@ -50,6 +51,7 @@ from support.gateway_answers import (
 )
 from support.models import make_model
 from support.server import require_llama_server
+from support.tool_formats import FAMILIES
 from support.tool_templates import TEMPLATES
 
 HOT = Sampling(max_tokens=120, temperature=2.0, seed=1)
@@ -320,6 +322,61 @@ def test_keywords_of_manifests_mean_nothing_in_tools_of_clients(backend: InProce
     events = answer(ask(tools=(tool,), tool_choice=ToolChoice("required")), backend)
     name, arguments = calls(events)[0]
     assert (name, json.loads(arguments)) == ("note", {"from_step": 7, "target": "x"})
+
+
+class Recording(FakeBackend):
+    """A small model that calls the last tool, and is not trained for it."""
+
+    model = ModelInfo(takes_evidence=True)
+
+    def respond(self, *_given: Any, **_limits: Any) -> Completion:
+        return Completion('{"name": "play", "arguments": {"title": "Rhapsody"}}', "stop")
+
+    def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        self.evidence = request.evidence
+        return super().generate(request)
+
+
+@pytest.mark.parametrize(
+    ("said", "results", "phrases"),
+    [
+        (["Play Waterloo and Rhapsody"], [], ("Waterloo", "Rhapsody")),
+        (["Play Waterloo", "Play Rhapsody"], [], ("Rhapsody",)),
+        (["Play Waterloo and Rhapsody"], ["playing"], ("Rhapsody",)),
+        (["Play Waterloo and Rhapsody"], ["Error: offline"], ("Waterloo", "Rhapsody")),
+    ],
+)
+def test_the_last_message_and_the_calls_since_are_evidence(
+    said: list[str], results: list[str], phrases: tuple[str, ...]
+) -> None:
+    call = {"name": "play", "arguments": {"title": "Waterloo"}}
+    messages: list[Any] = [{"role": "user", "content": text} for text in said]
+    for result in results:
+        messages += [
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"id": "a", "type": "function", "function": call}],
+            },
+            {"role": "tool", "content": result, "tool_call_id": "a", "name": "play"},
+        ]
+    backend = Recording()
+    tools = (function("play", ["title"], title={"type": "string"}),)
+    answer(ask(messages=tuple(messages), tools=tools), backend)
+    assert backend.evidence is not None
+    assert backend.evidence.phrases == phrases
+    answer(ask(messages=tuple(messages), tools=tools), backend, Engine(evidence="none"))
+    assert backend.evidence is None
+
+
+def test_only_calls_of_models_without_a_format_take_evidence() -> None:
+    backend = Recording()
+    answer(ask(), backend)
+    assert backend.evidence is None
+    backend.model = ModelInfo(takes_evidence=True, tool_format=FAMILIES[0].form)
+    with suppress(HttpError):  # the answer is in another format
+        answer(ask(tools=TOOLS), backend)
+    assert backend.evidence is None
 
 
 def test_a_backend_that_ignores_the_grammar_is_a_502_or_is_asked_again(tiny_model: Path) -> None:

@@ -139,6 +139,12 @@ def test_another_call_takes_other_values(model: NativeModel) -> None:
         assert {each for each in found if found[each] == -CHOICE_BONUS} == set(loses)
 
 
+def test_each_call_of_an_answer_begins_anew(model: NativeModel) -> None:
+    first = '{"name": "on", "arguments": {"city": "Tel Aviv, Israel"}}\n'
+    for text in ('{"name": "', CALL + '"', CALL + '"city": "Tel'):
+        assert changes(model, first + text) == changes(model, text)
+
+
 POSITIONS = [
     '"kinds": ["wind", "rain',
     "",
