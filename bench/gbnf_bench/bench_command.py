@@ -15,6 +15,7 @@ from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import (
     LAST_SEED,
     ApiKeyOption,
+    LoraOption,
     MarkdownOption,
     MaxTokensOption,
     ModelSource,
@@ -56,6 +57,7 @@ def run(
     server: Annotated[str | None, typer.Option(metavar="URL", help="Running llama-server.")] = None,
     api_key: ApiKeyOption = None,
     threads: ThreadsOption = None,
+    lora: LoraOption = None,
     manifests: ManifestsOption = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each case, for a temperature above 0.")] = 1,
     temperature: TemperatureOption = 0.0,
@@ -113,7 +115,7 @@ def run(
     """
     if context.invoked_subcommand is not None:
         return
-    source = ModelSource(model, server=server, api_key=api_key, threads=threads)
+    source = ModelSource(model, server=server, api_key=api_key, threads=threads, lora=lora)
     source.check()
     if bfcl is None and (category or limit is not None or compile_only):
         raise typer.BadParameter("--category, --limit and --compile-only require --bfcl")

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float32]
 
 TEMPLATE = (
     "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"
@@ -34,11 +37,12 @@ def make_model(
     adds_start: bool = False,
     control_texts: Sequence[str] = (),
     bias: Mapping[int, float] | None = None,
+    added: Mapping[str, Matrix] | None = None,
 ) -> Path:
     """Write the GGUF. `template` None: it has no chat template. `adds_start`: prompts begin with a token.
 
     `control_texts`: the texts of further control tokens, which are the last of the vocabulary. `bias`: about
-    how much to add to the logits of tokens, everywhere.
+    how much to add to the logits of tokens, everywhere. `added`: to weight matrices, by tensor.
     """
     letters = _byte_letters()
     control = [*SPECIAL, "<|start|>"]
@@ -65,8 +69,23 @@ def make_model(
             weights[:, 0] = _CONSTANT  # which stays the greatest part of every hidden state
         elif bias and tensor == "output":
             weights[:, 0] = [bias.get(token, 0.0) / _CONSTANT_AFTER_NORM for token in range(len(tokens))]
+        if added and tensor in added:
+            weights += added[tensor]
         writer.add_tensor(f"{tensor}.weight", weights)
     finish_model(writer)
+    return path
+
+
+def make_adapter(path: Path, factors: Mapping[str, tuple[Matrix, Matrix]], *, alpha: float = 1.0) -> Path:
+    """Write a LoRA adapter: by tensor, the factors of shapes (rank, columns) and (rows, rank)."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", alpha)
+    for tensor, both in factors.items():
+        for name, factor in zip("ab", both, strict=True):
+            writer.add_tensor(f"{tensor}.weight.lora_{name}", factor)
+    _write(writer)
     return path
 
 
@@ -96,6 +115,10 @@ def finish_model(writer: gguf.GGUFWriter) -> None:
     """Add the norms and write the file."""
     for tensor in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
         writer.add_tensor(f"{tensor}.weight", np.ones(_WIDTH, np.float32))
+    _write(writer)
+
+
+def _write(writer: gguf.GGUFWriter) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -70,6 +70,7 @@ class InProcess(RequestBackend):
         name: str | None = None,
         prompt_style: PromptStyle | None = None,
         gpu_layers: int | None = None,
+        lora: Path | str | None = None,
         engine: GrammarEngineName = "llama.cpp",
         jump_forward: bool = True,
         parallel: int = 1,
@@ -83,6 +84,7 @@ class InProcess(RequestBackend):
         `context_length` (tokens): by default that of the model's training, up to 8192. `threads`: by default
         `usable_cores`, or one for a small model. `name`: by default the file's own for the model.
         `gpu_layers`: how many layers to compute on the GPU, by default all, if llama.cpp was built for one.
+        `lora`: the GGUF file of an adapter that is added to the weights.
         `prompt_style`: by default "minimal" for the bundled model, otherwise "full". `engine`: what enforces
         grammars, "llama.cpp" or "llguidance". `jump_forward`: draft text that the grammar forces, and copied
         text; the answer is the same without. `parallel`: how many calls may run at once, each in a sequence
@@ -93,7 +95,7 @@ class InProcess(RequestBackend):
         if parallel < 1:
             raise ValueError(f"parallel is {parallel}; it must be at least 1")
         self._truncation = Truncation(top_k, top_p, min_p)
-        model = NativeModel(model_path, gpu_layers=gpu_layers)
+        model = NativeModel(model_path, gpu_layers=gpu_layers, lora=lora)
         if not model.end_tokens:
             raise ModelLoadError(f"{model.path} has no end-of-generation token, so an answer could not end.")
         self.name: str = name or model.name

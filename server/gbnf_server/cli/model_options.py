@@ -67,6 +67,13 @@ GpuLayersOption: TypeAlias = Annotated[
 ThreadsOption: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="CPU threads, in process. Default: see `gbnf doctor`.")
 ]
+LoraOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="F.gguf|none",
+        help="LoRA adapter for the model. Default: for smollm2, the bundled one.",
+    ),
+]
 EvidenceOption: TypeAlias = Annotated[
     Literal["all", "values", "arguments", "none"] | None,
     typer.Option(help="Favor what the request supports, in JSON calls in process. Default: all."),
@@ -199,6 +206,7 @@ class ModelSource:
     context_size: ContextSizeOption = None
     gpu_layers: GpuLayersOption = None
     threads: ThreadsOption = None
+    lora: LoraOption = None
 
     @property
     def backend_name(self) -> BackendName:
@@ -221,7 +229,8 @@ class ModelSource:
         if self.hf is not None and (self.model is not None or self.backend_name != "in-process"):
             raise typer.BadParameter("--hf names a model in process: use it without --model and --server")
         if self.backend_name != "in-process":
-            for option, value in {"--gpu-layers": self.gpu_layers, "--threads": self.threads}.items():
+            given = {"--gpu-layers": self.gpu_layers, "--threads": self.threads, "--lora": self.lora}
+            for option, value in given.items():
                 if value is not None:
                     raise typer.BadParameter(
                         f"{option} applies to a model in process. A llama-server gets it when it starts: "
@@ -250,8 +259,9 @@ class ModelSource:
 
         match self.backend_name:
             case "in-process":
-                path = self.path()
-                return ModelKey(path.name, path.stat().st_size if path.is_file() else None)
+                path, adapter = self.path(), self.adapter()
+                name = path.name if adapter is None else f"{path.name}+{adapter.name}"
+                return ModelKey(name, path.stat().st_size if path.is_file() else None)
             case "llama-server":
                 with self._llama_server() as server:
                     return ModelKey(server.info().name)
@@ -271,6 +281,15 @@ class ModelSource:
         if self.model == SMOLLM2:
             return smollm2_path()
         return model_path() if self.model is None else Path(self.model)
+
+    def adapter(self) -> Path | None:
+        """Return the file of the model's adapter in process, None for the model alone."""
+        from gbnf_server.system.model_files import SMOLLM2, SMOLLM2_ADAPTER
+
+        if self.lora is not None:
+            return None if self.lora == "none" else Path(self.lora)
+        is_adapted = self.model == SMOLLM2 and self.hf is None and SMOLLM2_ADAPTER.is_file()
+        return SMOLLM2_ADAPTER if is_adapted else None
 
     def open(
         self, style: PromptStyle | None = None, *, parallel: int = 1, deterministic: bool = False
@@ -292,6 +311,7 @@ class ModelSource:
                     deterministic=deterministic,
                     gpu_layers=self.gpu_layers,
                     threads=self.threads,
+                    lora=self.adapter(),
                     name=self.model if self.model == SMOLLM2 else None,  # the file has that of a training run
                 )
             case "llama-server":
@@ -327,7 +347,7 @@ class ModelSource:
 
         match self.backend_name:
             case "in-process":
-                return describe_model_file(self.path(), backend)
+                return describe_model_file(self.path(), backend, self.adapter())
             case "llama-server":
                 return describe_server_model(cast("LlamaServer", backend))
             case _:

@@ -21,6 +21,7 @@ from gbnf_server.cli.model_options import (
     GpuLayersOption,
     HfOption,
     LanguageOption,
+    LoraOption,
     MaxSecondsOption,
     MaxStepsOption,
     ModelOption,
@@ -58,6 +59,7 @@ def serve(
     ctx_size: ContextSizeOption = None,
     gpu_layers: GpuLayersOption = None,
     threads: ThreadsOption = None,
+    lora: LoraOption = None,
     parallel: Annotated[
         int | None,
         typer.Option(
@@ -148,7 +150,7 @@ def serve(
     _check_address(host, keys)
     if not agent:
         _check_not_given(context)
-    base = ModelSource(model, hf, None, backend, server_api_key, ctx_size, gpu_layers, threads)
+    base = ModelSource(model, hf, None, backend, server_api_key, ctx_size, gpu_layers, threads, lora)
     sources = [replace(base, server=url) for url in server or ()] or [base]
     for source in sources:
         source.check()

@@ -13,7 +13,7 @@ import typer
 from gbnf.errors import clip
 from gbnf_server.cli.commands import reflow
 from gbnf_server.cli.errors import interruptible
-from gbnf_server.cli.model_options import HfOption, ModelSource
+from gbnf_server.cli.model_options import HfOption, LoraOption, ModelSource
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, say, stderr_console, write
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ def start(
         int | None,
         typer.Option(min=1, help="CPU threads. Default: see `gbnf doctor`."),
     ] = None,
+    lora: LoraOption = None,
     api_key: Annotated[
         str | None,
         typer.Option(envvar="LLAMA_API_KEY", help="API key that clients must send; random by default."),
@@ -146,7 +147,8 @@ def start(
     from gbnf_server.llama.api_keys import key_file
     from gbnf_server.llama.server_build import start as run
 
-    source = ModelSource(model, hf=hf)
+    source = ModelSource(model, hf=hf, lora=lora)
+    adapter = source.adapter()
     source.check()
     with (
         interruptible(),
@@ -157,7 +159,7 @@ def start(
             slots=parallel,
             threads=threads,
             api_key=api_key,
-            extra=extra or (),
+            extra=(*(() if adapter is None else ("--lora", str(adapter))), *(extra or ())),
         ) as running,
     ):
         write(running.url)

@@ -113,6 +113,7 @@ class KVCache:
                 f"{model.path}: cannot create a context of {length} tokens for {parallel} at once. Is there "
                 "enough memory? Try a shorter one."
             )
+        model.adapt(self.context)
         self._memory = llama_cpp.llama_get_memory(self.context)
         self.batch: Any = llama_cpp.llama_batch_init(_BATCH_SIZE, 0, 1)
         self._sequences = [CachedSequence(seq_id) for seq_id in range(parallel)]

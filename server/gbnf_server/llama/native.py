@@ -59,10 +59,18 @@ def default_threads(path: Path) -> int:
 class NativeModel:
     """A GGUF file, loaded: its vocabulary and metadata, and its weights unless `vocab_only`."""
 
-    def __init__(self, path: Path | str, *, vocab_only: bool = False, gpu_layers: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        vocab_only: bool = False,
+        gpu_layers: int | None = None,
+        lora: Path | str | None = None,
+    ) -> None:
         """Load the file. Raises ModelLoadError if it is missing or llama.cpp cannot use it.
 
-        Raises SetupError if this build of llama.cpp does not work on this CPU.
+        `lora`: the file of an adapter for `adapt`. Raises SetupError if this build of llama.cpp does not work
+        on this CPU.
         """
         self.path = Path(path)
         if not self.path.is_file():
@@ -78,6 +86,7 @@ class NativeModel:
             reason = " ".join("".join(messages).split()) or "llama.cpp gave no reason"
             raise ModelLoadError(f"{self.path} cannot be loaded: {reason}. Is it a complete GGUF model?")
         self.close = weakref.finalize(self, llama_cpp.llama_model_free, self.handle)
+        self._adapter = None if lora is None else self._load_adapter(Path(lora))
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.handle)
         self.size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
         if not self.size:
@@ -86,6 +95,23 @@ class NativeModel:
         """The `Splits` that answers share (see `drafts`)."""
         self._pieces: dict[int, bytes] = {}
         self._by_first_byte: dict[frozenset[int], npt.NDArray[np.int64]] = {}
+
+    def _load_adapter(self, path: Path) -> Any:
+        """Return an adapter, which is freed with the model. Raises ModelLoadError."""
+        if not path.is_file():
+            raise ModelLoadError(f"there is no LoRA adapter {path}. Use the path of a GGUF file.")
+        with capture_log_errors() as messages:
+            adapter = llama_cpp.llama_adapter_lora_init(self.handle, os.fsencode(path))
+        if not adapter:
+            reason = " ".join("".join(messages).split()) or "llama.cpp gave no reason"
+            raise ModelLoadError(f"{path} is no LoRA adapter for {self.path.name}: {reason}")
+        return adapter
+
+    def adapt(self, context: Any) -> None:
+        """Let a context of the model compute with the adapter, if there is one."""
+        if self._adapter is not None:
+            adapters = (llama_cpp.llama_adapter_lora_p_ctypes * 1)(self._adapter)
+            llama_cpp.llama_set_adapters_lora(context, adapters, 1, (ctypes.c_float * 1)(1.0))
 
     @cached_property
     def metadata(self) -> dict[str, str]:

@@ -86,18 +86,22 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def describe_model_file(path: Path, backend: Backend) -> dict[str, Any]:
-    """Return the fields that identify a model file."""
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+def describe_model_file(path: Path, backend: Backend, adapter: Path | None = None) -> dict[str, Any]:
+    """Return the fields that identify a model file, and its adapter."""
     return {
         "name": backend.name,
         "file": path.name,
         "bytes": path.stat().st_size,
-        "sha256": sha256,
+        "sha256": _sha256(path),
+        **({} if adapter is None else {"lora": adapter.name, "lora_sha256": _sha256(adapter)}),
         "context_length": backend.context_length(),
         "prompt_style": backend.info().prompt_style,
     }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def describe_server_model(backend: LlamaServer) -> dict[str, Any]:
@@ -123,4 +127,4 @@ def identity(model: Mapping[str, Any]) -> str:
         for key, value in model.items()
         if key != "slots" and not (key == "name" and model.get("file"))
     }
-    return str(model.get("sha256") or digest(told))
+    return "".join(model.get(key, "") for key in ("sha256", "lora_sha256")) or digest(told)

