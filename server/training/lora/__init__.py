@@ -1,0 +1,1 @@
+"""The adapter of the small real model: tools and requests as data, their conversations, the training."""

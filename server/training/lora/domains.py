@@ -1,0 +1,181 @@
+"""Tools that do not exist, and requests for them: from the files of `domains/`.
+
+A file has the tools of one domain, each with names, descriptions, arguments (`values.py`) and templates of
+requests: `[a|b]` chooses, `{argument}` is a value as a person writes it, and `<…>` is left out where its
+argument is. The same tool has another name, another description and other argument names each time.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from random import Random
+from typing import Any, Final
+
+from gbnf import Tool
+from training.lora.values import LISTS, Value, draw, enumerated, schema
+
+_CLAUSE: Final = re.compile(r"<([^<>]*)>")
+_CHOICE: Final = re.compile(r"\[([^\[\]]*)\]")
+_SLOT: Final = re.compile(r"\{([\w.]+)\}")
+_SPACES: Final = re.compile(r" {2,}")
+_WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_MENTIONED: Final = 0.45  # share of the optional arguments that a request gives
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A tool of a domain's file, in all its forms."""
+
+    domain: str
+    names: tuple[str, ...]
+    about: tuple[str, ...]
+    requests: tuple[str, ...]
+    arguments: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """One form of a tool. `renamed`: the names of its arguments, by those of its file."""
+
+    kind: Kind
+    tool: Tool
+    renamed: Mapping[str, str]
+
+
+@cache
+def domains() -> Mapping[str, tuple[Kind, ...]]:
+    """Return the tools of each domain."""
+    found = {}
+    for file in sorted(files(__package__).joinpath("domains").iterdir(), key=lambda file: file.name):
+        name = file.name.removesuffix(".toml")
+        found[name] = tuple(
+            Kind(
+                name,
+                tuple(each["names"]),
+                tuple(each["about"]),
+                tuple(each["requests"]),
+                each.get("arguments", {}),
+            )
+            for each in tomllib.loads(file.read_text("utf-8"))["tool"]
+        )
+    return found
+
+
+def offer(random: Random, kind: Kind) -> OfferedTool:
+    """Return one form of a tool."""
+    words = random.choice(kind.names).lower().split()
+    style = random.random()
+    if style < 0.5:
+        name = "_".join(words)
+    elif style < 0.7:
+        name = words[0] + "".join(word.capitalize() for word in words[1:])
+    elif style < 0.85:
+        name = f"{random.choice((kind.domain.split('_')[0], words[-1]))}.{'_'.join(words)}"
+    else:
+        name = random.choice(("-".join(words), "".join(word.capitalize() for word in words)))
+    renamed = {argument: argument for argument in kind.arguments}
+    if random.random() < 0.3:
+        camel = random.random() < 0.5
+        renamed = {argument: _restyled(argument, camel=camel) for argument in renamed}
+    names = list(kind.arguments)
+    if random.random() < 0.2:
+        random.shuffle(names)
+    args = {
+        "type": "object",
+        "properties": {renamed[name]: schema(random, kind.arguments[name]) for name in names},
+        "required": [renamed[name] for name in names if not kind.arguments[name].get("optional")],
+    }
+    tool = Tool.from_mapping({"name": name, "description": random.choice(kind.about), "args": args})
+    return OfferedTool(kind, tool, renamed)
+
+
+def _restyled(name: str, *, camel: bool) -> str:
+    words = [word.lower() for word in _WORD.findall(name)] or [name]
+    return words[0] + "".join(word.capitalize() for word in words[1:]) if camel else "_".join(words)
+
+
+def request(random: Random, offered: OfferedTool, number: int = 1) -> tuple[str, list[dict[str, Any]]]:
+    """Return a request for a tool, and the arguments of its calls in the schema's order.
+
+    Several calls differ in one argument, whose values the request lists; if none can, there is one call.
+    """
+    kind = offered.kind
+    values = {name: draw(random, each) for name, each in kind.arguments.items()}
+    listed = [
+        name
+        for name, each in kind.arguments.items()
+        if not each.get("optional") and each["kind"] not in {"flag", "list", "object", "enum"}
+    ]
+    varied = random.choice(listed) if number > 1 and listed else None
+    each_value: list[Value] = []
+    if varied is not None:
+        drawn = {
+            str(value.value): value for value in (draw(random, kind.arguments[varied]) for _ in range(number))
+        }
+        each_value = list(drawn.values())
+        values[varied] = Value(enumerated(random, [value.said for value in each_value]), None)
+    share = random.choice((0.0, _MENTIONED, _MENTIONED, 0.9))
+    given = {
+        name for name, each in kind.arguments.items() if each.get("optional") and random.random() < share
+    }
+    template = random.choice(kind.requests)
+    text = _filled(random, template, values, given)
+    said = {slot.split(".")[0] for slot in _SLOT.findall(template)}
+    used = {
+        name: values[name].value
+        for name, each in kind.arguments.items()
+        if not each.get("optional") or (name in given and name in said)
+    }
+    order = offered.tool.model_args()["properties"]
+    calls = [used] if varied is None else [{**used, varied: value.value} for value in each_value]
+    in_file = {name: original for original, name in offered.renamed.items()}
+    return text, [{name: call[in_file[name]] for name in order if in_file[name] in call} for call in calls]
+
+
+def bare_request(random: Random, offered: OfferedTool) -> str:
+    """Return a request that has no value at all."""
+    form = random.choice(
+        ("{} please", "I want to {}", "can you {}?", "{}", "please {} for me", "I'd like to {}")
+    )
+    return form.format(random.choice(offered.kind.names))
+
+
+def _filled(random: Random, template: str, values: Mapping[str, Value], given: set[str]) -> str:
+    def clause(found: re.Match[str]) -> str:
+        slots = {slot.split(".")[0] for slot in _SLOT.findall(found[1])}
+        return found[1] if slots <= given else ""
+
+    text = _CLAUSE.sub(clause, template)
+    text = _CHOICE.sub(lambda found: random.choice(found[1].split("|")), text)
+
+    def value(found: re.Match[str]) -> str:
+        name, _, member = found[1].partition(".")
+        return str(values[name].value[member]) if member else values[name].said
+
+    text = _SPACES.sub(" ", _SLOT.sub(value, text)).strip()
+    if random.random() < 0.1:
+        text = text[:1].lower() + text[1:]
+    return random.choice(LISTS["openings"]) + text + random.choice(LISTS["closings"])
+
+
+def others(random: Random, kind: Kind, number: int) -> Iterator[Kind]:
+    """Yield other tools: of the same domain, or of any, none twice."""
+    near = [each for each in domains()[kind.domain] if each is not kind]
+    random.shuffle(near)
+    share = random.choice((1.0, 0.6, 0.0))
+    seen = {kind.names}
+    while number:
+        found = (
+            near.pop()
+            if near and random.random() < share
+            else random.choice(random.choice(list(domains().values())))
+        )
+        if found.names not in seen:
+            seen.add(found.names)
+            number -= 1
+            yield found

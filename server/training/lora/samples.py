@@ -1,0 +1,246 @@
+"""Groups of conversations over one pool of tools, as tokens.
+
+A group has the system message once, and after it several conversations, none of which sees the others: so one
+pass over a pool teaches several requests for it, and how their calls differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gbnf.prompts.messages import call_text, describe_added_tools, system_prompt
+from gbnf.protocols.protocol import tools_prompt
+from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
+from training.lora.domains import OfferedTool, bare_request, domains, offer, others, request
+from training.lora.values import LISTS, invented
+
+_SIZES: Final = (1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 8)  # tools in a pool
+_REQUESTS: Final = 5  # conversations in a group
+_LONGEST: Final = 1000  # tokens of a group
+
+Turn: TypeAlias = tuple[str, str]
+"""A role and a text. The model learns those of the assistant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The tools of a group. `is_chat`: an answer is a text, as in the gateway, not a call."""
+
+    tools: tuple[OfferedTool, ...]
+    asks: bool
+    searches: bool
+    is_chat: bool
+    style: str
+
+    @property
+    def system(self) -> str:
+        """The system message."""
+        tools = [each.tool for each in self.tools]
+        if self.is_chat:
+            return tools_prompt(tools, "full")
+        own = [*((FIND_TOOLS,) if self.searches else ()), *((ASK_USER,) if self.asks else ()), FINAL_ANSWER]
+        return system_prompt([*tools, *own], style=self.style)  # type: ignore[arg-type]  # one of them
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A group as arrays of one length: tokens, their places, what they belong to, and what is learnt.
+
+    `parts`: 0 for the system message, then 1, 2 … for the conversations. `learnt`: whether the token is one
+    that the model has to say.
+    """
+
+    tokens: NDArray[np.int64]
+    places: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    learnt: NDArray[np.bool_]
+
+
+def pool(random: Random) -> Pool:
+    """Return the tools of a group."""
+    kind = random.choice(random.choice(list(domains().values())))
+    kinds = [kind, *others(random, kind, random.choice(_SIZES) - 1)]
+    tools: dict[str, OfferedTool] = {}
+    for each in kinds:
+        offered = offer(random, each)
+        tools.setdefault(offered.tool.name, offered)
+    shuffled = list(tools.values())
+    random.shuffle(shuffled)
+    style = random.choices(("full", "verbose", "skeleton"), (16, 2, 1))[0]
+    return Pool(tuple(shuffled), random.random() < 0.2, random.random() < 0.3, random.random() < 0.1, style)
+
+
+def conversation(random: Random, given: Pool) -> list[Turn]:
+    """Return a conversation over a pool."""
+    chosen = random.random()
+    if chosen < 0.60:
+        return _carried_out(random, given, 1)
+    if chosen < 0.74:
+        return _carried_out(random, given, random.choice((2, 2, 3, 4)))
+    if chosen < 0.92:
+        return _unfitting(random, given)
+    return _asking(random, given)
+
+
+def _carried_out(random: Random, given: Pool, number: int) -> list[Turn]:
+    """Return a request for calls; with their results, and the answer, more often than not."""
+    first = random.choice(given.tools)
+    is_same = random.random() < 0.6
+    tools = [first] + [first if is_same else random.choice(given.tools) for _ in range(number - 1)]
+    if is_same and random.random() < 0.6:  # one sentence with several values
+        text, several = request(random, first, number)
+        asked = dict.fromkeys(_call(first, arguments) for arguments in several)
+    else:
+        texts: dict[str, str] = {}
+        for each in tools:
+            text, (arguments,) = request(random, each)
+            texts[_call(each, arguments)] = text
+        text, asked = _joined(random, list(texts.values())), dict.fromkeys(texts)
+    turns: list[Turn] = [("user", text)]
+    answer = random.choice(LISTS["done"])
+    for step, call in enumerate(asked, 1):
+        turns.append(("assistant", call))
+        result, told = _result(random)
+        if told:
+            answer = told
+        if random.random() < 0.05:
+            error = random.choice(
+                ("it is not available", "permission denied", "it does not exist", "timeout")
+            )
+            turns.append(("tool", call_text({"step": step, "error": error})))
+            return [*turns, ("assistant", _answer(f"It did not work: {error}.", given))]
+        turns.append(("tool", call_text({"step": step, "result": result})))
+    if len(asked) == 1 and random.random() < 0.4:
+        return turns[:-1]
+    return [*turns, ("assistant", _answer(answer, given))]
+
+
+def _call(offered: OfferedTool, arguments: Mapping[str, Any]) -> str:
+    return call_text({"name": offered.tool.name, "arguments": arguments})
+
+
+def _joined(random: Random, texts: Sequence[str]) -> str:
+    if len(texts) == 1:
+        return texts[0]
+    texts = [text.rstrip(" .") for text in texts]
+    match random.randrange(5):
+        case 0:
+            return ". ".join(texts) + "."
+        case 1:
+            return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+        case 2:
+            return ", then ".join(texts)
+        case 3:
+            return ". Also, ".join(texts)
+        case _:
+            return ", ".join(texts[:-1]) + " and " + texts[-1]
+
+
+def _result(random: Random) -> tuple[Any, str]:
+    """Return what a tool returns, and the answer about it, "" if there is nothing to tell."""
+    number, word = random.randint(1, 5000), invented(random)
+    match random.randrange(7):
+        case 0:
+            return "done", ""
+        case 1:
+            return {"ok": True}, ""
+        case 2:
+            return number, f"The result is {number}."
+        case 3:
+            return {"id": f"{word}-{number}"}, f"Done. The id is {word}-{number}."
+        case 4:
+            entries = [invented(random) for _ in range(random.randint(1, 4))]
+            return {"entries": entries}, f"I found {', '.join(entries)}."
+        case 5:
+            return f"{word.capitalize()}: {number}", f"{word.capitalize()}: {number}"
+        case _:
+            value = round(random.uniform(0, 500), 1)
+            return {word: value, "status": "ok"}, f"The {word} is {value}."
+
+
+def _unfitting(random: Random, given: Pool) -> list[Turn]:
+    """Return a request that no tool of the pool can carry out, or small talk."""
+    if random.random() < 0.3:
+        return [
+            ("user", random.choice(LISTS["small_talk"])),
+            ("assistant", _answer(_abstention(random), given)),
+        ]
+    here = {each.kind.names for each in given.tools}
+    near = domains()[random.choice(given.tools).kind.domain] if random.random() < 0.3 else ()
+    kinds = near or [kind for several in domains().values() for kind in several]
+    kinds = [kind for kind in kinds if kind.names not in here]
+    if not kinds:
+        return _carried_out(random, given, 1)
+    other = offer(random, random.choice(kinds))
+    text, (arguments,) = request(random, other)
+    turns: list[Turn] = [("user", text)]
+    if not given.searches or given.is_chat:
+        return [*turns, ("assistant", _answer(_abstention(random), given))]
+    turns.append(
+        (
+            "assistant",
+            call_text({"name": FIND_TOOLS.name, "arguments": {"query": random.choice(other.kind.names)}}),
+        )
+    )
+    if random.random() < 0.5:
+        turns.append(("tool", call_text({"step": 1, "result": {"entries": []}})))
+        return [*turns, ("assistant", _answer(_abstention(random), given))]
+    found = call_text({"step": 1, "result": {"entries": [other.tool.name]}})
+    turns.append(("tool", f"{found}\n\n{describe_added_tools([other.tool])}"))
+    return [*turns, ("assistant", _call(other, arguments))]
+
+
+def _asking(random: Random, given: Pool) -> list[Turn]:
+    """Return a request without its values, and the question for them; another one if no tool needs values."""
+    needing = [each for each in given.tools if each.tool.model_args()["required"]]
+    if not needing:
+        return _carried_out(random, given, 1)
+    offered = random.choice(needing)
+    name = offered.tool.model_args()["required"][0]
+    question = f"What is the {name.replace('_', ' ')}?"
+    asked = _answer(question, given)
+    if given.asks and not given.is_chat:
+        asked = call_text({"name": ASK_USER.name, "arguments": {"question": question}})
+    return [("user", bare_request(random, offered)), ("assistant", asked)]
+
+
+def _abstention(random: Random) -> str:
+    return random.choice(LISTS["abstentions"])
+
+
+def _answer(text: str, given: Pool) -> str:
+    return text if given.is_chat else call_text({"name": FINAL_ANSWER.name, "arguments": {"message": text}})
+
+
+def group(random: Random, encode: Callable[[str], list[int]]) -> Rows:
+    """Return the next group. `encode`: splits a text with the marks of the chat template into tokens."""
+    given = pool(random)
+    prefix = encode(f"<|im_start|>system\n{given.system}<|im_end|>\n")
+    tokens, places, parts = [*prefix], [*range(len(prefix))], [0] * len(prefix)
+    learnt = [False] * len(prefix)
+    for part in range(1, _REQUESTS + 1):
+        row, says = _encoded(conversation(random, given), encode)
+        if len(tokens) + len(row) > _LONGEST and part > 1:
+            break
+        tokens += row
+        places += range(len(prefix), len(prefix) + len(row))
+        parts += [part] * len(row)
+        learnt += says
+    return Rows(np.array(tokens), np.array(places), np.array(parts), np.array(learnt))
+
+
+def _encoded(turns: Sequence[Turn], encode: Callable[[str], list[int]]) -> tuple[list[int], list[bool]]:
+    tokens: list[int] = []
+    learnt: list[bool] = []
+    for role, text in turns:
+        head, said = encode(f"<|im_start|>{role}\n"), encode(f"{text}<|im_end|>")
+        end = encode("\n")
+        tokens += [*head, *said, *end]
+        learnt += [False] * len(head) + [role == "assistant"] * len(said) + [False] * len(end)
+    return tokens, learnt
