@@ -34,18 +34,8 @@ CONTROLS = (
 )
 EVIL = "".join(f"ev{control}il " for control in CONTROLS)
 FOREIGN = (
-    "\u200d",
-    "\u200c",
-    "\u200f",
-    "é",
-    "日本",
-    "👩‍👩‍👧",
-    "\u00ad",
-    "\ue000",
-    "\ufeff",
-    "a\tb\nc",
-    "नी",
-    "\u00a0",
+    *("\u200d", "\u200c", "\u200f", "é", "日本", "👩‍👩‍👧"),
+    *("\u00ad", "\ue000", "\ufeff", "a\tb\nc", "नी", "\u00a0"),
 )
 """What joins and parts letters stays: without it, words and emoji fall apart."""
 
@@ -142,68 +132,50 @@ def check(text: str) -> None:
     assert not [control for control in CONTROLS if f"ev{control}il" in text]
 
 
-def answers(*texts: str) -> list[Any]:
-    """A server's answers, of which each may be streamed."""
-    return [completion(text) for text in texts]
-
-
 def streamed(text: str) -> Reply:
     """An answer in pieces of one character, so that every sequence is split."""
     events = [*({"content": char, "stop": False} for char in text), {**completion("").body, "stop": True}]
     return Reply(200, "".join(f"data: {json.dumps(event)}\n\n" for event in events))
 
 
+def tool(body: str) -> str:
+    return f"from gbnf_server.system.errors import ExecutorError\n{body}"
+
+
 ANSWER = json.dumps({"name": "final_answer", "arguments": {"message": EVIL}})
-PING = json.dumps({"name": "ping", "arguments": {}})
+PING = [completion(json.dumps({"name": "ping", "arguments": {}})), completion("done")]
 
 
-@pytest.mark.parametrize("ways", [[], ["--json"], ["--quiet"]], ids=["plain", "json", "quiet"])
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_run_shows_an_answer(look: Look, tmp_path: Path, ways: list[str], stream: bool) -> None:
-    make_tool(tmp_path / "tools", "ping")
-    reply = streamed(ANSWER) if stream else completion(ANSWER)
-    with scripted(completion=[reply]) as script:
-        options = [
-            "--server",
-            script.url,
-            "--manifests",
-            "tools",
-            "--call-format=text",
-            *(["--stream"] if stream else []),
-        ]
-        check(look("run", "ping", *options, *ways))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "body",
-    [f"return {{'entries': [{EVIL!r}]}}", f"return {{'found': {EVIL!r}}}", f"raise ExecutorError({EVIL!r})"],
+    ("replies", "options", "body"),
+    [
+        ([completion(ANSWER)], [], ""),
+        ([completion(ANSWER)], ["--json"], ""),
+        ([completion(ANSWER)], ["--quiet"], ""),
+        ([streamed(ANSWER)], ["--stream"], ""),
+        ([streamed(ANSWER)], ["--stream", "--json"], ""),
+        (PING, [], tool(f"return {{'entries': [{EVIL!r}]}}")),
+        (PING, [], tool(f"return {{'found': {EVIL!r}}}")),
+        (PING, [], tool(f"raise ExecutorError({EVIL!r})")),
+        ([completion(f"{{{EVIL}")], [], ""),  # what is refused
+        ([completion(f'{{"name": "ping", "arguments": {{"{EVIL}": 1}}}}')], [], ""),
+        ([Reply(400, {"error": {"message": EVIL}})], [], ""),
+    ],
 )
-def test_run_shows_what_a_tool_did(look: Look, tmp_path: Path, body: str) -> None:
-    make_tool(tmp_path / "tools", "ping", f"from gbnf_server.system.errors import ExecutorError\n{body}")
-    with scripted(completion=answers(PING, "done")) as script:
-        check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--call-format=text"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", [f"{{{EVIL}", f'{{"name": "ping", "arguments": {{"{EVIL}": 1}}}}'])
-def test_run_shows_what_was_refused(look: Look, tmp_path: Path, text: str) -> None:
-    make_tool(tmp_path / "tools", "ping")
-    with scripted(completion=answers(text)) as script:
-        check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--call-format=text"))
-
-
-def test_run_shows_an_error_of_a_server(look: Look, tmp_path: Path) -> None:
-    make_tool(tmp_path / "tools", "ping")
-    with scripted(completion=[Reply(400, {"error": {"message": EVIL}})]) as script:
-        check(look("run", "ping", "--server", script.url, "--manifests", "tools", "--call-format=text"))
+def test_run_shows_what_a_model_a_tool_and_a_server_say(
+    look: Look, tmp_path: Path, replies: list[Any], options: list[str], body: str
+) -> None:
+    make_tool(tmp_path / "tools", "ping", *([body] if body else []))
+    with scripted(completion=list(replies)) as script:
+        source = ("--server", script.url, "--manifests", "tools", "--call-format=text")
+        check(look("run", "ping", *source, *options))
 
 
 def test_batch_shows_an_id(look: Look, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "ping")
     for identity in ("[link=file:///x]" + EVIL, "ev\x1bil"):
         (tmp_path / "asked.jsonl").write_text(json.dumps({"id": identity, "query": "ping"}) + "\n")
-        with scripted(completion=answers("done")) as script:
+        with scripted(completion=[completion("done")]) as script:
             shown = look("batch", "asked.jsonl", "--server", script.url, "--manifests", "tools")
         assert not [control for control in CONTROLS if f"ev{control}il" in shown]
 
@@ -269,19 +241,10 @@ def test_errors_show_what_was_given(look: Look, arguments: list[str]) -> None:
 def test_bench_shows_runs(look: Look, tmp_path: Path, options: list[str]) -> None:
     (tmp_path / "a.toml").write_text('[[cases]]\nquery = "what time is it"\ncalls = [{ name = "get_now" }]\n')
     props = Reply(200, {**PROPS, "model_path": EVIL, "build_info": EVIL})
-    with scripted(props=[props], completion=answers(ANSWER)) as script:
-        command = (
-            "bench",
-            "--suite",
-            "a.toml",
-            "--server",
-            script.url,
-            "--configuration",
-            "text",
-            "--label",
-            "one",
-        )
-        shown = look(*command, *options) + look("bench", "score", "gbnf-bench/one.json", *options)
+    with scripted(props=[props], completion=[completion(ANSWER)]) as script:
+        source = ("--suite", "a.toml", "--server", script.url)
+        shown = look("bench", *source, "--configuration", "text", "--label", "one", *options)
+        shown += look("bench", "score", "gbnf-bench/one.json", *options)
     assert "converged" in shown
     assert not [control for control in CONTROLS if f"ev{control}il" in shown]
     check(look("bench", "--suite", "a.toml", "--server", EVIL))
@@ -291,7 +254,7 @@ def test_tune_shows_a_model(look: Look, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("GBNF_PROFILES", str(tmp_path / "profiles"))
     make_tool(tmp_path / "tools", "ping")
     props = Reply(200, {**PROPS, "model_path": EVIL})
-    with scripted(props=[props], completion=answers("done")) as script:
+    with scripted(props=[props], completion=[completion("done")]) as script:
         shown = look("tune", "--server", script.url, "--manifests", "tools", "--strategy", "text")
         shown += look("run", "ping", "--server", script.url, "--manifests", "tools")
     check(shown)
