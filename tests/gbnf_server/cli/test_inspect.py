@@ -41,32 +41,6 @@ def test_the_file_of_a_schema(gbnf: Gbnf, tmp_path: Path) -> None:
         assert "tool-0" not in page
 
 
-@pytest.mark.parametrize(
-    ("schema", "options", "message"),
-    [
-        ({"type": 3}, [], "/type"),
-        (False, [], "no JSON value satisfies"),
-        (SCHEMA, ["--tools", "tools.json"], "shown alone"),
-        (SCHEMA, ["--html", "no/such/folder/page.html"], "cannot be written"),
-    ],
-)
-def test_what_is_refused(
-    gbnf: Gbnf,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    schema: object,
-    options: list[str],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("schema.json").write_text(json.dumps(schema))
-    Path("tools.json").write_text(json.dumps(TOOLS))
-    options = options if "--html" in options else [*options, "--html", "page.html"]
-    result = gbnf("inspect", "--schema", "schema.json", *options)
-    assert result.code != 0
-    assert message in " ".join(result.err.replace("│", " ").split())
-
-
 def test_the_grammar_is_that_of_the_options(gbnf: Gbnf, tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text(
         json.dumps({"type": "object", "required": ["a", "b"], "properties": {"a": {}, "b": {}}})
@@ -83,45 +57,11 @@ def test_the_grammar_is_that_of_the_options(gbnf: Gbnf, tmp_path: Path) -> None:
     assert "textRest" in page.read_text("utf-8")  # a rule of answers in text
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["schema.json", "--call-format", "native"], "a JSON Schema has no calls"),
-        (["--call-format", "native", "--whitespace", "free"], "the chat template decides"),
-        (["--call-format", "native", "--property-order", "declared"], "the chat template decides"),
-        (["--call-format", "native", "--model", "no.gguf"], "no.gguf"),
-        (["--call-format", "text"], "'json', 'native'"),
-        (["--whitespace", "none"], "'default', 'compact'"),
-    ],
-)
-def test_which_grammars_are_refused(
-    gbnf: Gbnf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("schema.json").write_text(json.dumps(SCHEMA))
-    result = gbnf("inspect", *options, "--html", "page.html")
-    assert result.code != 0
-    assert message in " ".join(result.err.replace("│", " ").split())
-
-
 def test_a_model_without_a_call_format_is_refused(gbnf: Gbnf, tmp_path: Path) -> None:
     model = make_model(tmp_path / "plain.gguf")
     result = gbnf("inspect", "--call-format", "native", "--model", model, "--html", tmp_path / "page.html")
     assert result.code != 0
     assert "the chat template of plain.gguf has no tools" in " ".join(result.err.replace("│", " ").split())
-
-
-def test_a_pool_without_tools_is_an_error(gbnf: Gbnf, tmp_path: Path) -> None:
-    (tmp_path / "tools.json").write_text("[]")
-    result = gbnf("inspect", "--tools", tmp_path / "tools.json", "--html", tmp_path / "page.html")
-    assert result.code != 0
-    assert "there is no tool in it to show" in " ".join(result.err.split())
-
-
-def test_a_model_that_is_missing_is_an_error(gbnf: Gbnf, tmp_path: Path) -> None:
-    result = gbnf("inspect", "--model", tmp_path / "no.gguf", "--html", tmp_path / "page.html")
-    assert result.code != 0
-    assert "there is no model file" in " ".join(result.err.split())
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,11 +24,13 @@ from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.cli.person import asks_person
 from gbnf_server.cli.run import _copy_image
-from gbnf_server.cli.run_progress import PausingPerson, RunProgress
+from gbnf_server.cli.run_progress import PausingPerson, RunProgress, run_hints
 from gbnf_server.executors import AbsentPerson, Journal, Workspace
 from gbnf_server.planner import PlannerOptions, StepStarted, TextWritten, ToolCalled, ToolDone
+from gbnf_server.system.errors import ExecutorError
 from gbnf_server.system.folders import manifests_path
 from gbnf_server.system.model_files import has_smollm2
+from support.by_hand import ANSWER, NOW, POOL, Reply, call, completion, drive_by_hand, resolved
 from support.command_line import Gbnf
 from support.models import make_model
 from support.smollm2 import requires_smollm2
@@ -39,6 +41,13 @@ from support.toys import make_tool
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Random weights, which only a grammar makes sensible; a full prompt is 6,000 of its tokens."""
     return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
+
+
+@pytest.fixture
+def ping(model: Path, tmp_path: Path) -> list[Any]:
+    """Options of a run with one tool."""
+    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    return ["--model", model, "--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
 
 
 @pytest.mark.slow
@@ -55,10 +64,8 @@ def test_a_run_that_ends_without_an_answer(gbnf: Gbnf, model: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
-    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    command = ["run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--json"]
+def test_a_run_as_json(gbnf: Gbnf, ping: list[Any]) -> None:
+    command = ["run", "ping", *ping, "--max-steps", "1", "--no-salvage", "--json"]
     result = gbnf(*command, "--evidence", "values")
     value = json.loads(result.out)
     assert result.code == ExitCode.FAILURE
@@ -75,14 +82,9 @@ def test_a_run_as_json(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_request_from_standard_input_and_options_of_the_engine(
-    gbnf: Gbnf, model: Path, tmp_path: Path
-) -> None:
-    make_tool(tmp_path / "tools", "ping")
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--json"]
-    options += ["--max-steps", "1"]
+def test_the_request_from_standard_input_and_options_of_the_engine(gbnf: Gbnf, ping: list[Any]) -> None:
     engine = ["--gpu-layers", "0", "--threads", "1"]
-    result = gbnf("run", "-", "--model", model, *engine, *options, stdin="ping è\n")
+    result = gbnf("run", "-", *engine, *ping, "--json", "--max-steps", "1", stdin="ping è\n")
     assert json.loads(result.out)["query"] == "ping è\n"
     assert gbnf("run", "-", stdin=" \n").code == ExitCode.USAGE
 
@@ -120,27 +122,21 @@ def test_a_long_history_is_compacted_unless_not_wanted(gbnf: Gbnf, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
-    make_tool(tmp_path / "tools", "ping")
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work"]
-    result = gbnf("run", "ping", "--model", model, *options, "--max-steps", "1", "--no-salvage", "--quiet")
+def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, ping: list[Any]) -> None:
+    result = gbnf("run", "ping", *ping, "--max-steps", "1", "--no-salvage", "--quiet")
     assert result.err.startswith("exhausted: no final answer within 1 steps")
     assert "workspace" not in result.err
 
 
 @pytest.mark.slow
-def test_a_run_without_an_answer_prints_what_its_tools_returned(
-    gbnf: Gbnf, model: Path, tmp_path: Path
-) -> None:
-    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
-    result = gbnf("run", "ping", "--model", model, *options)
+def test_a_run_without_an_answer_prints_what_its_tools_returned(gbnf: Gbnf, ping: list[Any]) -> None:
+    result = gbnf("run", "ping", *ping, "--max-steps", "1")
     assert result.code == ExitCode.FAILURE
     assert result.out.strip()
     assert "exhausted  no final answer within 1 steps" in result.err
     assert "salvaged  in 1 step" in result.err
     assert "not the run's answer: " in result.err
-    value = json.loads(gbnf("run", "ping", "--model", model, *options, "--quiet", "--json").out)
+    value = json.loads(gbnf("run", "ping", *ping, "--max-steps", "1", "--quiet", "--json").out)
     assert (value["outcome"], value["salvage"]["steps"]) == ("salvaged", [1])
     assert value["answer"] == value["salvage"]["text"]
     assert [event["event"] for event in value["events"]][-2:] == ["salvage_started", "model_called"]
@@ -160,45 +156,6 @@ def test_without_a_terminal_only_yes_approves(
     assert ("there is nobody to ask" in result.err) == (fault is not None)
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "problem"),
-    [
-        (["--model", "nothing.gguf"], ExitCode.ENVIRONMENT, "nothing.gguf"),
-        (["--server", "http://127.0.0.1:1"], ExitCode.ENVIRONMENT, "http://127.0.0.1:1"),
-        (["--model", "a.gguf", "--server", "http://127.0.0.1:1"], ExitCode.USAGE, "not both"),
-        (["--server", "http://127.0.0.1:1", "--ctx-size", "99"], ExitCode.USAGE, "--ctx-size"),
-        (["--backend", "llama-server", "--ctx-size", "99"], ExitCode.USAGE, "--ctx-size"),
-        (["--manifests", "nothing"], ExitCode.INPUT, "nothing"),
-        (["--image", "nothing.png"], ExitCode.INPUT, "'nothing.png' cannot be read"),
-        (["--max-steps", "0"], ExitCode.USAGE, "max-steps"),
-        (["--seed", "-2", "--temperature", "1"], ExitCode.USAGE, "seed"),
-        (["--seed", "4294967296"], ExitCode.USAGE, "seed"),
-        (["--temperature", "nan"], ExitCode.USAGE, "temperature"),
-        (["--temperature", "inf"], ExitCode.USAGE, "temperature"),
-        (["--server", "http://127.0.0.1:1", "--api-key", "cl\xe9"], ExitCode.USAGE, "api-key"),
-        (["--workspace", "/proc/nothing"], ExitCode.ENVIRONMENT, "workspace"),
-        (["--hf", "nothing"], ExitCode.ENVIRONMENT, "OWNER/REPOSITORY"),
-        (["--hf", "a/b", "--model", "m.gguf"], ExitCode.USAGE, "--hf"),
-        (["--hf", "a/b", "--server", "http://127.0.0.1:1"], ExitCode.USAGE, "--hf"),
-        (["--gpu-layers", "1", "--server", "http://127.0.0.1:1"], ExitCode.USAGE, "--gpu-layers 1"),
-        (["--threads", "1", "--backend", "ollama", "--model", "m"], ExitCode.USAGE, "--threads 1"),
-    ],
-)
-def test_problems_are_reported_without_a_traceback(
-    gbnf: Gbnf,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    options: list[str],
-    code: ExitCode,
-    problem: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = gbnf("run", "go", *options)
-    assert (result.code, result.out) == (code, "")
-    assert problem in result.err
-    assert "Traceback" not in result.err
-
-
 @pytest.mark.parametrize("query", ["", "  \n", "delete \udce9"])
 def test_a_request_that_asks_for_nothing_or_is_no_text(gbnf: Gbnf, tmp_path: Path, query: str) -> None:
     result = gbnf("run", query, "--yes", "--workspace", tmp_path / "work")
@@ -209,10 +166,8 @@ def test_a_request_that_asks_for_nothing_or_is_no_text(gbnf: Gbnf, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", ["-1", "4294967295"])
-def test_every_seed_that_llama_cpp_takes(gbnf: Gbnf, model: Path, tmp_path: Path, seed: str) -> None:
-    make_tool(tmp_path / "tools", "ping")
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
-    result = gbnf("run", "ping", "--model", model, *options, "--temperature", "1", "--seed", seed)
+def test_every_seed_that_llama_cpp_takes(gbnf: Gbnf, ping: list[Any], seed: str) -> None:
+    result = gbnf("run", "ping", *ping, "--max-steps", "1", "--temperature", "1", "--seed", seed)
     assert result.code == ExitCode.FAILURE
 
 
@@ -414,21 +369,17 @@ def test_output_of_tools_is_shown_with_verbose_and_recorded(gbnf: Gbnf, model: P
 
 
 def test_a_recording_that_cannot_be_written_is_refused_before_the_run(
-    gbnf: Gbnf, model: Path, tmp_path: Path
+    gbnf: Gbnf, ping: list[Any], tmp_path: Path
 ) -> None:
-    make_tool(tmp_path / "tools", "ping")
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--model", model]
-    result = gbnf("run", "ping", *options, "--record", tmp_path / "no" / "run.json")
+    result = gbnf("run", "ping", *ping, "--record", tmp_path / "no" / "run.json")
     assert result.code == ExitCode.ENVIRONMENT
     assert "cannot be written" in result.err
     assert "ping  " not in result.err
 
 
-def test_a_run_that_fails_is_recorded(gbnf: Gbnf, tmp_path: Path) -> None:
-    make_tool(tmp_path / "tools", "ping")
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--quiet"]
+def test_a_run_that_fails_is_recorded(gbnf: Gbnf, ping: list[Any], tmp_path: Path) -> None:
     server = ["--server", "http://127.0.0.1:9", "--record", tmp_path / "run.json"]
-    assert gbnf("run", "ping", *options, *server).code == ExitCode.ENVIRONMENT
+    assert gbnf("run", "ping", *ping[2:], "--quiet", *server).code == ExitCode.ENVIRONMENT
     value = json.loads((tmp_path / "run.json").read_text("utf-8"))
     assert value["outcome"] in ("failed", "interrupted")
 
@@ -458,3 +409,37 @@ def test_the_model_that_is_chosen_for_other_tools_may_ask(
     assert gbnf("run", "ping", "--manifests", tmp_path / "tools").code == ExitCode.SUCCESS
     assert gbnf("run", "ping", "--manifests", tmp_path / "tools", "--no-ask-user").code == ExitCode.SUCCESS
     assert asked == [("smollm2", True), ("smollm2", False)]
+
+
+# what would help a run without an answer
+
+CREATE = call("create_dirs", paths=["trips"])
+PROSE = "I will look it up."
+
+
+@pytest.mark.parametrize(
+    ("texts", "replies", "expected"),
+    [
+        ([NOW, ANSWER], [{}], []),
+        ([NOW, NOW, PROSE], [{}, {}], ["--terminal get_now", "--max-tools", "gbnf tune", "--model"]),
+        ([CREATE, CREATE, CREATE], [ExecutorError("no")] * 3, ["--max-tools", "--model"]),
+        ([NOW, CREATE, call("compute", expression="1 + 1")], [{}] * 3, []),  # it only needs more steps
+    ],
+)
+def test_what_would_help(texts: Sequence[str], replies: Sequence[Reply], expected: Sequence[str]) -> None:
+    driven = drive_by_hand(
+        POOL,
+        [completion(text) for text in texts],
+        replies=replies,
+        options=resolved(max_steps=3, salvage=True),
+    )
+    hints = run_hints(driven.run, driven.events)
+    assert len(hints) == len(expected)
+    assert all(option in hint for option, hint in zip(expected, hints, strict=True))
+
+
+def test_few_tools_are_not_too_many() -> None:
+    pool = [tool for tool in POOL if tool.name in {"get_now", "compute"}]
+    driven = drive_by_hand(pool, [completion(PROSE)] * 3, options=resolved())
+    assert driven.run.outcome == "blocked"
+    assert not any("--max-tools" in hint for hint in run_hints(driven.run, driven.events))

@@ -19,34 +19,6 @@ from support.server import scripted
 GBNF = [sys.executable, "-m", "gbnf_server"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--host", "0.0.0.0"], "give --api-key"),
-        (["--host", "::"], "give --api-key"),
-        (["--host", "example.org"], "give --api-key"),
-        (["--api-key", "gehe\u00efm"], "must be printable ASCII"),
-        (["--api-key", " "], "there is no key in it"),
-        (["--api-key-file", "missing.txt"], "cannot be read"),
-        (["--manifests", "tools"], "it is for --agent"),
-        (["--mcp", "x"], "it is for --agent"),
-        (["--yes"], "it is for --agent"),
-        (["--backend", "vllm"], "requires --server URL"),
-        (["--model", "x.gguf", "--server", "http://127.0.0.1:1"], "use --model or --server, not both"),
-        (["--deterministic", "--server", "http://127.0.0.1:1"], "it is for a model in process"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(gbnf: Gbnf, options: list[str], message: str) -> None:
-    result = gbnf("serve", *options)
-    assert result.code == 2
-    assert message in " ".join(result.err.replace("│", " ").split())
-
-
-def test_servers_that_do_not_answer_are_an_error(gbnf: Gbnf) -> None:
-    result = gbnf("serve", "--port", 0, "--server", "http://127.0.0.1:1", "--server", "http://127.0.0.1:2")
-    assert (result.code, "no llama-server answers at http://127.0.0.1:1" in result.err) == (4, True)
-
-
 def start(tmp_path: Path, *options: str, **variables: str) -> tuple[subprocess.Popen[str], str]:
     """A server as a process, and its URL."""
     environment = {**os.environ, "GBNF_CONFIG": "", **variables}
