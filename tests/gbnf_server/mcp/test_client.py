@@ -20,7 +20,6 @@ from mcp_types import CONNECTION_CLOSED
 
 from gbnf.tools import Tool
 from gbnf_server.executors import (
-    AbsentPerson,
     Context,
     Form,
     Person,
@@ -71,11 +70,6 @@ def session(request: pytest.FixtureRequest) -> Iterator[Session]:
             source = stack.enter_context(http_server(transport, *options))
         mcp = stack.enter_context(mcp_tools(source, on_log=lambda _, line: log.append(line)))
         yield Session(mcp, log, request.param)
-
-
-@pytest.fixture
-def there(tmp_path: Path) -> Context:
-    return context(tmp_path, AbsentPerson())
 
 
 def context(root: Path, person: Person) -> Context:

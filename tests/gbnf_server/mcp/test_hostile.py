@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.executors import AbsentPerson, Context, Workspace, run_executor
+from gbnf_server.executors import Context, run_executor
 from gbnf_server.mcp import McpServerError, McpTools, mcp_tools
 from gbnf_server.mcp.connection import MOST_TOOLS
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.mcp_servers import hostile_server, named
 from support.processes import is_alive, wait_until
 
+pytestmark = pytest.mark.slow  # servers are programs
 
-def ping(mcp: McpTools, root: Path, *, timeout_s: float = 30.0) -> dict[str, object]:
+
+def ping(mcp: McpTools, there: Context, *, timeout_s: float = 30.0) -> dict[str, object]:
     tool = named(mcp, "ping")
-    tool = replace(tool, run=replace(tool.run, timeout_s=timeout_s))
-    return run_executor(tool, {}, Context(Workspace(root), person=AbsentPerson(), settings={}))
+    return run_executor(replace(tool, run=replace(tool.run, timeout_s=timeout_s)), {}, there)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
@@ -43,7 +43,6 @@ def test_a_server_that_does_not_start_says_why(mode: str, message: str) -> None:
     assert hostile_server(mode) in str(caught.value)
 
 
-@pytest.mark.slow
 def test_a_silent_server_has_a_time_limit() -> None:
     begun = time.monotonic()
     with (
@@ -54,7 +53,6 @@ def test_a_silent_server_has_a_time_limit() -> None:
     assert time.monotonic() - begun < 30  # it sleeps for 60 s
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
@@ -66,30 +64,27 @@ def test_a_silent_server_has_a_time_limit() -> None:
         ("endless-line", r"broke \(it sent a message of more than 32 MB\)"),
     ],
 )
-def test_a_call_fails_and_the_next_one_too(mode: str, message: str, tmp_path: Path) -> None:
+def test_a_call_fails_and_the_next_one_too(mode: str, message: str, there: Context) -> None:
     with mcp_tools(hostile_server(mode)) as mcp:
         for _ in range(2):
             with pytest.raises(ExecutorError, match=message):
-                ping(mcp, tmp_path, timeout_s=1.0 if mode == "deaf" else 60.0)
+                ping(mcp, there, timeout_s=1.0 if mode == "deaf" else 60.0)
 
 
-@pytest.mark.slow
-def test_garbage_between_messages_is_logged_and_ignored(tmp_path: Path) -> None:
+def test_garbage_between_messages_is_logged_and_ignored(there: Context) -> None:
     log: list[str] = []
     with mcp_tools(hostile_server("garbage"), on_log=lambda _, line: log.append(line)) as mcp:
-        assert ping(mcp, tmp_path) == {"text": "pong"}
+        assert ping(mcp, there) == {"text": "pong"}
     assert "a line on its standard output is not a message: this is not JSON" in log
 
 
-@pytest.mark.slow
-def test_standard_error_is_bounded(tmp_path: Path) -> None:
+def test_standard_error_is_bounded(there: Context) -> None:
     lengths: list[int] = []
     with mcp_tools(hostile_server("endless-errors"), on_log=lambda _, line: lengths.append(len(line))) as mcp:
-        assert ping(mcp, tmp_path) == {"text": "pong"}
+        assert ping(mcp, there) == {"text": "pong"}
     assert 0 < max(lengths) < 1000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "count"), [("endless-pages", MOST_TOOLS), ("same-page", 2)])
 def test_a_list_without_end_ends(mode: str, count: int) -> None:
     log: list[str] = []
@@ -98,21 +93,18 @@ def test_a_list_without_end_ends(mode: str, count: int) -> None:
     assert (mode == "endless-pages") == any("more than" in line for line in log)
 
 
-@pytest.mark.slow
-def test_a_server_that_ended_between_two_calls_is_started_again(tmp_path: Path) -> None:
+def test_a_server_that_ended_between_two_calls_is_started_again(there: Context) -> None:
     with mcp_tools(hostile_server("once")) as mcp:
         for _ in range(3):
-            assert ping(mcp, tmp_path) == {"text": "pong"}
+            assert ping(mcp, there) == {"text": "pong"}
             time.sleep(0.2)
 
 
-@pytest.mark.slow
-def test_requests_of_a_server_are_answered(tmp_path: Path) -> None:
+def test_requests_of_a_server_are_answered(there: Context) -> None:
     with mcp_tools(hostile_server("asks")) as mcp:
-        assert ping(mcp, tmp_path) == {"text": "cancel refused"}
+        assert ping(mcp, there) == {"text": "cancel refused"}
 
 
-@pytest.mark.slow
 def test_a_server_that_goes_on_without_input_may_tidy_up() -> None:
     log: list[str] = []
     with mcp_tools(hostile_server("tidy"), on_log=lambda _, line: log.append(line)):
@@ -120,10 +112,9 @@ def test_a_server_that_goes_on_without_input_may_tidy_up() -> None:
     assert log == ["tidied up"]
 
 
-@pytest.mark.slow
-def test_child_processes_of_a_server_end_with_it(tmp_path: Path) -> None:
+def test_child_processes_of_a_server_end_with_it(there: Context) -> None:
     with mcp_tools(hostile_server("child")) as mcp:
-        pids = [int(pid) for pid in str(ping(mcp, tmp_path)["text"]).split()]
+        pids = [int(pid) for pid in str(ping(mcp, there)["text"]).split()]
         assert all(map(is_alive, pids))
     wait_until(lambda: not any(map(is_alive, pids)))
 
@@ -149,7 +140,6 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_servers_end_with_the_program(number: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-c", _PROGRAM, hostile_server("child"), str(tmp_path)]
@@ -163,14 +153,12 @@ def test_servers_end_with_the_program(number: signal.Signals, tmp_path: Path) ->
     wait_until(lambda: not any(map(is_alive, pids)))
 
 
-@pytest.mark.slow
 def test_an_open_context_does_not_keep_the_program_alive() -> None:
     command = [sys.executable, "-c", _NEVER_LEFT, hostile_server("stubborn")]
     done = subprocess.run(command, env=_environment(), capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (5, b"")
 
 
-@pytest.mark.slow
-def test_a_timeout_names_the_tool(tmp_path: Path) -> None:
+def test_a_timeout_names_the_tool(there: Context) -> None:
     with mcp_tools(hostile_server("deaf")) as mcp, pytest.raises(ExecutorTimeoutError, match="'ping'"):
-        ping(mcp, tmp_path, timeout_s=0.5)
+        ping(mcp, there, timeout_s=0.5)

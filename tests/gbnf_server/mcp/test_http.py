@@ -7,12 +7,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gbnf_server.executors import AbsentPerson, Context, Workspace, run_executor
+from gbnf_server.executors import Context, run_executor
 from gbnf_server.mcp import McpServerError, mcp_tools
 from gbnf_server.system.errors import ExecutorError
 from support.mcp_servers import named
@@ -97,11 +96,6 @@ def web_server(mode: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
     seen: list[dict[str, str]] = []
     with serving(type("Served", (Handler,), {"mode": mode, "seen": seen}), Quiet) as url:
         yield f"{url}/mcp", seen
-
-
-@pytest.fixture
-def there(tmp_path: Path) -> Context:
-    return Context(Workspace(tmp_path), person=AbsentPerson(), settings={})
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,14 @@ from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult, Tex
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from gbnf import load_manifests
-from gbnf_server.executors import AbsentPerson, Context, ScriptedPerson, Workspace, run_executor
+from gbnf_server.executors import Context, ScriptedPerson, run_executor
 from gbnf_server.mcp import mcp_tools
 from gbnf_server.system.addresses import is_loopback
 from gbnf_server.system.errors import ExecutorError
 from gbnf_server.system.folders import manifests_path
 from support.mcp_servers import named, serving
 from support.processes import children, is_alive, wait_until
+from support.toys import make_tool
 
 pytestmark = pytest.mark.slow  # servers are programs
 
@@ -233,16 +235,15 @@ def test_an_approval_without_a_question_is_ignored(served: Served) -> None:
     assert (served.workspace / "unasked").is_dir()
 
 
-def test_our_client_uses_our_server(served: Served, tmp_path: Path) -> None:
+def test_our_client_uses_our_server(served: Served, there: Context) -> None:
     with mcp_tools(served.source) as mcp:
-        absent = Context(Workspace(tmp_path), person=AbsentPerson(), settings={})
-        here = Context(Workspace(tmp_path), person=ScriptedPerson({"approve": True}), settings={})
+        here = replace(there, person=ScriptedPerson({"approve": True}))
         assert named(mcp, "get_now").run.effect == "read"
         assert named(mcp, "delete_files").run.confirm
-        made = run_executor(named(mcp, "create_dirs"), {"paths": ["ours"]}, absent)
+        made = run_executor(named(mcp, "create_dirs"), {"paths": ["ours"]}, there)
         assert made == {"entries": ["ours"]}
         with pytest.raises(ExecutorError, match="did not approve"):
-            run_executor(named(mcp, "delete_files"), {"paths": ["ours"]}, absent)
+            run_executor(named(mcp, "delete_files"), {"paths": ["ours"]}, there)
         assert run_executor(named(mcp, "delete_files"), {"paths": ["ours"]}, here) == {"entries": ["ours"]}
 
 
@@ -267,11 +268,10 @@ def post(url: str, **headers: str) -> int:
     return httpx2.post(url, json=body, headers=usual | headers).status_code
 
 
-def test_an_api_key_is_needed(guarded: str, tmp_path: Path) -> None:
+def test_an_api_key_is_needed(guarded: str, there: Context) -> None:
     assert [post(guarded), post(guarded, Authorization="Bearer sword")] == [401, 401]
     headers = {"Authorization": "Bearer swordfish"}
     with mcp_tools({"mcpServers": {"a": {"url": guarded, "headers": headers}}}) as mcp:
-        there = Context(Workspace(tmp_path), person=AbsentPerson(), settings={})
         assert "time" in run_executor(named(mcp, "get_now"), {}, there)
 
 
@@ -291,19 +291,13 @@ def test_loopback(host: str, loopback: bool) -> None:
 
 
 def test_an_interrupt_ends_the_server_and_its_running_call(tmp_path: Path) -> None:
-    folder = tmp_path / "tools" / "slow"
-    folder.mkdir(parents=True)
-    (folder / "manifest.toml").write_text('name = "slow"\n[args]\ntype = "object"\n[run]\neffect = "read"\n')
-    (folder / "executor.py").write_text("import time\ndef run(arguments, context):\n    time.sleep(60)\n")
+    make_tool(tmp_path / "tools", "slow", "time.sleep(60)")
     command = [*GBNF, "--workspace", str(tmp_path / "w"), "--manifests", str(tmp_path / "tools")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        info = {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "t", "version": "1"},
-        }
+        client = {"name": "t", "version": "1"}
+        info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
         for message in (
             {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info},
             {"jsonrpc": "2.0", "method": "notifications/initialized"},
