@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from anthropic.types import ErrorResponse, Message, RawMessageStreamEvent
 from hypothesis import given
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from gbnf.prompts.messages import Image
 from gbnf.tool_formats import TextDelta
@@ -19,7 +19,7 @@ from gbnf_server.gateway.answers import Started
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.chat import FunctionTool, JsonSchema, Sampling, ToolChoice
 from gbnf_server.web.errors import HttpError
-from support.answers import ENFORCEMENT, USAGE, Answer, Call, answers, api_transport, undeclared
+from support.answers import ENFORCEMENT, USAGE, Answer, answers, api_transport, undeclared
 
 TOOL: Any = {"name": "f", "description": "F.", "input_schema": {"type": "object"}}
 NAMES = ("f", "g")
@@ -168,17 +168,6 @@ def test_a_stop_sequence_is_named() -> None:
     with client_of(answer).messages.stream(**OPTIONS) as stream:
         final = stream.get_final_message()
     assert (final.stop_reason, final.stop_sequence) == ("stop_sequence", "END")
-
-
-class Person(BaseModel):
-    name: str
-    age: int
-
-
-def test_parse_with_a_model() -> None:
-    answer = Answer(text=('{"name": "Ada"', ', "age": 36}'))
-    message = client_of(answer).messages.parse(model="m", max_tokens=9, messages=HI, output_format=Person)
-    assert message.parsed_output == Person(name="Ada", age=36)
 
 
 def test_an_error_in_a_stream_raises() -> None:
@@ -376,14 +365,6 @@ def test_errors_name_the_path(body: dict[str, Any], param: str) -> None:
     assert (raised.value.status, raised.value.param) == (400, param)
 
 
-def test_clients_raise_their_own_errors() -> None:
-    with pytest.raises(anthropic.BadRequestError, match=r"tools\[0\].*Anthropic defines") as raised:
-        client_of().messages.create(
-            **{**OPTIONS, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}
-        )
-    assert raised.value.type == "invalid_request_error"
-
-
 def test_clients_that_are_refused_a_thread_send_the_whole_conversation() -> None:
     with pytest.raises(anthropic.BadRequestError) as raised:
         client_of().beta.messages.create(**OPTIONS, thread={"type": "create"})
@@ -419,13 +400,3 @@ def test_the_prompt_of_a_count_is_that_of_a_message() -> None:
     api = Messages()
     message = api.parse({**body, "max_tokens": 10}).request
     assert api.parse_count(body) == replace(message, sampling=Sampling())
-
-
-def test_a_call_without_arguments() -> None:
-    [block] = (
-        client_of(Answer(calls=(Call("c", "f", ("{}",)),), reason="tool_calls"))
-        .messages.create(**OPTIONS)
-        .content
-    )
-    assert block.type == "tool_use"
-    assert block.input == {}

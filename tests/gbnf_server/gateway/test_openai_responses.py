@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from gbnf.prompts.messages import Image
 from gbnf.tool_formats import TextDelta
@@ -21,7 +21,7 @@ from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
-from support.answers import ENFORCEMENT, USAGE, Answer, Call, answers, api_transport, undeclared
+from support.answers import ENFORCEMENT, USAGE, Answer, answers, api_transport, undeclared
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
 NAMESPACE = {
@@ -162,30 +162,6 @@ def test_output_that_is_sent_back_is_what_the_model_said(answer: Answer, stored:
         for call in answer.calls
     ]
     assert list(messages[2:]) == (expected or [{"role": "user", "content": "more"}])
-
-
-class Person(BaseModel):
-    name: str
-    age: int
-
-
-def test_parse_and_stream_with_a_model() -> None:
-    answer = Answer(text=('{"name": "Ada"', ', "age": 36}'))
-    client = client_of(Responses(), answer, answer)
-    assert client.responses.parse(model="m", input="hi", text_format=Person).output_parsed == Person(
-        name="Ada", age=36
-    )
-    with client.responses.stream(model="m", input="hi", text_format=Person) as stream:
-        assert stream.get_final_response().output_parsed == Person(name="Ada", age=36)
-
-
-def test_a_function_of_pydantic_is_parsed() -> None:
-    tool = openai.pydantic_function_tool(Person)
-    function: Any = {"type": "function", **tool["function"]}
-    client = client_of(Responses(), Answer(calls=(Call("c", "Person", ('{"name": "Ada", "age": 36}',)),)))
-    [call] = client.responses.parse(model="m", input="hi", tools=[function]).output
-    assert call.type == "function_call"
-    assert call.parsed_arguments == {"name": "Ada", "age": 36}
 
 
 def test_reasoning_is_the_summary_only_if_one_is_asked_for() -> None:
@@ -403,15 +379,6 @@ def test_errors_name_the_path(body: dict[str, Any], status: int, param: str) -> 
     shape = Responses().error(error)["error"]
     assert shape["param"] == param
     assert shape["type"] == "invalid_request_error"
-
-
-def test_clients_raise_their_own_errors() -> None:
-    client = client_of(Responses())
-    with pytest.raises(openai.NotFoundError, match="no stored response") as raised:
-        client.responses.create(model="m", input="hi", previous_response_id="resp_1")
-    assert (raised.value.param, raised.value.code) == ("previous_response_id", "not_found")
-    with pytest.raises(openai.BadRequestError, match="max_output_tokens"):
-        client.responses.create(model="m", input="hi", max_output_tokens=0)
 
 
 def test_what_has_no_effect_is_in_a_header() -> None:
