@@ -115,17 +115,6 @@ def test_results_that_cannot_be_written_are_named(
 
 
 @pytest.mark.slow
-def test_an_id_is_shown_as_text(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
-    make_tool(tmp_path / "tools", "ping")
-    (tmp_path / "asked.jsonl").write_text('{"id": "[/bold] \\u001b[31m", "query": "ping"}\n')
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
-    result = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
-    assert result.code == ExitCode.FAILURE
-    assert [one["id"] for one in lines(tmp_path / "asked.results.jsonl")] == ["[/bold] \x1b[31m"]
-    assert "\x1b" not in result.err
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_ended_in_the_middle_it_goes_on(tmp_path: Path, end: signal.Signals) -> None:
     names = ["trips", "north", "books", "letters"]

@@ -40,12 +40,6 @@ def test_the_result_is_json_and_prints_go_to_stderr(gbnf: Gbnf, tools: Path, pip
 
 
 @pytest.mark.slow
-def test_bundled_tools_are_the_default(gbnf: Gbnf, tmp_path: Path) -> None:
-    result = gbnf("call", "compute", '{"expression": "12 * 7"}', "--workspace", tmp_path)
-    assert json.loads(result.out)["entries"] == ["84"]
-
-
-@pytest.mark.slow
 def test_a_tool_by_its_folder(gbnf: Gbnf, tools: Path, tmp_path: Path) -> None:
     result = gbnf("call", tools / "echo", '{"text": "x"}', "--workspace", tmp_path / "work")
     assert json.loads(result.out) == {"text": "x"}

@@ -70,10 +70,6 @@ def test_a_piped_conversation_without_an_answer_fails(gbnf: Gbnf, tmp_path: Path
     assert "Traceback" not in result.err
 
 
-def test_an_empty_conversation(gbnf: Gbnf, tmp_path: Path) -> None:
-    assert gbnf("chat", "--workspace", tmp_path / "work").code == ExitCode.SUCCESS
-
-
 class Terminal:
     """A terminal with `gbnf chat` in it."""
 

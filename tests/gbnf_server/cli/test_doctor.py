@@ -76,17 +76,19 @@ def test_the_verdict_on_the_cpu(
 
 
 @pytest.mark.slow
-def test_a_model_that_is_none(gbnf: Gbnf, tmp_path: Path) -> None:
-    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
-    result = gbnf("doctor", "--json", "--model", tmp_path / "broken.gguf")
-    assert (result.code, found(result)["model"]["state"]) == (4, "broken")
-
-
-@pytest.mark.slow
-def test_a_model_that_does_not_fit(gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_free", lambda: 1_000_000)
-    result = gbnf("doctor", "--json", "--model", model_path())
-    assert (result.code, found(result)["model"]["state"]) == (4, "broken")
+@pytest.mark.parametrize("fault", ["model", "memory", "llama-server"])
+def test_what_is_broken(gbnf: Gbnf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    model = model_path()
+    if fault == "model":
+        model = tmp_path / "broken.gguf"
+        model.write_bytes(b"GGUF")
+    elif fault == "memory":
+        monkeypatch.setattr(doctor, "_free", lambda: 1_000_000)
+    else:
+        monkeypatch.setenv("GBNF_LLAMA_SERVER", "/no/such/server")
+    result = gbnf("doctor", "--json", "--model", model)
+    name = "llama-server" if fault == "llama-server" else "model"
+    assert (result.code, found(result)[name]["state"]) == (4, "broken")
 
 
 @pytest.mark.slow
@@ -108,13 +110,6 @@ def test_folders_that_cannot_be_made(
     result = gbnf("doctor", "--json")
     assert found(result)["profile folder"]["state"] == "limited"
     assert "GBNF_PROFILES" in found(result)["profile folder"]["fix"]
-
-
-@pytest.mark.slow
-def test_a_server_that_is_no_program(gbnf: Gbnf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GBNF_LLAMA_SERVER", "/no/such/server")
-    result = gbnf("doctor", "--json")
-    assert (result.code, found(result)["llama-server"]["state"]) == (4, "broken")
 
 
 @pytest.mark.slow

@@ -64,12 +64,6 @@ def test_the_smallest_counterexamples_are_shown(gbnf: Gbnf, painter: Path) -> No
     assert lines[-1].startswith("2 counterexamples in 1 tool (")
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("loosened")
-def test_the_same_seed_finds_the_same(gbnf: Gbnf, painter: Path) -> None:
-    assert gbnf("test", painter, "--seed", 7).out == gbnf("test", painter, "--seed", 7).out
-
-
 def test_one_manifest_can_be_tested(gbnf: Gbnf, painter: Path) -> None:
     [tool] = load_manifests(painter)
     assert tool.path is not None
