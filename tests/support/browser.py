@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,8 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 if CHROMIUM is None:
     pytest.skip("there is no Chromium", allow_module_level=True)
 
-_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+_ARGUMENTS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 _PATIENCE_MS = 180_000  # of a machine that does much else, so that only what never happens fails
 
 AXE = cache_folder() / "axe-core" / "node_modules" / "axe-core" / "axe.min.js"
@@ -99,6 +92,35 @@ def check_accessibility(page: Any) -> None:
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     serious = [one for one in found if one["impact"] in ("serious", "critical")]
     assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
+
+
+def check_states(
+    browser: Any,
+    url: str,
+    states: Callable[[Any], Iterator[None]],
+    *,
+    width: int,
+    scheme: str,
+    axe: bool,
+) -> None:
+    """The page fits the width in each of its states, without errors.
+
+    `axe`: and axe-core, if it is installed, finds no serious violation.
+    """
+    axe = axe and AXE.is_file()
+    viewport = {"width": width, "height": 2 * width if width < 1000 else width // 2}
+    context = new_context(browser, viewport=viewport, color_scheme=scheme, bypass_csp=axe)
+    watched = Watched(context)
+    page = watched.page
+    page.goto(url)
+    if axe:
+        page.evaluate(AXE.read_text("utf-8"))
+    for _ in states(page):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        if axe:
+            check_accessibility(page)
+    watched.check(url)
+    context.close()
 
 
 @pytest.fixture

@@ -12,16 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.browser import (
-    AXE,
-    Watched,
-    browser,
-    check_accessibility,
-    new_context,
-    served,
-    wait_until_idle,
-    watched,
-)
+from support.browser import Watched, browser, check_states, new_context, served, wait_until_idle, watched
 from support.effort import pairwise
 
 __all__ = ["browser", "watched"]
@@ -29,7 +20,9 @@ __all__ = ["browser", "watched"]
 pytestmark = pytest.mark.slow
 
 KINDS = ["tools_url", "schema_url", "file_url"]
-SIZES = [(360, 740), (3840, 2160)]
+LAYOUTS = ([360, 3840], ["light", "dark"], [True, False])
+"""Widths, colour schemes, and whether axe-core judges."""
+NATIVE_CALL = '{"name": "create_dirs", "arguments": {"paths": ["a"]}}'
 SCHEMA = {
     "title": "</title><script>document.title = 'wrong'</script>",
     "type": "object",
@@ -50,6 +43,11 @@ REFUSED = (
 @pytest.fixture(scope="module")
 def tools_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from served(tmp_path_factory.mktemp("tools"))
+
+
+@pytest.fixture(scope="module")
+def native_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    yield from served(tmp_path_factory.mktemp("native"), "--call-format", "native")
 
 
 @pytest.fixture(scope="module")
@@ -75,23 +73,26 @@ def lit(page: Any, selector: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize(("kind", "size", "scheme"), pairwise(KINDS, SIZES, ["light", "dark"]))
-def test_it_fits_every_width_without_errors(
-    browser: Any, request: pytest.FixtureRequest, kind: str, size: tuple[int, int], scheme: str
+@pytest.mark.parametrize(("kind", "width", "scheme", "axe"), pairwise(KINDS, *LAYOUTS))
+def test_it_fits_every_width_and_is_accessible(
+    browser: Any, request: pytest.FixtureRequest, kind: str, width: int, scheme: str, axe: bool
 ) -> None:
-    width, height = size
     url = request.getfixturevalue(kind)
-    context = new_context(browser, viewport={"width": width, "height": height}, color_scheme=scheme)
-    watched = Watched(context)
-    page = watched.page
-    page.goto(url)
+    check_states(browser, url, states, width=width, scheme=scheme, axe=axe)
+
+
+def states(page: Any) -> Iterator[None]:
+    """Show each tab."""
+    page.hover(".schema a.key >> nth=3")
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     for tab in page.query_selector_all("[role=tab]"):
         tab.click()
+        if tab.get_attribute("id") == "tab-text":
+            page.fill("#text", REFUSED)
+            page.wait_for_selector(".verdict")
         wait_until_idle(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert len(page.query_selector_all("[role=tabpanel]:not([hidden])")) == 1
-    watched.check(url)
-    context.close()
+        yield
 
 
 @pytest.mark.parametrize("kind", ["schema_url", "file_url"])
@@ -227,28 +228,79 @@ def test_a_server_that_has_stopped_is_reported(browser: Any, tmp_path: Path) -> 
     context.close()
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason=f"there is no {AXE}: npm install --prefix … axe-core")
-@pytest.mark.parametrize(
-    ("kind", "width", "scheme"),
-    [("tools_url", 360, "light"), ("tools_url", 1280, "dark"), ("schema_url", 360, "dark"),
-     ("file_url", 1280, "light")],
-)  # fmt: skip
-def test_axe_finds_nothing_serious(
-    browser: Any, request: pytest.FixtureRequest, kind: str, width: int, scheme: str
-) -> None:
-    context = new_context(
-        browser, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+# a text: a call is built by its continuations, in each call format
+
+
+def insert(page: Any, words: str) -> None:
+    before = page.input_value("#text")
+    page.locator(f"#text-result button[title='{words}']").click()
+    page.wait_for_function("before => document.querySelector('#text').value != before", arg=before)
+    page.wait_for_selector("#text-result:not([aria-busy])")
+
+
+def test_a_call_is_built_by_clicking(watched: Watched, tools_url: str) -> None:
+    page = watched.page
+    page.goto(tools_url)
+    page.click("#tab-text")
+    for words in ("an object", '"create_events"', 'the property "title"'):
+        insert(page, words)
+    page.type("#text", "Lunch")
+    for words in ("the closing quote", 'the property "starts"'):
+        page.wait_for_selector(f"#text-result button[title='{words}']")
+        insert(page, words)
+    page.press("#text", "Control+End")  # where a focused text has its caret depends on the browser's version
+    page.type("#text", "2026-01-01")
+    page.wait_for_selector("#text-result button[title='the closing quote']")
+    insert(page, "the closing quote")
+    insert(page, "the end of the array")
+    page.wait_for_selector("#text-result button[title='the end of the object']")
+    assert page.evaluate("document.activeElement.matches('#text-result .options button')")
+    insert(page, "the end of the object")
+    page.wait_for_selector(".verdict.ok:has-text('Accepted')")
+    call = {"name": "create_events", "arguments": {"title": "Lunch", "starts": ["2026-01-01"]}}
+    assert json.loads(page.input_value("#text")) == call
+    assert page.evaluate("document.activeElement.id") == "text"
+    watched.check(tools_url)
+
+
+def test_a_continuation_is_inserted_at_the_end_of_the_accepted_part(watched: Watched, tools_url: str) -> None:
+    page = watched.page
+    page.goto(tools_url)
+    page.click("#tab-text")
+    page.fill("#text", '{"name": "get_now", \U0001f600 nonsense')
+    page.wait_for_selector(".verdict.bad")
+    page.focus("#text-result button[title='the property \"arguments\"']")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('#text').value.includes('arguments')")
+    assert page.input_value("#text") == '{"name": "get_now", "arguments": {\U0001f600 nonsense'
+    selected = page.evaluate(
+        "(t => t.value.slice(t.selectionStart, t.selectionEnd))(document.querySelector('#text'))"
     )
-    page = context.new_page()
-    page.goto(request.getfixturevalue(kind))
-    page.evaluate(AXE.read_text("utf-8"))
-    page.hover(".schema a.key >> nth=3")
-    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-    for tab in page.query_selector_all("[role=tab]"):
-        tab.click()
-        if tab.get_attribute("id") == "tab-text":
-            page.fill("#text", REFUSED)
-            page.wait_for_selector(".verdict")
-        wait_until_idle(page)
-        check_accessibility(page)
-    context.close()
+    assert selected == "\U0001f600 nonsense"
+    assert "inserted" in page.text_content("#status")
+    watched.check(tools_url)
+
+
+def test_a_text_in_the_models_call_format_is_judged(watched: Watched, native_url: str) -> None:
+    page = watched.page
+    page.goto(native_url)
+    assert page.is_visible(".gbnf")
+    page.click("#tab-text")
+    page.fill("#text", NATIVE_CALL)
+    page.wait_for_selector(".verdict.ok:has-text('Accepted')")
+    assert "a call of create_dirs" in page.text_content("#text-result")
+    page.fill("#text", NATIVE_CALL.replace('"a"', "5"))
+    page.wait_for_selector(".verdict.bad")
+    assert "at /arguments/paths/0" in page.text_content(".verdict.bad")
+    watched.check(native_url)
+
+
+def test_continuations_fit_a_small_width_and_are_accessible(browser: Any, native_url: str) -> None:
+    def begun(page: Any) -> Iterator[None]:
+        page.click("#tab-text")
+        page.fill("#text", NATIVE_CALL[:30])
+        page.wait_for_selector("#text-result button:has-text('ents')")
+        yield
+
+    for scheme in ("light", "dark"):
+        check_states(browser, native_url, begun, width=360, scheme=scheme, axe=True)

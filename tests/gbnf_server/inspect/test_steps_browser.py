@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.browser import AXE, Watched, browser, check_accessibility, new_context, served, watched
+from support.browser import Watched, browser, check_states, served, watched
 from support.effort import pairwise
 
 __all__ = ["browser", "watched"]
@@ -280,56 +280,30 @@ def test_a_long_decoding_is_scrubbed(watched: Watched, long_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "size", "scheme"),
-    pairwise(["file_url", "live_url"], [(360, 740), (3840, 2160)], ["light", "dark"]),
+    ("kind", "width", "scheme", "axe"),
+    pairwise(["file_url", "live_url"], [360, 3840], ["light", "dark"], [True, False]),
 )
-def test_it_fits_every_width_without_errors(
-    browser: Any, request: pytest.FixtureRequest, kind: str, size: tuple[int, int], scheme: str
+def test_it_fits_every_width_and_is_accessible(
+    browser: Any, request: pytest.FixtureRequest, kind: str, width: int, scheme: str, axe: bool
 ) -> None:
-    width, height = size
     url = request.getfixturevalue(kind)
-    context = new_context(browser, viewport={"width": width, "height": height}, color_scheme=scheme)
-    watched = Watched(context)
-    watched.page.goto(url)
-    for page in states(watched.page):
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-    watched.check(url)
-    context.close()
+    check_states(browser, url, states, width=width, scheme=scheme, axe=axe)
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason=f"there is no {AXE}: npm install --prefix … axe-core")
-@pytest.mark.parametrize(
-    ("kind", "width", "scheme"),
-    [("file_url", 360, "light"), ("file_url", 1280, "dark"), ("live_url", 360, "dark")],
-)
-def test_axe_finds_nothing_serious(
-    browser: Any, request: pytest.FixtureRequest, kind: str, width: int, scheme: str
-) -> None:
-    context = new_context(
-        browser, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
-    )
-    shown = context.new_page()
-    shown.goto(request.getfixturevalue(kind))
-    shown.evaluate(AXE.read_text("utf-8"))
-    for page in states(shown):
-        check_accessibility(page)
-    context.close()
-
-
-def states(page: Any) -> Iterator[Any]:
-    """The page in each of the states that a test looks at."""
+def states(page: Any) -> Iterator[None]:
+    """Show the runs, and some tokens of two decodings."""
     if page.locator("#tab-run").count():
         page.evaluate("document.querySelectorAll('#panel-run details').forEach(one => { one.open = true; })")
-        yield page
+        yield
         page.click("#tab-decoding")
         page.select_option("#right", "1")
     else:
         page.click("#tab-decoding")
-        yield page
+        yield
         page.fill("#decode-request", "create a folder trips")
         page.click("#decode button")
         page.wait_for_selector(".slot + .slot")
     page.evaluate("document.querySelectorAll('#pair details').forEach(one => { one.open = true; })")
     for number in (0, 4, 6):
         page.locator(".line .t").nth(min(number, page.locator(".line .t").count() - 1)).click()
-        yield page
+        yield
