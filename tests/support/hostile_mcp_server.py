@@ -33,8 +33,9 @@ def reply(request: dict[str, Any], result: Any) -> None:
     write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}))
 
 
-def refuse(request: dict[str, Any]) -> None:
-    write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "no"}}))
+def refuse(request: dict[str, Any], message: str = "no", code: int = -32601) -> None:
+    error = {"code": code, "message": message}
+    write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}))
 
 
 def answer(request: dict[str, Any]) -> None:
@@ -43,9 +44,8 @@ def answer(request: dict[str, Any]) -> None:
             refuse(request)
         case "initialize":
             version = "1999-01-01" if MODE == "old" else "2025-06-18"
-            capabilities: dict[str, Any] = {"tools": {}}
-            info = {"name": "hostile", "version": "1"}
-            reply(request, {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info})
+            about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "hostile", "version": "1"}}
+            reply(request, {"protocolVersion": version, **about})
         case "tools/list" if MODE == "endless-pages":
             number = int(request.get("params", {}).get("cursor") or 0)
             tools = [{**TOOL, "name": f"t{number}_{index}"} for index in range(500)]
@@ -82,15 +82,7 @@ def call(request: dict[str, Any]) -> None:
         case "bad-result":
             reply(request, {"content": 7})
         case "refuses":
-            write(
-                json.dumps(
-                    {
-                        "jsonrpc": "2.0",
-                        "id": request["id"],
-                        "error": {"code": -32602, "message": "no such\ntool"},
-                    }
-                )
-            )
+            refuse(request, "no such\ntool", -32602)
         case "deaf":
             os.close(0)
             time.sleep(60)

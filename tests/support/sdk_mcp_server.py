@@ -241,36 +241,30 @@ def deep() -> CallToolResult:
     return CallToolResult(content=[], structured_content={"deep": value})
 
 
-INVALID_SCHEMA = {"type": "object", "properties": {"n": {"type": "strnig"}}}
-
-
-def _broken() -> list[Tool]:
-    """Tools that no other API lists."""
-    anything = {"type": "object"}
-    return [
-        Tool(name="broken_input", input_schema={"type": "object", "properties": {"a": {"type": "strnig"}}}),
-        Tool(name="broken_output", input_schema=anything, output_schema=INVALID_SCHEMA),
-        Tool(
-            name="false_output",
-            input_schema=anything,
-            output_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
-        ),
-        Tool(
-            name="slow_output",
-            input_schema=anything,
-            output_schema={"type": "object", "properties": {"n": {"type": "string", "pattern": "^(a+)+$"}}},
-        ),
-    ]
+INVALID = {"type": "object", "properties": {"n": {"type": "strnig"}}}
+OUTPUT_SCHEMAS: dict[str, Any] = {
+    "broken_output": INVALID,
+    "false_output": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+    "slow_output": {"type": "object", "properties": {"n": {"type": "string", "pattern": "^(a+)+$"}}},
+}
+BROKEN = [
+    Tool(name="broken_input", input_schema={"type": "object", "properties": {"a": {"type": "strnig"}}}),
+    *(
+        Tool(name=name, input_schema={"type": "object"}, output_schema=schema)
+        for name, schema in OUTPUT_SCHEMAS.items()
+    ),
+]
+"""Tools that no other API lists."""
 
 
 def _install_broken(count: int) -> None:
-    """Add the tools of `_broken`, and `count` more, in pages of a hundred."""
+    """Add the broken tools, and `count` more, in pages of a hundred."""
     low = server._lowlevel_server
     usual_list, usual_call = server._handle_list_tools, server._handle_call_tool
 
     async def list_tools(ctx: Any, params: Any) -> ListToolsResult:
         more = [Tool(name=f"extra_{number}", input_schema={"type": "object"}) for number in range(count)]
-        tools = [*(await usual_list(ctx, params)).tools, *_broken(), *more]
+        tools = [*(await usual_list(ctx, params)).tools, *BROKEN, *more]
         start = int(params.cursor) if params is not None and params.cursor else 0
         rest = start + 100
         return ListToolsResult(tools=tools[start:rest], next_cursor=str(rest) if rest < len(tools) else None)
@@ -278,9 +272,8 @@ def _install_broken(count: int) -> None:
     async def call_tool(ctx: Any, params: Any) -> Any:
         if params.name.startswith("extra_"):
             return CallToolResult(content=[TextContent(text=params.name)])
-        if params.name in {"broken_output", "false_output", "slow_output"}:
-            value: Any = {"n": "a" * 40 + "!"}
-            return CallToolResult(content=[], structured_content=value)
+        if params.name in OUTPUT_SCHEMAS:
+            return CallToolResult(content=[], structured_content={"n": "a" * 40 + "!"})
         return await usual_call(ctx, params)
 
     low.add_request_handler("tools/list", PaginatedRequestParams, list_tools)

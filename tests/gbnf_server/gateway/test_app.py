@@ -207,8 +207,7 @@ def test_all_requests_together_have_a_budget() -> None:
         assert (second.status_code, second.json()["error"]["code"]) == (503, "server_busy")
         assert second.headers["retry-after"] == "5"
         assert (await client.get("/health")).status_code == 200
-        engine.allowed.release()  # type: ignore[union-attr]
-        engine.allowed.release()  # type: ignore[union-attr]
+        engine.allow(2)
         assert (await first).status_code == 200
         assert gateway.budget.reserved == 0
 
@@ -227,8 +226,7 @@ def test_a_full_queue_refuses_in_the_shape_of_the_api() -> None:
         assert (await client.get("/health")).status_code == 200
         shown = samples(gateway)
         assert (shown["gbnf_requests_running"], shown["gbnf_requests_waiting"]) == (1, 2)
-        for _ in range(6):
-            engine.allowed.release()  # type: ignore[union-attr]
+        engine.allow(6)
         assert [(await task).status_code for task in tasks] == [200] * 3
 
     engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
@@ -284,8 +282,7 @@ def test_a_draining_server_refuses_new_requests_and_ends_the_running() -> None:
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
         health = await client.get("/health")
         assert (health.status_code, health.json()) == (503, {"status": "draining"})
-        for _ in range(2):
-            engine.allowed.release()  # type: ignore[union-attr]
+        engine.allow(2)
         assert (await running).status_code == 200
 
     engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
@@ -312,8 +309,7 @@ def test_a_silent_stream_is_kept_alive_also_in_the_queue(error: Exception | None
             pauses[index].set()
             await until(lambda index=index: len(pauses) == 3 + index)  # type: ignore[misc]  # mypy infers no type of it
         assert (engine.running, gateway.queue.waiting) == (1, 1)
-        for _ in range(4):
-            engine.allowed.release()  # type: ignore[union-attr]
+        engine.allow(4)
         end = "Finished\n" if error is None else "error 502 upstream_error\n"
         for task in tasks:
             response = await task
@@ -335,11 +331,11 @@ def test_an_answer_that_flows_gets_no_sign_of_life() -> None:
     async def ask(client: httpx.AsyncClient) -> None:
         task = asyncio.create_task(client.post(PATH, json=request(stream=True)))
         await until(lambda: len(pauses) == 1 and engine.running == 1)
-        engine.allowed.release()  # type: ignore[union-attr]
+        engine.allow(1)
         await until(lambda: len(engine.seen) == 1 and engine.allowed.locked())  # type: ignore[union-attr]
         pauses[0].set()
         await until(lambda: len(pauses) == 2)
-        engine.allowed.release()  # type: ignore[union-attr]
+        engine.allow(1)
         assert (await task).text == "Started\none\ntwo\nFinished\n"
 
     engine = ScriptedEngine(allowed=asyncio.Semaphore(0))

@@ -326,15 +326,6 @@ def test_reasoning_and_the_enforcement_are_extensions() -> None:
     assert [chunk["choices"][0]["delta"].get("reasoning_content") for chunk in streamed][1] == "hm"
 
 
-def test_headers_have_the_enforcement_and_what_has_no_effect() -> None:
-    made = reply([*Answer().events()], user="me", store=True)
-    made.feed(Started(0, ENFORCEMENT))
-    assert made.headers() == {
-        "x-gbnf": 'grammar="sha256:12", exact=?1',
-        "x-gbnf-warning": "without effect: user, store",
-    }
-
-
 def test_errors_have_the_shape_of_the_api() -> None:
     api = ChatCompletions()
     kinds = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error"}

@@ -47,18 +47,16 @@ def test_an_answer_is_sent_as_it_comes() -> None:
     engine = held()
 
     async def scene(server: Served) -> None:
-        assert engine.allowed is not None
         client = await server.connect()
         client.send(request(stream=True))
-        engine.allowed.release()
+        engine.allow(1)
         assert "one" in await client.read_until("one\n")
         assert engine.running == 1
-        engine.allowed.release()
+        engine.allow(1)
         await client.read_until("Finished\n")
         await client.read_until("0\r\n\r\n")
         client.send(request(), "Connection: close")
-        engine.allowed.release()
-        engine.allowed.release()
+        engine.allow(2)
         assert b'"two"' in await client.reader.read()
 
     play(make_gateway(engine), scene)
@@ -81,12 +79,10 @@ def test_a_client_that_leaves_ends_its_answer(stream: bool, texts: int, closes: 
     engine = held()
 
     async def scene(server: Served) -> None:
-        assert engine.allowed is not None
         client = await server.connect()
         client.send(request(stream))
         await until(lambda: engine.running)
-        for _ in range(texts):
-            engine.allowed.release()
+        engine.allow(texts)
         if texts and stream:
             await client.read_until("one\n")
         if closes:
@@ -106,14 +102,12 @@ def test_a_client_that_has_closed_its_side_is_answered(stream: bool) -> None:
     engine = held()
 
     async def scene(server: Served) -> None:
-        assert engine.allowed is not None
         client = await server.connect()
         client.send(request(stream))
         await until(lambda: engine.running)
         client.writer.write_eof()
         assert await client.read_until("\r\n\r\n") == "HTTP/1.1 102 Processing\r\n\r\n"
-        engine.allowed.release()
-        engine.allowed.release()
+        engine.allow(2)
         answer = (await client.reader.read()).decode()
         assert "HTTP/1.1 200 OK" in answer
         assert "two" in answer
@@ -138,7 +132,6 @@ def test_a_client_that_leaves_the_queue_is_not_answered() -> None:
     engine = held()
 
     async def scene(server: Served) -> None:
-        assert engine.allowed is not None
         first = await server.connect()
         first.send(request(text="first"))
         await until(lambda: engine.running)
@@ -149,8 +142,7 @@ def test_a_client_that_leaves_the_queue_is_not_answered() -> None:
         await until(lambda: gateway.queue.waiting == 2)
         second.reset()
         await until(lambda: gateway.queue.waiting == 1)
-        for _ in range(4):
-            engine.allowed.release()
+        engine.allow(4)
         assert await first.status() == await third.status() == 200
 
     gateway = make_gateway(engine)
@@ -254,15 +246,13 @@ def test_500_clients_at_once() -> None:
     limits = Limits(waiting=20)
 
     async def scene(server: Served) -> None:
-        assert engine.allowed is not None
         clients = [await server.connect() for _ in range(500)]
         for index, client in enumerate(clients):
             client.send(request(stream=True, text=str(index)))
         await until(lambda: samples(gateway).get(REFUSED) == 500 - 2 - 20)
         assert (gateway.queue.running, gateway.queue.waiting) == (2, 20)
         assert await health(server) == 200
-        for _ in range(2 * 22):
-            engine.allowed.release()
+        engine.allow(2 * 22)
         statuses = [await client.status() for client in clients]
         assert (statuses.count(200), statuses.count(429)) == (22, 478)
         for client in clients:
@@ -335,11 +325,10 @@ def test_a_signal_drains(number: signal.Signals) -> None:
     gateway = make_gateway(engine)
 
     async def run() -> None:
-        assert engine.allowed is not None
         async with served(gateway) as server:
             streaming, waiting = await server.connect(), await server.connect()
             streaming.send(request(stream=True))
-            engine.allowed.release()
+            engine.allow(1)
             await streaming.read_until("one\n")
             waiting.send(request())
             await until(lambda: gateway.queue.waiting)
@@ -349,10 +338,9 @@ def test_a_signal_drains(number: signal.Signals) -> None:
             late.send(request())
             assert await late.status() == 503
             assert await health(server) == 503
-            engine.allowed.release()
+            engine.allow(1)
             assert "Finished" in await streaming.read_until("Finished\n")
-            engine.allowed.release()
-            engine.allowed.release()
+            engine.allow(2)
             assert await waiting.status() == 200
 
     asyncio.run(run())
@@ -369,8 +357,7 @@ def test_draining_ends_after_its_time_or_a_second_signal(monkeypatch: pytest.Mon
             async with served(gateway) as server:
                 client = await server.connect()
                 client.send(request(stream=True))
-                assert engine.allowed is not None
-                engine.allowed.release()
+                engine.allow(1)
                 await client.read_until("one\n")
                 for _ in range(signals):
                     os.kill(os.getpid(), signal.SIGTERM)
