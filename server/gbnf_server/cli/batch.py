@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,8 +27,9 @@ from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, say, stderr_co
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gbnf_server.planner.batch import Batch, BatchResult
-    from gbnf_server.system.errors import SetupError
 
 
 def batch(
@@ -131,8 +133,10 @@ async def _write_results(work: Batch, out: Path, concurrency: int, *, quiet: boo
         TimeRemainingColumn(),
         TextColumn("{task.description}", markup=False),
     )
+    with _writing(out):
+        opened = out.open("w", encoding="utf-8")
     with (
-        _opened(out) as file,
+        opened as file,
         Progress(*columns, console=stderr_console(), disable=quiet) as progress,
     ):
         bar = progress.add_task("", total=len(work.requests), completed=work.done)
@@ -146,23 +150,17 @@ async def _write_results(work: Batch, out: Path, concurrency: int, *, quiet: boo
 
         async for result in work.results(concurrency, on_result):
             counts[result.outcome] += 1
-            try:
+            with _writing(out):
                 write_result(file, result)
-            except OSError as error:
-                raise _unwritable(out, error) from None
     return counts
 
 
-def _opened(out: Path) -> TextIO:
-    try:
-        return out.open("w", encoding="utf-8")
-    except OSError as error:
-        raise _unwritable(out, error) from None
-
-
-def _unwritable(out: Path, error: OSError) -> SetupError:
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
     from gbnf_server.system.errors import SetupError
 
-    return SetupError(
-        f"the results can't be written to {out}: {error.strerror or error}. They are in the log."
-    )
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise SetupError(f"the results can't be written to {out}: {reason}. They are in the log.") from None

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema, source_name
 from gbnf_server.cli.model_options import MaxToolsOption, WhitespaceOption
-from gbnf_server.cli.output import escape_line, plural, show_finding, stderr_console, write
+from gbnf_server.cli.output import escape_line, plural, say, show_finding, stderr_console, write
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
 
 if TYPE_CHECKING:
@@ -135,12 +135,10 @@ def _show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, st
     console = stderr_console()
     rules, size = len(grammar.rules.productions), len(str(grammar).encode())
     if kept:
-        console.print(Text(f"{plural(len(kept), 'tool')}: {', '.join(kept)}", style="dim"), soft_wrap=True)
+        say(f"{plural(len(kept), 'tool')}: {', '.join(kept)}")
     for name, reason in dropped.items():
-        console.print(
-            Text(f"left out {escape_line(name)}: {escape_line(reason)}", style="dim"), soft_wrap=True
-        )
-    console.print(Text(f"{plural(rules, 'rule')}, {size} bytes", style="dim"))
+        say(f"left out {escape_line(name)}: {escape_line(reason)}")
+    say(f"{plural(rules, 'rule')}, {size} bytes")
     for finding in grammar.report:
         show_finding(console, finding)
     unenforced = sum(finding.kind == "unenforced" for finding in grammar.report)

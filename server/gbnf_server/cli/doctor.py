@@ -111,8 +111,7 @@ def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
         yield _offload(loaded)
         yield _llama_server()
     if loaded and model is not None:
-        yield _model(model)
-        yield _tool_format(model)
+        yield from _model(model)
     elif loaded:
         yield Check("memory", "ok", f"{_free() / _GIB:.1f} GiB free")
     yield from _engines()
@@ -202,41 +201,34 @@ def _llama_server() -> Check:
     return Check(name, "ok", f"{program}: {_version_of(program)}")
 
 
-def _model(path: Path) -> Check:
-    """Check that the model can be loaded, and fits into memory with its context."""
+def _model(path: Path) -> Iterator[Check]:
+    """Check that the model can be loaded, and fits into memory; find how its template writes tool calls."""
     from gbnf_server.llama.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
 
     try:
         model = NativeModel(path, vocab_only=True)
         needed = model.memory_estimate()
     except GbnfServerError as error:
-        return Check("model", "broken", str(error), "Use a complete GGUF file of a language model.")
+        for name in ("model", "tool calls"):
+            yield Check(name, "broken", str(error), "Use a complete GGUF file of a language model.")
+        return
     found = (
         f"{model.name} needs about {needed / _GIB:.1f} GiB with a context of {model.default_context} tokens; "
         f"{_free() / _GIB:.1f} GiB free"
     )
     if needed > _free():
-        return Check(
-            "model", "broken", found, "Use a smaller quantization or --ctx-size, or end other programs."
-        )
-    return Check("model", "ok", found)
-
-
-def _tool_format(path: Path) -> Check:
-    """Find the format in which the model's chat template writes tool calls."""
-    from gbnf_server.llama.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
-
-    name = "tool calls"
+        fix = "Use a smaller quantization or --ctx-size, or end other programs."
+        yield Check("model", "broken", found, fix)
+    else:
+        yield Check("model", "ok", found)
+    template = model.metadata.get("tokenizer.chat_template", "")
     try:
-        model = NativeModel(path, vocab_only=True)
-        template = model.metadata.get("tokenizer.chat_template", "")
-        found = detect(template, bos_token=model.begin_text, eos_token=model.end_text)
+        written = detect(template, bos_token=model.begin_text, eos_token=model.end_text)
     except ToolFormatError as error:
         fix = "Nothing: calls are requested and constrained as JSON."
-        return Check(name, "limited", f"none in the chat template: {error}", fix)
-    except GbnfServerError as error:
-        return Check(name, "broken", str(error), "Use a complete GGUF file of a language model.")
-    return Check(name, "ok", _describe_format(found))
+        yield Check("tool calls", "limited", f"none in the chat template: {error}", fix)
+    else:
+        yield Check("tool calls", "ok", _describe_format(written))
 
 
 def _describe_format(tool_format: ToolFormat) -> str:

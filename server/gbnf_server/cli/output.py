@@ -31,11 +31,8 @@ class _CleanConsole(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
-            yield (
-                segment
-                if segment.control
-                else Segment(escape_control_characters(segment.text), segment.style)
-            )
+            text = segment.text if segment.control else escape_control_characters(segment.text)
+            yield segment._replace(text=text)
 
 
 def stderr_console() -> Console:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -93,33 +92,26 @@ def _tested(
     searches = list(_searches(tool_pool, accepts, examples, seed))
     found: dict[tuple[str, str], Counterexample] = {}
     with progress_bar(stderr_console()) as bar:
-        task = bar.add_task("", total=sum(one.kinds for one in searches) * examples)
+        task = bar.add_task("", total=sum(kinds for _, _, kinds, _ in searches) * examples)
         done = 0
-        for one in searches:
-            bar.update(task, description=f"{one.tool}: {one.law}")
-            if (one.tool, one.law) not in found:
-                smallest = one.run(progress=partial(bar.advance, task))
+        for tool, law, kinds, search in searches:
+            bar.update(task, description=f"{tool}: {law}")
+            if (tool, law) not in found:
+                smallest = search(progress=partial(bar.advance, task))
                 if smallest is not None:
-                    found[one.tool, one.law] = smallest
-            done += one.kinds * examples
+                    found[tool, law] = smallest
+            done += kinds * examples
             bar.update(task, completed=done)  # shrinking tries more, and a small language has fewer
     return [(tool, smallest) for (tool, _), smallest in found.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class _PropertySearch:
-    """One law of one tool: `kinds` times the examples are tried."""
-
-    tool: str
-    law: str
-    kinds: int
-    run: Callable[..., Counterexample | None]
-
-
 def _searches(
     tool_pool: Sequence[Tool], accepts: _Accepts, examples: int, seed: int
-) -> Iterator[_PropertySearch]:
-    """Each tool alone for what its grammar derives, and in the pool of all for calls, broken and valid."""
+) -> Iterator[tuple[str, str, int, Callable[..., Counterexample | None]]]:
+    """Yield the tool, the law, how many kinds of examples are tried, and the search.
+
+    Each tool is alone for what its grammar derives, and in the pool of all for calls, broken and valid.
+    """
     from gbnf import compile_pool
     from gbnf.testing import PoolSubject, find_incomplete, find_unsound
     from gbnf.tools.tool import offered_args
@@ -133,8 +125,8 @@ def _searches(
             options: dict[str, Any] = {"examples": examples, "seed": seed}
             sound = partial(find_unsound, alone, of, accepts=_acceptance(accepts, alone, pool), **options)
             complete = partial(find_incomplete, pool, of, accepts=_acceptance(accepts, pool), **options)
-            yield _PropertySearch(tool.name, "sound", 2, sound)
-            yield _PropertySearch(tool.name, "complete", 1, complete)
+            yield tool.name, "sound", 2, sound
+            yield tool.name, "complete", 1, complete
 
 
 def _acceptance(accepts: _Accepts, *grammars: Grammar) -> Callable[[str], bool]:

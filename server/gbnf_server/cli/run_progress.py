@@ -141,24 +141,15 @@ class RunProgress:
                 self._rest()
                 self._model_s = event.duration_s
                 if event.repeated:
-                    self._line(
-                        "   ",
-                        "repeated  ",
-                        "yellow",
-                        f"{json.dumps(clip(event.repeated, SHOWN_CHARACTERS))} until it was ended",
-                    )
+                    repeated = json.dumps(clip(event.repeated, SHOWN_CHARACTERS))
+                    self._line("   ", "repeated  ", "yellow", f"{repeated} until it was ended")
                 elif event.shortened_at is not None:
                     self._line("   ", "shortened ", "yellow", "so that the text ends within --max-tokens")
                 if event.purpose == "reasoning":
                     self._wait(_Waiting(f"step {event.step}: generating", counts=self._counts_text))
             case ToolCalled():
-                self._line(
-                    f"{event.step:>2} ",
-                    event.name,
-                    "bold cyan",
-                    clip(json.dumps(event.arguments, ensure_ascii=False), SHOWN_CHARACTERS),
-                    self._model_s,
-                )
+                arguments = clip(json.dumps(event.arguments, ensure_ascii=False), SHOWN_CHARACTERS)
+                self._line(f"{event.step:>2} ", event.name, "bold cyan", arguments, self._model_s)
                 self._wait(_Waiting(f"{event.name}: running"))
             case ToolDone():
                 self._rest()
@@ -169,13 +160,8 @@ class RunProgress:
                 self._output(event.output)
                 self._line("   ", "✗ ", "red", event.error, event.duration_s)
             case CallBlocked():
-                self._line(
-                    f"{event.step:>2} ",
-                    f"refused ({event.refusal})",
-                    "yellow",
-                    clip(event.text, SHOWN_CHARACTERS),
-                    self._model_s,
-                )
+                refused, text = f"refused ({event.refusal})", clip(event.text, SHOWN_CHARACTERS)
+                self._line(f"{event.step:>2} ", refused, "yellow", text, self._model_s)
                 self._line("   ", "✗ ", "yellow", event.error)
             case SalvageStarted():
                 self._rest()
@@ -192,15 +178,9 @@ class RunProgress:
     def _finish(self, run: Run) -> None:
         style = {"answered": "green", "salvaged": "yellow"}.get(run.outcome, "red")
         steps = plural(len(run.steps), "step")
-        read = f"{run.prompt_tokens} prompt tokens" + (
-            f" ({run.cached_tokens} cached)" if run.cached_tokens else ""
-        )
-        self._line(
-            "",
-            run.outcome,
-            f"bold {style}",
-            f"in {steps} and {run.duration_s:.1f} s; {read}, {run.completion_tokens} generated",
-        )
+        cached = f" ({run.cached_tokens} cached)" if run.cached_tokens else ""
+        tokens = f"{run.prompt_tokens} prompt tokens{cached}, {run.completion_tokens} generated"
+        self._line("", run.outcome, f"bold {style}", f"in {steps} and {run.duration_s:.1f} s; {tokens}")
         if run.salvage is not None:
             self._line("", describe_salvage(run.salvage))
         elif run.error is not None:

@@ -125,7 +125,13 @@ class Gateway:
         self.is_draining = False
         self.open_requests = 0
         self._readers = ThreadPoolExecutor(_READERS, "gbnf-gateway-read")
-        self._show_state()
+        # gauges read the present state when they are asked
+        self.metrics.running.set_function(lambda: self.queue.running)
+        self.metrics.waiting.set_function(lambda: self.queue.waiting)
+        self.metrics.memory.set_function(lambda: self.budget.reserved)
+        for upstream in upstreams.upstreams:
+            gauge = self.metrics.upstreams.labels(upstream.name)
+            gauge.set_function(partial(getattr, upstream, "healthy"))
 
     @property
     def models(self) -> list[str]:
@@ -226,12 +232,3 @@ class Gateway:
         """End what runs in the background. The backends are their owner's."""
         await self.upstreams.stop_probing()
         self._readers.shutdown(wait=False, cancel_futures=True)
-
-    def _show_state(self) -> None:
-        """Have the gauges read the present state when they are asked."""
-        self.metrics.running.set_function(lambda: self.queue.running)
-        self.metrics.waiting.set_function(lambda: self.queue.waiting)
-        self.metrics.memory.set_function(lambda: self.budget.reserved)
-        for upstream in self.upstreams.upstreams:
-            gauge = self.metrics.upstreams.labels(upstream.name)
-            gauge.set_function(partial(getattr, upstream, "healthy"))

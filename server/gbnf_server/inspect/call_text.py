@@ -79,12 +79,9 @@ def outside_json(
     options, characters = branches(state)
     if characters == "more characters" and call.name:
         ends = (_rest(literal, text, state) for literal in _ends(tool_format, in_value=bool(call.arguments)))
-        end = next((end for end in ends if end and end.strip()), None)
-        options = (
-            []
-            if end is None
-            else [Continuation(inserted(state, end), clip(end, LONGEST_LABEL), clip(end, LONGEST_LABEL))]
-        )
+        end = next((end for end in ends if end and end.strip()), "")
+        shown = clip(end, LONGEST_LABEL)
+        options = [Continuation(inserted(state, end), shown, shown)] if end else []
         characters = "more text"
     parts = []
     if characters and not (calls and characters != "more characters"):

@@ -93,19 +93,13 @@ def _facts(decoding: RecordedCall) -> list[str]:
     facts += [f"{forced} forced"] if forced else []
     facts += [f"{drafted} drafted"] if drafted else []
     facts.append(seconds(decoding.timings.prompt_s + decoding.timings.completion_s))
-    facts += (
-        [f"{seconds(decoding.timings.grammar_s)} of it for the grammar"]
-        if decoding.timings.grammar_s is not None
-        else []
-    )
+    if decoding.timings.grammar_s is not None:
+        facts.append(f"{seconds(decoding.timings.grammar_s)} of it for the grammar")
     facts.append("with a grammar" if decoding.grammar else "without a grammar")
     if decoding.max_tokens:
         facts.append(f"at most {decoding.max_tokens} tokens")
-        facts.append(
-            f"temperature {decoding.temperature:g}, seed {decoding.seed}"
-            if decoding.temperature
-            else "greedy"
-        )
+        sampling = f"temperature {decoding.temperature:g}, seed {decoding.seed}"
+        facts.append(sampling if decoding.temperature else "greedy")
     reason = f"the repetition of {decoding.repeated!r}" if decoding.repeated else "the token limit"
     facts += [f"truncated by {reason}"] if decoding.finish_reason == "length" else []
     if decoding.finish_reason != "length" and decoding.shortened_at is not None:

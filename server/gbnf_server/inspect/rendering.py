@@ -26,6 +26,7 @@ _MOST_LISTED = 300_000
 _CUT_CHARACTERS = 120
 _MOST_LEVELS = 12
 _MOST_ORIGINS = 4
+_OF_A_LINE = ("key", "pointer", "kind", "state", "has_effect", "findings")
 _WORDS = {
     "unenforced": "not enforced:",
     "free_form": "left free:",
@@ -180,15 +181,10 @@ def _rule(
 def _line(line: SchemaLine, numbers: Mapping[str, int], rules: Mapping[str, str]) -> dict[str, Any]:
     is_source = line.kind in ("keyword", "name", "branch") and line.origin is not None
     return {
+        **{name: getattr(line, name) for name in _OF_A_LINE},
         "level": min(line.indent // 2, _MOST_LEVELS),
-        "key": line.key,
         "text": line.text[:_SHOWN_CHARACTERS],
         "rest": line.text[_SHOWN_CHARACTERS:],
-        "pointer": line.pointer,
-        "kind": line.kind,
-        "state": line.state,
-        "has_effect": line.has_effect,
         "origin": numbers.get(line.origin or "") if is_source else None,
         "href": f"#d-{rules[line.origin or '']}" if is_source and (line.origin or "") in rules else "",
-        "findings": line.findings,
     }

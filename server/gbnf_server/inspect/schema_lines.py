@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from gbnf.findings import Finding
@@ -131,17 +131,10 @@ class _LineWriter:
         counts = name in KEYWORDS or name in APPLICATORS or name in _OWN_KEYWORDS
         first, *rest = self.lines(value, key, pointer, indent, comma, role, origin)
         state: State = first.state or ("enforced" if counts and name not in ("$defs", "definitions") else "")
-        yield SchemaLine(
-            first.indent,
-            first.key,
-            first.text,
-            first.pointer,
-            "keyword" if counts or first.findings else "annotation",
-            first.origin if counts or first.findings else None,
-            first.has_effect,
-            state,
-            first.findings,
-        )
+        if counts or first.findings:
+            yield replace(first, kind="keyword", state=state)
+        else:
+            yield replace(first, kind="annotation", origin=None, state=state)
         yield from rest
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -196,8 +197,7 @@ class _EntryReader:
 
     def _expanded(self, key: str, text: str) -> str:
         """Return `text` with `${NAME}`, `${env:NAME}` and `${NAME:-default}` replaced."""
-        expand: Callable[[re.Match[str]], str] = lambda found: self._variable(key, found)  # noqa: E731 - it is passed on
-        return _VARIABLE.sub(expand, text)
+        return _VARIABLE.sub(partial(self._variable, key), text)
 
     def _variable(self, key: str, found: re.Match[str]) -> str:
         kind, colon, name = found[1].partition(":")

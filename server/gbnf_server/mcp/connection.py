@@ -44,8 +44,7 @@ from pydantic import ValidationError
 
 from gbnf.errors import clip
 from gbnf_server.mcp.config import HttpServer, McpServerConfig, StdioServer
-from gbnf_server.mcp.log import OnLog, ServerLog
-from gbnf_server.mcp.stdio import LONGEST_MESSAGE, TOO_LONG, StdioTransport
+from gbnf_server.mcp.stdio import LONGEST_MESSAGE, TOO_LONG, OnLog, ServerLog, StdioTransport
 from gbnf_server.system.errors import ExecutorError, SetupError
 
 MOST_TOOLS = 4000
@@ -388,11 +387,6 @@ def _hint(server: McpServerConfig, error: BaseException) -> str:
     if isinstance(server, HttpServer):
         return "Check that it runs, and that the URL is its MCP endpoint, which often ends in /mcp."
     if isinstance(error, FileNotFoundError):
-        programs = {
-            "npx": "Install Node.js",
-            "node": "Install Node.js",
-            "uvx": "Install uv",
-            "docker": "Install Docker",
-        }
-        return f"{programs.get(server.command, 'Install it')}, or give its path."
+        programs = {"npx": "Node.js", "node": "Node.js", "uvx": "uv", "docker": "Docker"}
+        return f"Install {programs.get(server.command, 'it')}, or give its path."
     return "Run the command in a terminal to see why."

@@ -101,10 +101,9 @@ def _repeats(text: str, structured: Any) -> bool:
     """Return whether a text is the structured content again, as JSON or as the value of its only member."""
     if structured is None:
         return False
-    forms = [
-        structured,
-        *(structured.values() if isinstance(structured, dict) and len(structured) == 1 else ()),
-    ]
+    forms = [structured]
+    if isinstance(structured, dict) and len(structured) == 1:
+        forms += structured.values()
     if text in forms:
         return True
     try:

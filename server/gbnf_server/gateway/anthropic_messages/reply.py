@@ -68,12 +68,7 @@ class MessagesReply(BlockReply["_ContentBlock"]):
         ]
         message = self._body = self._message(content, reason, stop, finished.usage, finished.enforcement)
         delta = {"stop_reason": reason, "stop_sequence": stop}
-        yield {
-            "type": "message_delta",
-            "delta": delta,
-            "usage": message["usage"],
-            "x_gbnf": message["x_gbnf"],
-        }
+        yield {"type": "message_delta", "delta": delta} | {key: message[key] for key in ("usage", "x_gbnf")}
         yield {"type": "message_stop"}
 
     def _message(

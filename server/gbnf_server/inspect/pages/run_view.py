@@ -193,27 +193,19 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
                 if given in wrote:  # as the model wrote them: no reference was filled in, nothing repaired
                     given = ""
             case ToolDone(at, _, name, result, duration_s, output):
-                add(
-                    EntryView(
-                        "tool", name, given, _json(result), _output(output),
-                        since(at, duration_s), duration_s,
-                    )
-                )  # fmt: skip
+                span = since(at, duration_s), duration_s
+                add(EntryView("tool", name, given, _json(result), _output(output), *span))
             case ToolFailed(at, _, name, fault, error, duration_s, output):
-                add(
-                    EntryView(
-                        "failed", f"{name}: {fault}", given, error, _output(output),
-                        since(at, duration_s), duration_s,
-                    )
-                )  # fmt: skip
+                span = since(at, duration_s), duration_s
+                add(EntryView("failed", f"{name}: {fault}", given, error, _output(output), *span))
             case HistoryCompacted(_, _, _, shortened, before, after):
                 of = ", ".join(map(str, shortened))
                 add(EntryView("note", "History shortened", "", f"{before} to {after} tokens; steps {of}"))
             case WarningRaised(_, _, message):
                 add(EntryView("note", "Warning", "", message))
-    failed = [(n, each) for n, each in enumerate(recorded.decodings) if each.error]
-    for number, each in failed:
-        add(EntryView("failed", "Call of the model", "", each.error, decoding=number))
+    for number, each in enumerate(recorded.decodings):
+        if each.error:
+            add(EntryView("failed", "Call of the model", "", each.error, decoding=number))
     yield from steps
 
 
@@ -249,14 +241,8 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
             index, decoding = left.pop(0)
             entries.append(_logged_entry(decoding, index))
         if found is None:
-            entries.append(
-                EntryView(
-                    "model",
-                    "Model: call",
-                    clip(step.text, _MOST_CHARACTERS),
-                    clip(step.reasoning, _MOST_CHARACTERS),
-                )
-            )
+            text, reasoning = clip(step.text, _MOST_CHARACTERS), clip(step.reasoning, _MOST_CHARACTERS)
+            entries.append(EntryView("model", "Model: call", text, reasoning))
         entries[-1] = replace(entries[-1], start_s=clock, duration_s=step.model_s)
         clock += step.model_s
         entries += [EntryView("note", "Repaired", "", repair) for repair in step.repairs]
