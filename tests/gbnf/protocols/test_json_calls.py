@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gbnf.calls import parse_tool_calls
 from gbnf.protocols.json_calls import JsonCallStream, json_grammar
+from gbnf.protocols.protocol import with_json_calls
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta
 from gbnf.tools import FINAL_ANSWER
 from support.effort import scaled
@@ -116,3 +117,12 @@ def test_the_readers_of_this_project_agree() -> None:
 def test_a_truncated_call_has_no_end() -> None:
     deltas = read('{"name": "get_now", "arguments": {"timezone": "E', [])
     assert [type(delta) for delta in deltas if isinstance(delta, CallStarted | CallEnded)] == [CallStarted]
+
+
+@pytest.mark.parametrize(("content", "shown"), [('{"n": 1}', {"n": 1}), ("done", "done")])
+def test_json_in_a_result_is_not_quoted_again(content: str, shown: Any) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "go", "arguments": {}}}
+    said: Any = {"role": "assistant", "content": "", "tool_calls": [call]}
+    result: Any = {"role": "tool", "tool_call_id": "a", "content": content}
+    *_, last = with_json_calls([said, result], "")
+    assert json.loads(last["content"]) == {"step": 1, "result": shown}
