@@ -210,7 +210,7 @@ def item_schema(schema: Any) -> Any:
 
 
 def type_of(value: Any) -> str:
-    """Return the JSON type of a value; that of an integer is "number"."""
+    """Return the JSON type of a value; that of an integer is "number", that of a tuple is none."""
     match value:
         case None:
             return "null"
@@ -222,5 +222,7 @@ def type_of(value: Any) -> str:
             return "string"
         case list():
             return "array"
-        case _:
+        case dict():
             return "object"
+        case _:
+            return ""

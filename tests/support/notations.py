@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from gbnf.compiler.notations import ElementArguments, NestedElements, Part, Placeholder, ValueForm, ValueForms
+from support.argument_schemas import type_of, types_of
 
 _KEY = Placeholder("key")
 
@@ -21,11 +22,19 @@ def _form(encoding: Any, before: str | tuple[Part, ...], after: str | tuple[Part
     return ValueForm(encoding, before, after)
 
 
-def _forms(before: str, after: str, *, constants: Any = "json", other: Any = "json") -> ValueForms:
-    raw, number, constant, rest = (
-        (_form(encoding, before, after),) for encoding in ("raw", "json", constants, other)
+def forms(
+    before: str,
+    after: str | tuple[Part, ...],
+    string: Any = "raw",
+    number: Any = "json",
+    constants: Any = "json",
+    other: Any = "json",
+) -> ValueForms:
+    """Return the forms of values between two texts, with the encodings of each type."""
+    texts, numbers, constant, rest = (
+        (_form(encoding, before, after),) for encoding in (string, number, constants, other)
     )
-    return ValueForms(raw, number, constant, constant, rest, rest)
+    return ValueForms(texts, numbers, constant, constant, rest, rest)
 
 
 def _typed(before: Callable[[str], str], after: str) -> ValueForms:
@@ -35,7 +44,6 @@ def _typed(before: Callable[[str], str], after: str) -> ValueForms:
     )
 
 
-_M3 = "]<]minimax[>["
 _GEMMA = '<|"|>'
 
 
@@ -45,22 +53,31 @@ def _gemma(before: str) -> ValueForms:
     return ValueForms(raw, plain, plain, none, nested, nested)
 
 
-def _minimax(before: str, after: tuple[Part, ...]) -> ValueForms:
-    raw, plain, nested = ((_form(one, before, after),) for one in ("raw", "json", "nested"))
-    return ValueForms(raw, plain, plain, (), nested, nested)
+def nested_tags(mark: str, null: Any = "") -> ElementArguments:
+    """Return elements that nest; `null` is the encoding of null, which has no form without one."""
+
+    def tags(before: str, after: tuple[Part, ...]) -> ValueForms:
+        nothing = (_form(null, before, after),) if null else ()
+        return replace(forms(before, after, other="nested"), null=nothing)
+
+    items = tags(f"{mark}<item>", (f"{mark}</item>",))
+    return ElementArguments(
+        "", "", f"{mark}</invoke>", f"{mark}<", tags(">", (f"{mark}</", _KEY, ">")),
+        NestedElements("", "", "", "", "", "", items),
+    )  # fmt: skip
 
 
 _PYTHON = (_form("python", "=", ""),)
-_GLM = _forms("</arg_key>\n<arg_value>", "</arg_value>\n")
-_MINICPM = _forms('">', "</param>", constants="python", other="python")
+_GLM = forms("</arg_key>\n<arg_value>", "</arg_value>\n")
+_MINICPM = forms('">', "</param>", constants="python", other="python")
 
 NOTATIONS: dict[str, ElementArguments] = {
     "Qwen3-Coder": ElementArguments(
-        "", "", "</function>", "<parameter=", _forms(">\n", "\n</parameter>\n", constants="python")
+        "", "", "</function>", "<parameter=", forms(">\n", "\n</parameter>\n", constants="python")
     ),
     "Seed-OSS": ElementArguments(
         "", "", "</function>", "<parameter=",
-        _forms(">", "</parameter>\n", constants="python", other="python"),
+        forms(">", "</parameter>\n", constants="python", other="python"),
     ),
     "GLM-4.6": ElementArguments(
         "\n", "", "</tool_call>", "<arg_key>", _GLM
@@ -95,53 +112,24 @@ NOTATIONS: dict[str, ElementArguments] = {
     "Gemma-4": ElementArguments(
         "{", ",", "}", "", _gemma(":"), NestedElements("{", ",", "}", "[", ",", "]", _gemma(""))
     ),
-    "MiniMax-M3": ElementArguments(
-        "", "", f"{_M3}</invoke>", f"{_M3}<",
-        _minimax(">", (f"{_M3}</", _KEY, ">")),
-        NestedElements("", "", "", "", "", "", _minimax(f"{_M3}<item>", (f"{_M3}</item>",))),
-    ),
+    "MiniMax-M3": nested_tags("]<]minimax[>["),
 }  # fmt: skip
 KINDS = ("null", "boolean", "number", "string", "array", "object")
+
+
+def first(_: int) -> int:
+    """Choose the first of several forms."""
+    return 0
 
 
 class CannotWriteError(Exception):
     """The notation has no form for a value."""
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "null": (type(None),),
-    "boolean": (bool,),
-    "number": (int, float),
-    "string": (str,),
-    "array": (list,),
-    "object": (dict,),
-}
-
-
-def kind_of(value: Any) -> str:
-    return next(kind for kind, types in _TYPES.items() if isinstance(value, types))
-
-
-def types_of(schema: Any) -> frozenset[str]:
-    """The JSON types that a schema allows, of the keywords that the tests draw."""
-    if schema is True or schema == {}:
-        return frozenset(KINDS)
-    if schema is False:
-        return frozenset()
-    if "enum" in schema:
-        return frozenset(map(kind_of, schema["enum"]))
-    if "const" in schema:
-        return frozenset({kind_of(schema["const"])})
-    if "anyOf" in schema:
-        return frozenset().union(*map(types_of, schema["anyOf"]))
-    names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    return frozenset("number" if name == "integer" else name for name in names)
-
-
 # Writing
 
 
-def write(arguments: dict[str, Any], notation: ElementArguments, choose: Callable[[int], int]) -> str:
+def write(arguments: dict[str, Any], notation: ElementArguments, choose: Callable[[int], int] = first) -> str:
     """Arguments as text; `choose` picks one of several forms."""
     if not arguments and notation.empty is not None:
         return notation.empty
@@ -158,7 +146,7 @@ def _elements(members: dict[str, Any], notation: ElementArguments, choose: Calla
 def _value(
     value: Any, key: str, forms: ValueForms, notation: ElementArguments, choose: Callable[[int], int]
 ) -> str:
-    found = getattr(forms, kind_of(value))
+    found = getattr(forms, type_of(value))
     if not found:
         raise CannotWriteError(value)
     form = found[choose(len(found))]
@@ -319,7 +307,7 @@ class _Reader:
                     value = ast.literal_eval(text)
                 except (ValueError, SyntaxError, MemoryError, RecursionError):
                     continue
-            if isinstance(value, _TYPES[kind]) and kind_of(value) == kind:
+            if type_of(value) == kind:
                 self.at = end + len(after)
                 return value
         raise CannotReadError(self.text[self.at :])

@@ -20,7 +20,7 @@ from gbnf.errors import SchemaError
 from gbnf.grammar.ir import Rules, literal
 from gbnf.tools import Tool
 from support.effort import scaled
-from support.notations import KINDS, NOTATIONS, CannotReadError, CannotWriteError, read, write
+from support.notations import KINDS, NOTATIONS, CannotReadError, CannotWriteError, first, read, write
 from support.oracle import accepts, engine
 from support.random_texts import generate
 from support.values import NAMES, canonical, in_declared_order, is_valid, values_near
@@ -51,10 +51,6 @@ def test_tools_whose_names_are_the_same_in_camel_case_share_no_rules(notation: s
     names = [name for tool in pool.tools for name in tool.part.names]
     assert len(pool.tools) == len(tools)
     assert len(names) == len(set(names))
-
-
-def first(_: int) -> int:
-    return 0
 
 
 # Strings that come close to delimiters, to other types and to escapes
