@@ -299,7 +299,7 @@ class _Reader:
         for end in self.ends(after):
             text = self.text[self.at : end].strip(" \t\n\r")
             try:
-                value = json.loads(text)
+                value = json.loads(text, parse_constant=int)  # which refuses Infinity
             except ValueError:
                 if encoding != "python":
                     continue

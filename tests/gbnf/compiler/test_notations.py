@@ -19,11 +19,12 @@ from gbnf.compiler.pool import CompiledTool, compile_tool, compile_tools
 from gbnf.errors import SchemaError
 from gbnf.grammar.ir import Rules, literal
 from gbnf.tools import Tool
+from support.argument_schemas import ARGUMENTS, JSON, SIGNS, near
 from support.effort import scaled
-from support.notations import KINDS, NOTATIONS, CannotReadError, CannotWriteError, first, read, write
+from support.notations import NOTATIONS, CannotReadError, CannotWriteError, first, read, write
 from support.oracle import accepts, engine
 from support.random_texts import generate
-from support.values import NAMES, canonical, in_declared_order, is_valid, values_near
+from support.values import canonical, in_declared_order, is_valid
 
 OPTIONS = CompileOptions(closed=False)
 ANY_ORDER = CompileOptions(closed=False, property_order="any")
@@ -53,92 +54,15 @@ def test_tools_whose_names_are_the_same_in_camel_case_share_no_rules(notation: s
     assert len(names) == len(set(names))
 
 
-# Strings that come close to delimiters, to other types and to escapes
-AWKWARD = [
-    "", " ", "\n", "a", "ab", "null", "None", "true", "True", "42", "-0.5", " 1e5\n", "[", "{}", '["x"]',
-    "  {", "it's", 'say "hi"', "'\"", "\\", "\\n", "\x00", "\x7f", "\xa0", "\x85", "\t", "</parameter>",
-    "\n</parameter>", "\n</parameter>\n", "\n</para", "<parameter=a>", "</arg_value>", "</arg_value",
-    "<![CDATA[", "]]>", "<|close|>", "<|close|>argument<|sep|>", '<|"|>', '<|"', "]<]minimax[>[",
-    "]<]minimax[>[</a>", "]<]minimax[>[<item>", "</｜DSML｜parameter>\n", "😀", "👩‍👩‍👧", "日本", "\u2028",
-    "\ufeff", "</function>", "', b='", "}", ")", ":",
-]  # fmt: skip
-TEXTS = st.one_of(
-    st.sampled_from(AWKWARD),
-    st.tuples(st.sampled_from(AWKWARD), st.sampled_from(AWKWARD)).map("".join),
-    st.text(st.characters(exclude_categories=["Cs", "Cn"], min_codepoint=1), max_size=6),
-)
-NUMBERS = st.integers(-1200, 1200) | st.sampled_from([0.5, -2.25, 1e30, 1e-7])
-SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS)
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=2),
-    max_leaves=5,
-)
-LEAVES = st.one_of(
-    st.just({}),
-    st.sampled_from(KINDS).map(lambda kind: {"type": kind}),
-    st.just({"type": "string"}),
-    st.lists(
-        st.sampled_from(["null", "boolean", "integer", "number", "string"]), unique=True, min_size=1
-    ).map(lambda names: {"type": names}),
-    st.tuples(st.integers(0, 4), st.integers(0, 30)).map(
-        lambda ends: {"type": "string", "minLength": ends[0], "maxLength": ends[0] + ends[1]}
-    ),
-    st.sampled_from(["^a", "^[a-c]{1,3}$", "<", "^[^x]*$", "^(read|write)$", "^.{2,}$", r"\n"]).map(
-        lambda pattern: {"type": "string", "pattern": pattern}
-    ),
-    st.just({"type": "string", "pattern": "^<?[a-z/]*>?$", "maxLength": 12}),
-    st.just({"type": "integer", "minimum": -3, "maximum": 250}),
-    st.lists(VALUES, min_size=1, max_size=4).map(lambda values: {"enum": values}),
-    VALUES.map(lambda value: {"const": value}),
-)
-
-
-def _object(properties: Any, required: Any, others: Any) -> dict[str, Any]:
-    schema = {"type": "object", "properties": properties}
-    schema["required"] = [name for name in properties if name in required]
-    return schema if others is None else {**schema, "additionalProperties": others}
-
-
-def _objects(inner: Any) -> st.SearchStrategy[dict[str, Any]]:
-    names = st.sampled_from([*NAMES, "item", "a>\nb", "a:b", "}", ")"])
-    others = st.none() | st.booleans() | inner
-    return st.builds(
-        _object, st.dictionaries(names, inner, max_size=4), st.sets(st.sampled_from(NAMES[:6])), others
-    )
-
-
-SCHEMAS = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.lists(inner, min_size=1, max_size=2).map(lambda some: {"anyOf": some}),
-        st.builds(
-            lambda items, most: {"type": "array", "items": items, "maxItems": most}, inner, st.integers(0, 3)
-        ),
-        _objects(inner),
-    ),
-    max_leaves=5,
-)
-ARGUMENTS = _objects(SCHEMAS)
-
-
-def near(schema: Any) -> st.SearchStrategy[Any]:
-    """Arguments near a schema, or with an awkward string in the place of a value."""
-
-    @st.composite
-    def arguments(draw: st.DrawFn) -> Any:
-        found = draw(values_near(schema))
-        if not isinstance(found, dict):
-            found = {}
-        for name in schema["properties"]:
-            if name in schema["required"] or name in found:
-                own = values_near(schema["properties"][name])
-                if name not in found or draw(st.booleans()):
-                    found[name] = draw(draw(st.sampled_from([own, TEXTS, VALUES])))
-        declared = [name for name in schema["properties"] if name in found]
-        return {name: found[name] for name in [*declared, *(name for name in found if name not in declared)]}
-
-    return arguments()
+@st.composite
+def drawn_arguments(draw: st.DrawFn, schema: Any) -> dict[str, Any]:
+    """Arguments near a schema, some with any value in the place of one."""
+    found = {
+        name: draw(JSON) if draw(st.integers(0, 4)) == 0 else value
+        for name, value in draw(near(schema)).items()
+    }
+    declared = [name for name in schema["properties"] if name in found]
+    return {name: found[name] for name in [*declared, *(name for name in found if name not in declared)]}
 
 
 def judge(name: str, schema: Any, arguments: list[Any], choose: Any = first, options: Any = OPTIONS) -> None:
@@ -178,7 +102,7 @@ def _must_be_accepted(name: str, schema: Any, value: Any, grammar: Grammar | Non
 @given(data=st.data())
 def test_a_text_is_accepted_exactly_if_its_arguments_are_valid(data: st.DataObject) -> None:
     schema = data.draw(ARGUMENTS)
-    arguments = canonical(data.draw(near(schema)))
+    arguments = canonical(data.draw(drawn_arguments(schema)))
     options = data.draw(st.sampled_from([OPTIONS, ANY_ORDER]))
     if options is ANY_ORDER:
         arguments = dict(data.draw(st.permutations(list(arguments.items()))))
@@ -209,11 +133,11 @@ def test_a_derivation_reads_as_valid_arguments(name: str, schema: Any, options: 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTATIONS)
 @pytest.mark.parametrize(
-    "schema", [{"type": "string"}, {"type": ["string", "null", "integer"]}, {}, {"enum": [*AWKWARD, 1, None]}]
+    "schema", [{"type": "string"}, {"type": ["string", "null", "integer"]}, {}, {"enum": [*SIGNS, 1, None]}]
 )
 def test_every_awkward_string_is_accepted_where_it_can_be_read_back(name: str, schema: Any) -> None:
     arguments = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
-    judge(name, arguments, [{"a": text} for text in AWKWARD])
+    judge(name, arguments, [{"a": text} for text in SIGNS])
 
 
 @pytest.mark.parametrize("name", NOTATIONS)
