@@ -103,16 +103,6 @@ def test_a_valid_value_in_declared_order_is_accepted(data: st.DataObject) -> Non
     assert accepts(compile_pool([of_value(schema)]), call)
 
 
-@pytest.mark.slow
-def test_no_pair_of_bundled_tools_can_be_mixed() -> None:
-    grammar = compile_pool(BUNDLED)
-    least = {one.name: derived_call(compile_pool([one]), 1)["arguments"] for one in BUNDLED}
-    for name, other in itertools.permutations(least, 2):
-        mixed = {"name": name, "arguments": least[other]}
-        if not validate_call(mixed, BUNDLED).ok:
-            assert not accepts(grammar, mixed), mixed
-
-
 @settings(max_examples=scaled(40))
 @given(POOLS, STEPS)
 def test_linking_equals_compiling_whole(pool: Any, steps: Any) -> None:
@@ -199,9 +189,6 @@ def test_names_are_readable() -> None:
             id="a free-form object stays free",
         ),
         pytest.param(
-            {"properties": {"a": {}}, "additionalProperties": True}, [{"b": 1}], [], id="open where asked for"
-        ),
-        pytest.param(
             {"properties": {"a": {}, "b": {}, "c": {}}, "requires_one_of": [["a", "b"], ["b", "c"]]},
             [{"b": 1}, {"a": 1, "c": 1}, {"a": 1, "b": 1, "c": 1}],
             [{}, {"a": 1}, {"c": 1}],
@@ -227,12 +214,6 @@ def test_names_are_readable() -> None:
             [{"o": {"a": 1, "b": "x"}}],
             [{"o": {"b": 1}}],
             id="unevaluated properties are spoken of",
-        ),
-        pytest.param(
-            {"properties": {"a": {}}, "unevaluatedProperties": {"type": "string"}},
-            [{"a": 1, "b": "x"}],
-            [{"b": 1}],
-            id="unevaluated arguments are spoken of",
         ),
         pytest.param(
             {"properties": {"o": {"properties": {"a": {}}, "enum": [{"a": 1}, {"a": 1, "b": 2}]}}},
@@ -282,12 +263,6 @@ def test_names_are_readable() -> None:
             [{"a": "x"}],
             [{"a": "xy"}, {"a": 1}],
             id="tools are read as 2020-12",
-        ),
-        pytest.param(
-            {"properties": {"a": {"type": "string", "pattern": r"^\p{Lu}+$"}}},
-            [{"a": "ÀB"}],
-            [{"a": "1"}, {"a": "Àb"}],
-            id="a pattern that Python does not read",
         ),
     ],
 )
@@ -404,10 +379,9 @@ def test_a_tool_that_cannot_be_called_is_left_out_unless_strict() -> None:
     assert [(finding.tool, finding.kind) for finding in grammar.report if finding.kind == "left_out"] == [
         ("bad", "left_out")
     ]
-    with pytest.raises(SchemaError, match="'bad'"):
-        compile_pool(tools, strict=True)
-    with pytest.raises(SchemaError, match="'bad'"):
-        compile_pool(tools[1:])
+    for pool, strict in ((tools, True), (tools[1:], False)):
+        with pytest.raises(SchemaError, match="no arguments satisfy the schema of 'bad'"):
+            compile_pool(pool, strict=strict)
 
 
 @pytest.mark.parametrize("order", ["declared", "any"])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -126,49 +123,6 @@ def test_a_depth_cap_refuses_no_valid_value_and_is_reported(schema: Any, depth: 
         assert not capped.exact
 
 
-HASH_SEED_PROGRAM = """
-import json, sys
-from gbnf.compiler.schema import compile_schema
-for schema in json.load(sys.stdin):
-    try:
-        grammar = compile_schema(schema)
-    except Exception as error:
-        print(type(error).__name__, error)
-    else:
-        print(grammar, *grammar.report)
-"""
-
-
-@pytest.mark.slow
-def test_the_same_schema_gives_the_same_text_in_every_process() -> None:
-    schemas = [
-        {
-            "type": "object",
-            "properties": {"b": {}, "a": {"enum": ["x", "y", {"k": 1}]}},
-            "required": ["z", "q"],
-        },
-        {"anyOf": [{"type": ["string", "null"]}, {"properties": {"a": {"$ref": "#"}}}], "minimum": 1.5},
-        {
-            "allOf": [
-                {"properties": {"a": {"minLength": 2}}},
-                {"properties": {"a": {"maxLength": 4}, "c": {}}},
-            ]
-        },
-    ]
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", HASH_SEED_PROGRAM],
-            input=json.dumps(schemas),
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "1", "7")
-    }
-    assert len(outputs) == 1
-
-
 DRAFT_4, DRAFT_6, DRAFT_7 = (f"http://json-schema.org/draft-0{number}/schema#" for number in (4, 6, 7))
 DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
 UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema knows it not, and reads 2020-12
@@ -204,27 +158,6 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
             ["-12", "-9", "0", "7", "99", "100"],
             ["-13", "101", "-0", "00", "1.5", "1e1", "-"],
             id="integer bounds",
-        ),
-        pytest.param(
-            {"enum": ["read", "read_all", "write", 1, None, {"k": [1, "x"]}]},
-            ['"read"', '"read_all"', "1", "null", '{"k": [1, "x"]}', '{"k":[1,"x"]}'],
-            ['"rea"', '"read_"', "2", '{"k": []}'],
-            id="enumerations of any value",
-        ),
-        pytest.param(
-            {
-                "$defs": {
-                    "list": {
-                        "type": "object",
-                        "properties": {"next": {"$ref": "#/$defs/list"}},
-                        "additionalProperties": False,
-                    }
-                },
-                "$ref": "#/$defs/list",
-            },
-            ["{}", '{"next": {"next": {"next": {"next": {"next": {"next": {}}}}}}}'],
-            ['{"next": 1}'],
-            id="recursion without end",
         ),
         pytest.param(
             {
@@ -275,12 +208,6 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
             id="a repeated group of many rules",
         ),
         pytest.param(
-            {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 3}, "uniqueItems": True},
-            ["[]", "[3, 1]", "[2,1,3]"],
-            ["[1, 1]", "[1, 2, 1]", "[4]"],
-            id="unique integers of a small range",
-        ),
-        pytest.param(
             {
                 "type": "array",
                 "$ref": "#/$defs/pair",
@@ -314,12 +241,6 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
             id="unique items of branches that overlap",
         ),
         pytest.param(
-            {"patternProperties": {"^a": True}, "unevaluatedProperties": False, "type": "object"},
-            ['{"a1": 1}', "{}"],
-            ['{"b": 1}'],
-            id="unevaluated properties beside a pattern that allows anything",
-        ),
-        pytest.param(
             {
                 "type": "object",
                 "allOf": [{"properties": {f"a{n}": {} for n in range(20)}}, {"properties": {"b": {}}}],
@@ -335,9 +256,6 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
             id="a property that one branch of oneOf forbids",
         ),
         pytest.param(
-            {"enum": ["1", "١"], "pattern": r"^\d$"}, ['"1"'], ['"١"'], id="values by the digits of ECMA-262"
-        ),
-        pytest.param(
             {
                 "enum": [{"a": 1}, {"a\n": 1}],
                 "patternProperties": {"^a$": {}},
@@ -346,15 +264,6 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
             ['{"a": 1}'],
             ['{"a\\n": 1}'],
             id="keys of values by the end of ECMA-262",
-        ),
-        pytest.param(
-            {"enum": [{"é": 1}, {"e": 1}], "patternProperties": {r"\w": {}}, "additionalProperties": False},
-            ['{"e": 1}'],
-            ['{"é": 1}'],
-            id="keys of values by the word characters of ECMA-262",
-        ),
-        pytest.param(
-            {"enum": ["é", "1"], "pattern": r"^\p{L}$"}, ['"é"'], ['"1"'], id="values by a Unicode property"
         ),
         pytest.param(
             {"oneOf": [{"enum": ["é", "-"]}, {"type": "string", "pattern": r"^(?<all>\p{L}+)$"}]},
@@ -447,11 +356,8 @@ def test_a_finding_has_the_pointer_of_its_keyword(schema: Any, pointers: list[st
         {"not": {"required": True}},
         {"const": "\n", "pattern": "^$"},
         {"type": "string", "enum": [1, 2]},
-        {"allOf": [{"type": "string"}, {"type": "null"}]},
-        {"type": "integer", "minimum": 2, "maximum": 1},
         {"type": "object", "required": ["a"], "properties": {"a": False}},
         {"type": "object", "required": ["a"], "additionalProperties": False},
-        {"type": "array", "minItems": 2, "prefixItems": [{}], "items": False},
         {"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}},
     ],
 )

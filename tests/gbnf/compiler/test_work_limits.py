@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -210,21 +209,13 @@ def test_nesting_is_bounded() -> None:
         pass
 
 
-@pytest.fixture(params=[True, False], ids=["on", "off"])
-def enabled(request: pytest.FixtureRequest) -> Iterator[bool]:
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_off_inside_and_as_before_even_after_an_error(enabled: bool) -> None:
     before = gc.isenabled()
-    (gc.enable if request.param else gc.disable)()
-    yield request.param
-    (gc.enable if before else gc.disable)()
-
-
-def test_the_collector_is_off_inside_and_then_as_before(enabled: bool) -> None:
-    with paused_garbage_collection():
-        assert not gc.isenabled()
-    assert gc.isenabled() == enabled
-
-
-def test_the_collector_is_as_before_after_an_error(enabled: bool) -> None:
-    with pytest.raises(ZeroDivisionError), paused_garbage_collection():
-        assert 1 / 0
-    assert gc.isenabled() == enabled
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with pytest.raises(AssertionError, match="inside"), paused_garbage_collection():
+            assert gc.isenabled(), "inside"
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()

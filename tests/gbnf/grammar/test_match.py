@@ -37,12 +37,6 @@ def test_forced_text() -> None:
     assert Matcher(parse_gbnf('root ::= "a" root')).start().forced(limit=5) == "aaaaa"
 
 
-def test_a_state_is_a_value() -> None:
-    state = Matcher(CALL).start()
-    assert state.advance("x") is None
-    assert state.forced() == '{"name": "'
-
-
 def test_neither_nul_nor_surrogates_match() -> None:
     anything = Matcher(parse_gbnf("root ::= .*"))
     assert anything.match("\U0010ffff\n").complete

@@ -120,7 +120,6 @@ def test_the_full_prompt_describes_tools_and_arguments() -> None:
 @pytest.mark.parametrize(
     ("schema", "text"),
     [
-        ({"type": "string"}, "string"),
         ({"enum": ["a", "b", 1, None]}, '"a"|"b"|1|null'),
         ({"const": {"a": 1}}, '{"a": 1}'),
         ({"type": ["string", "null"]}, "string|null"),
@@ -128,7 +127,6 @@ def test_the_full_prompt_describes_tools_and_arguments() -> None:
         ({"type": "array", "items": {"enum": ["a|b"]}}, '"a|b"[]'),
         ({"type": "array"}, "any[]"),
         ({"prefixItems": [{"type": "string"}, True], "type": "array"}, "[string, any]"),
-        ({"type": "object"}, "object"),
         (
             {"properties": {"a b": {}, "c": {"type": "integer"}}, "required": ["c"]},
             '{"a b"?: any, c: integer}',

@@ -30,12 +30,7 @@ def test_it_agrees_with_jsonschema(data: st.DataObject) -> None:
     [
         # Where Python's `re` differs from ECMA-262.
         ({"pattern": r"^\d$"}, "١", False),
-        ({"pattern": r"^\W$"}, "é", True),
         ({"pattern": "^a$"}, "a\n", False),
-        ({"pattern": "^.$"}, "\u2028", False),
-        ({"pattern": r"^\s$"}, "\ufeff", True),
-        ({"pattern": r"^\cJ$"}, "\n", True),
-        ({"pattern": r"^\u{1F600}$"}, "😀", True),
         ({"pattern": r"^(?<first>a)\k<first>$"}, "aa", True),
         ({"pattern": r"^(?<first>a)\k<first>$"}, "aa\n", False),
         ({"patternProperties": {"^a$": {"type": "null"}}}, {"a\n": 1}, True),
@@ -55,14 +50,12 @@ def test_patterns_are_those_of_ecma_262(schema: Any, value: Any, valid: bool) ->
         ({"anyOf": [{"properties": {"a": True}}, {"required": ["b"]}]}, True),
         ({"anyOf": [{"properties": {"a": {"type": "null"}}}, True]}, False),
         ({"if": {"required": ["a"]}, "then": {"properties": {"a": True}}}, True),
-        ({"if": False, "else": {"properties": {"a": True}}}, True),
         ({"if": False, "then": {"properties": {"a": True}}}, False),
         ({"dependentSchemas": {"a": {"properties": {"a": True}}}}, True),
         ({"$ref": "#/$defs/d", "$defs": {"d": {"properties": {"a": True}}}}, True),
         ({"not": {"properties": {"a": True}, "required": ["b"]}}, False),
         ({"allOf": [{"additionalProperties": {"type": "integer"}}]}, True),
         ({"patternProperties": {r"^\p{L}$": {}}}, True),
-        ({}, False),
     ],
 )
 def test_unevaluated_properties_are_those_that_no_keyword_evaluates(schema: Any, valid: bool) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf import compile_pool, compile_schema, validate_call
-from gbnf.errors import SchemaError
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import Tool
 from gbnf.tools.loosening import loosened_argument_schema
@@ -111,21 +107,6 @@ def test_any_draft_is_read_alike(schema: dict[str, Any], valid: Any, invalid: An
         assert validate_call(call, [tool]).ok is is_valid
 
 
-IMPOSSIBLE = Tool("impossible", args={"type": "object", "required": ["a"], "properties": {"a": False}})
-POSSIBLE = Tool("possible")
-
-
-def test_a_tool_that_cannot_be_compiled_is_left_out() -> None:
-    grammar = compile_pool([IMPOSSIBLE, POSSIBLE])
-    assert grammar.match('{"name": "possible", "arguments": {}}').complete
-    [finding] = grammar.report
-    assert (finding.tool, finding.kind) == ("impossible", "left_out")
-    assert "no arguments satisfy" in finding.reason
-    for pool in ([IMPOSSIBLE, POSSIBLE], [IMPOSSIBLE]):
-        with pytest.raises(SchemaError, match="no arguments satisfy"):
-            compile_pool(pool, strict=len(pool) > 1)
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["object", "#", "a", "("]),
     lambda inner: (
@@ -182,24 +163,3 @@ def test_a_deep_schema_is_an_error_and_no_crash() -> None:
         args = {"properties": {"a": args}}
     with pytest.raises(Exception, match="nested deeper"):
         manifest(args=args)
-
-
-@pytest.mark.slow
-def test_findings_are_the_same_in_every_process() -> None:
-    """Sets of names have another order in each process, and a fingerprint includes the findings."""
-    code = """
-from gbnf import Tool
-args = {"minlength": 1, "maxlegth": 2, "properties": {"a": {"enums": [], "item": {}}}}
-run = {"timeout": 3, "effects": "read", "memory": 1}
-tool = Tool.from_mapping({"name": "a", "args": args, "run": run, "confirms": 1, "marker": 2, "effects": 3})
-print(tool.fingerprint, *tool.findings, sep="\\n")
-"""
-    printed = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": str(seed)},
-        ).stdout
-        for seed in range(3)
-    }  # fmt: skip
-    assert len(printed) == 1
-    assert printed.pop().count("did you mean") == 10

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +16,6 @@ from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool
 from gbnf.tools.phrases import plain_text
 from gbnf.tools.pool_filter import BEST, Selection, best_first, filter_pool
 from gbnf.tools.ranking import BM25, common_words
-from gbnf_server.system.folders import manifests_path
 from support.effort import scaled
 from support.pools import BUNDLED
 
@@ -217,25 +214,6 @@ def test_a_hostile_request_takes_bounded_time() -> None:
         "a\u0301\u0316" * 100_000,
     ):
         assert len(BM25.rank(query, BUNDLED)) == len(BUNDLED)
-
-
-@pytest.mark.slow
-def test_the_scores_are_the_same_in_every_process() -> None:
-    program = (
-        "import sys; from gbnf import BM25, load_manifests;"
-        "print(BM25.rank('find the notes of Rome e trova i file', load_manifests(sys.argv[1])))"
-    )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", program, str(manifests_path())],
-            env={"PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(outputs) == 1
 
 
 OFFICE = (

@@ -37,10 +37,6 @@ def kinds(step: ToolCalls | FinalAnswer) -> set[str]:
 
 NOW: dict[str, Any] = {}
 FIND = {"base_path": ".", "limit": 5}
-QWEN = (
-    "<tool_call>\n<function=find_files>\n<parameter=base_path>\n.\n</parameter>\n"
-    "<parameter=limit>\n5\n</parameter>\n</function>\n</tool_call>"
-)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +46,6 @@ QWEN = (
         ("```tool_code\nprint(default_api.get_now())\n```", "fenced", {"name"}),
         ("```tool\nget_now\n```", "fenced", set()),
         ("CALL get_now", "call", {"arguments"}),
-        ('{"tool_calls": [{"name": "get_now", "arguments": {}}]}', "tool_calls", set()),
         ('{"function": "get_now", "parameters": {}}', "bare", set()),
         ('{"name": "get_now", "input": {}}', "bare", set()),
         ('{"name": "get_now"}', "bare", {"arguments"}),
@@ -58,8 +53,6 @@ QWEN = (
         ('{"tool_call": {"name": "get_now", "arguments": {}}}', "bare", {"wrapper"}),
         ('{"name": "get_now", "arguments": {}, "why": "time"}', "bare", {"extra"}),
         ("{'name': 'get_now', 'arguments': {},}", "bare", {"json"}),
-        ("{name: 'get_now', arguments: {}} // done", "bare", {"json", "prose"}),
-        ('{"name": "get_now", /* now */ "arguments": {}}', "bare", {"json"}),
         ('{"name": "get_now", "arguments": {}', "bare", {"json"}),
         ('{"name": "get_now", "arguments": {}\n\nI hope this helps.', "bare", {"json", "prose"}),
         (
@@ -69,14 +62,12 @@ QWEN = (
         ),
         ('{"function": {"name": "get_now", "arguments": {}}}', "openai", set()),
         ('Sure!\n```json\n{"tool": "Get-Now", "args": {}}\n```\nDone.', "bare", {"wrapper", "name", "prose"}),
-        ('<tool_call>\n{"name": "get_now", "arguments": {}}\n</tool_call>', "tagged", set()),
         ('<tool_call>{"name": "get_now", "arguments": {}}', "tagged", {"wrapper"}),
         ('[TOOL_CALLS][{"name": "get_now", "arguments": {}}]', "mistral", set()),
         ("result = get_now()", "python", set()),
         ("[get_now()]", "python", set()),
         ("`get_now()`", "python", {"wrapper"}),
         ("```python\nget_now()\n```", "python", {"wrapper"}),
-        ("<think>\nI should {call} it.\n</think>\n\nCALL get_now {}", "call", {"reasoning"}),
         ("I should call it.</think>CALL get_now {}", "call", {"reasoning"}),
         ('{"name": "functions.get_now", "arguments": {}}', "bare", {"name"}),
     ],
@@ -91,23 +82,17 @@ def test_calls_without_arguments(text: str, syntax: str, repairs: set[str]) -> N
         ('```tool\nfind_files\nbase_path: "."\nlimit: 5\n```', "fenced", set()),
         ("```tool\nfind_files\nbase_path: .\nlimit: 5\n```", "fenced", set()),
         ('```tool_call\nfind_files\n{"base_path": ".", "limit": 5}\n```', "fenced", set()),
-        ('CALL find_files {"base_path": ".", "limit": 5}', "call", set()),
         ('I will.\nCall: Find Files {"base_path": ".", "limit": 5}', "call", {"name", "prose"}),
-        ('{"name": "find_files", "arguments": {"base_path": ".", "limit": 5}}', "bare", set()),
-        ('{"tool": "find_files", "args": {"base_path": ".", "limit": 5}}', "bare", set()),
         ('{"name": "find_files", "base_path": ".", "limit": 5}', "bare", set()),
         (
             '{"name": "find_files", "arguments": "{\\"base_path\\": \\".\\", \\"limit\\": 5}"}',
             "bare",
             {"arguments"},
         ),
-        (QWEN, "tagged", set()),
         ('<function=find_files>{"base_path": ".", "limit": 5}</function>', "function", set()),
         ('[TOOL_CALLS]find_files[ARGS]{"base_path": ".", "limit": 5}', "mistral", set()),
-        ("tool: find_files\nargs:\n  base_path: .\n  limit: 5", "yaml", set()),
         ("tool: find_files\nargs:\nbase_path: .\nlimit: 5", "yaml", {"arguments"}),
         ('Thought: hm\nAction: find_files\nAction Input: {"base_path": ".", "limit": 5}', "yaml", {"prose"}),
-        ('find_files(base_path=".", limit=5)', "python", set()),
         ('find_files(".", 5)', "python", {"arguments"}),
     ],
 )
@@ -127,13 +112,6 @@ def test_calls_with_arguments(text: str, syntax: str, repairs: set[str]) -> None
         ),
         ("```tool\nget_now\ntimezone: 5\n```", "fenced", "get_now", {"timezone": "5"}, set()),
         ("```tool\nget_now\ntimezone: a: b\n```", "fenced", "get_now", {"timezone": "a: b"}, set()),
-        (
-            '{"name": "write_note", "arguments": {"title": "a\nb"}}',
-            "bare",
-            "write_note",
-            {"title": "a\nb"},
-            {"json"},
-        ),
         (
             "tool: write_files\nargs:\n  files:\n    - path: a.md\n      content: hi\n    - path: b.md\n",
             "yaml",
@@ -174,12 +152,6 @@ READS = [("read_file", {"path": path}) for path in "abc"]
 @pytest.mark.parametrize(
     ("text", "calls", "repairs"),
     [
-        ('Action: search\nAction Input:\n{"query": "cats"}', [("search", {"query": "cats"})], set()),
-        (
-            'Action: write_file\nAction Input:\n```json\n{"path": "a", "content": "b"}\n```',
-            [("write_file", {"path": "a", "content": "b"})],
-            {"wrapper"},
-        ),
         (
             "Action: search\nAction Input:\ncats and dogs\nObservation: meow",
             [("search", {"query": "cats and dogs"})],
@@ -195,11 +167,6 @@ READS = [("read_file", {"path": path}) for path in "abc"]
         ("Action: write_file\nAction Input:\ncats", [], set()),  # which of its two is meant?
         ("Action: search\nAction Input:\n\nDone.", [("search", {})], {"arguments", "prose"}),
         (
-            "```tool\nwrite_file\npath: R.md\ncontent: |\n  To:\n  ```sh\n  make\n  ```\n  End.\n```",
-            [("write_file", {"path": "R.md", "content": "To:\n```sh\nmake\n```\nEnd."})],
-            set(),
-        ),
-        (
             "```tool\nwrite_file\npath: R.md\ncontent:\n  ```sh\n  make\n  ```\n```",
             [("write_file", {"path": "R.md", "content": "```sh\nmake\n```"})],
             {"text"},
@@ -208,11 +175,6 @@ READS = [("read_file", {"path": path}) for path in "abc"]
             "```tool\nwrite_file\npath: R.md\ncontent: x\n  ```",
             [("write_file", {"path": "R.md", "content": "x"})],
             set(),
-        ),
-        (
-            "<function=write_file>\n<parameter=path>\na\n<parameter=content>\nb\n</parameter>\n</function>",
-            [("write_file", {"path": "a", "content": "b"})],
-            {"wrapper"},
         ),
         (
             "<function=write_file><parameter=path>a<parameter=content>b <parameter=x></function>",
@@ -225,8 +187,6 @@ READS = [("read_file", {"path": path}) for path in "abc"]
             set(),
         ),
         ("<function=read_file><parameter=path>a<parameter=path>b</function>", [], {"wrapper"}),
-        (f"<tool_call>\n{A}\n<tool_call>\n{B}\n<tool_call>\n{C}\n</tool_call>", READS, {"wrapper"}),
-        (f"<tool_call>{A}\n{B}</tool_call>", READS[:2], {"wrapper"}),
         (f"<tool_call>{A}<tool_call>\n\nDone.", READS[:1], {"prose"}),
         ('An open {brace\nread_file(path="a")', READS[:1], {"prose"}),
         (f"[TOOL_CALLS]{A}\n{B}", READS[:2], {"wrapper"}),
@@ -249,7 +209,6 @@ def test_calls_that_once_lost_arguments(text: str, calls: Any, repairs: set[str]
 @pytest.mark.parametrize(
     "text",
     [
-        "It is noon.",
         "",
         "You can call get_now() to know the time.",
         "Use `get_now()`, or `CALL get_now {}`.",
@@ -265,7 +224,6 @@ def test_calls_that_once_lost_arguments(text: str, calls: Any, repairs: set[str]
         "get_now() gives the time.",
         "call me back",
         "tool: a hammer",
-        "f(x) = {x | x > 0}",
         "int main() { return 0; }",
         '"get_now"',
         "name: Anna\nage: 31",
@@ -282,7 +240,6 @@ def test_answers_stay_as_they_are(text: str) -> None:
         ('{"name": "get_nov", "arguments": {}}', "get_nov", "get_now"),
         ('CALL find_file {"base_path": "."}', "find_file", "find_files"),
         ("```tool\nget_time\nzone: UTC\n```", "get_time", "get_now"),
-        ("<function=finds_files>{}</function>", "finds_files", "find_files"),
         ("tool: read_all\nargs:\n  path: a", "read_all", "files.read-all"),
     ],
 )

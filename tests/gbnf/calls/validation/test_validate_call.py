@@ -101,11 +101,9 @@ FIELD = {"var": "a", "prompt": "b", "schema": {"kind": "text"}}
         ("find_events_empty", {"start_date": "soon"}, ["'start_date'", "valid date"]),
         ("find_events_empty", {"period": "today", "limit": 21}, ["at most 20", "21"]),
         ("find_events_empty", {"period": "today", "limit": True}, ["must be integer", "boolean True"]),
-        ("find_events_empty", {"period": "today", "limit": None}, ["must be integer", "got null"]),
         ("find_events_empty", {}, ["at least one of ['period', 'start_date']"]),
         ("create_dirs", {"paths": []}, ["'paths'", "at least 1 item,"]),
         ("create_dirs", {"paths": ["a", 1]}, ["'paths[1]'", "must be string, got integer 1"]),
-        ("create_dirs", {"paths": "a"}, ["must be array, got string 'a'"]),
         ("create_events", {"title": "", "starts": ["2026-01-01"]}, ["at least 1 character"]),
         ("compute", {"expression": "a" * 501}, ["must match the pattern ^", "aaa…"]),
         ("compute", {"expresion": "1"}, ["missing required args ['expression']"]),
@@ -113,7 +111,6 @@ FIELD = {"var": "a", "prompt": "b", "schema": {"kind": "text"}}
         ("undo_last_turn", {"x": 1}, ["unknown argument 'x'", "It takes none."]),
         ("find_files", {"base_path": ".", "pattern": "*", "actor": "me"}, ["'actor'", "filled in by the runtime"]),  # noqa: E501 - one case a line
         ("get_inputs", {"title": "t", "dialog": [{**FIELD, "schema": {}}]}, ["['kind'] in 'dialog[0].schema'"]),  # noqa: E501 - one case a line
-        ("get_inputs", {"title": "t", "dialog": [FIELD, {**FIELD, "schema": {"kind": "x"}}]}, ["'dialog[1].schema.kind'"]),  # noqa: E501 - one case a line
         ("get_inputs", {"title": "t", "dialog": [{**FIELD, "z": 1}]}, ["unknown argument 'z' in 'dialog[0]'", "var, prompt, schema"]),  # noqa: E501 - one case a line
     ],
 )  # fmt: skip
@@ -127,7 +124,6 @@ def test_errors_name_location_value_and_what_is_expected(name: Any, given_argume
     ("call", "said"),
     [
         (None, "got null"),
-        ([], "got array []"),
         ("{}", "got string '{}'"),
         ({}, "the name is missing"),
         ({"name": 3, "arguments": {}}, "the name must be a string"),
@@ -136,7 +132,6 @@ def test_errors_name_location_value_and_what_is_expected(name: Any, given_argume
         ({"name": "get_now", "arguments": []}, "must be an object"),
         ({"name": "get_now", "arguments": {}, "id": 1}, "take out 'id'"),
         ({"name": "get_noow", "arguments": {}}, "Did you mean 'get_now'?"),
-        ({"name": "GET_NOW", "arguments": {}}, "Did you mean 'get_now'?"),
         ({"name": "get_now", "arguments": {"timezone": float("nan")}}, "no JSON number"),
         ({"name": "get_now", "arguments": {3: 1}}, "no string"),
         ({"name": "get_now", "arguments": {"timezone": {1}}}, "no JSON value"),
@@ -184,23 +179,17 @@ CLOSED = {"type": "object", "properties": {"a": {"type": "integer"}}}
     [
         (CLOSED, {"a": 1}, 1, 1),
         (CLOSED, {"b": 1}, 0, 1),
-        ({**CLOSED, "additionalProperties": True}, {"b": 1}, 1, 1),
         ({**CLOSED, "patternProperties": {"^b": {}}}, {"c": 1}, 1, 1),
         ({"type": "object"}, {"b": 1}, 1, 1),
         ({}, {"b": 1}, 1, 1),
-        ({**CLOSED, "allOf": [{"properties": {"b": {}}}]}, {"a": 1, "b": 1}, 1, 1),
         ({**CLOSED, "allOf": [{"properties": {"b": {}}}]}, {"a": 1, "c": 1}, 0, 1),
         ({**CLOSED, "anyOf": [{"required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]}, {"b": 1}, 1, 1),  # noqa: E501 - one case a line
         ({**CLOSED, "anyOf": [{"required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]}, {"c": 1}, 0, 0),  # noqa: E501 - one case a line
         ({"anyOf": [CLOSED, {"type": "string"}]}, {"b": 1}, 0, 1),
         ({"anyOf": [CLOSED, {"type": "object"}]}, {"b": 1}, 1, 1),
-        ({"$ref": "#/$defs/c"}, {"a": 1}, 1, 1),
         ({"$ref": "#/$defs/c"}, {"b": 1}, 0, 1),
-        ({"$ref": "#/$defs/c", "properties": {"b": {}}}, {"a": 1, "b": 1}, 1, 1),
         ({"type": "array", "items": CLOSED}, [{"b": 1}], 0, 1),
         ({"prefixItems": [{"$ref": "#/$defs/c"}]}, [{"b": 1}], 0, 1),
-        ({**CLOSED, "not": {"properties": {"a": {"const": 1}}}}, {"a": 2}, 1, 1),
-        ({**CLOSED, "not": {"properties": {"a": {"const": 1}}}}, {"a": 1}, 0, 0),
         ({"enum": [{"b": 1}]}, {"b": 1}, 1, 1),
     ],
 )  # fmt: skip
