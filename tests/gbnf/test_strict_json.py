@@ -11,15 +11,10 @@ from hypothesis import strategies as st
 
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.surrogates import has_surrogate, replace_lone_surrogates
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=12,
-)
+from support.json_values import json_values
 
 
-@given(JSON, st.booleans())
+@given(json_values, st.booleans())
 def test_what_json_writes_is_read_back(value: Any, ascii_only: bool) -> None:
     assert parse_json(json.dumps(value, ensure_ascii=ascii_only)) == value
 

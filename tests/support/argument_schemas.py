@@ -9,6 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from support.json_values import nested
+
 TYPES = frozenset({"string", "number", "boolean", "null", "array", "object"})
 
 #: Texts by which formats tell what they read, and others that are easily lost.
@@ -40,11 +42,7 @@ _ODD_KEYS = (
 )  # fmt: skip
 KEYS = st.sampled_from(["a", "b", "A", "ab", "item", "name", "x_1", "x-y", "Zürich", *_ODD_KEYS])
 PLAIN_KEYS = st.sampled_from(["a", "b", "c", "ab", "A", "name", "x_1", "x-y", "item", "text"])
-JSON = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
-    max_leaves=5,
-)
+JSON = nested(SCALARS, KEYS, size=5)
 PATTERNS = ("^[a-c]{1,3}$", "^x_", r"^\d+$", "é$", "a.c", "^(read|write)_files?$", "^[^<]*$", "^[ -~]*$")
 
 

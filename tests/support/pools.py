@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gbnf import load_manifests
 from gbnf.calls import CALL_SYNTAXES, ToolCall
 from gbnf.tools import FINAL_ANSWER, Tool
+from support.json_values import SIMPLE, nested
 
 BUNDLED = load_manifests(Path(__file__).parents[2] / "manifests")
 
@@ -53,11 +54,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.list
 ).map("".join)
 """Texts that look like calls more often than not; no half characters."""
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
-    max_leaves=10,
-)
+json_values = nested(SIMPLE | texts, texts, items=4, most=4)
 
 _ARGUMENTS = {
     "get_now": st.fixed_dictionaries({}, optional={"timezone": texts}),

@@ -15,6 +15,7 @@ import jsonschema
 from hypothesis import strategies as st
 
 from gbnf.schema.format_checks import FORMAT_CHECKER
+from support.json_values import nested
 
 #: Names that stress key tries and rule names: shared prefixes, clashes in camelCase, escapes, other scripts.
 NAMES = [
@@ -31,13 +32,7 @@ TEXTS = st.one_of(
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-1000, 1000), st.sampled_from([0.5, -2.25, 1e30, 1.0]), TEXTS
 )
-JSON_VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(NAMES) | TEXTS, inner, max_size=3)
-    ),
-    max_leaves=6,
-)
+JSON_VALUES = nested(SCALARS, st.sampled_from(NAMES) | TEXTS, size=6)
 
 
 #: A value of each type and size.

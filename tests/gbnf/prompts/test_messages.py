@@ -13,25 +13,21 @@ from hypothesis import strategies as st
 from gbnf.prompts.descriptions import argument_list, type_text
 from gbnf.prompts.messages import RESULT_LIMIT, call_text, error_text, result_text, system_prompt
 from gbnf.tools import Tool
+from support.json_values import SIMPLE, nested
 from support.pools import BUNDLED
 
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=30),
-    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=8), inner, max_size=5),
-    max_leaves=30,
+values = nested(
+    SIMPLE | st.floats() | st.text(st.characters(), max_size=30),
+    st.text(max_size=8),
+    items=6,
+    most=5,
+    size=30,
 )
 results = st.dictionaries(st.text(max_size=8), values, max_size=5)
-schemas = st.recursive(
-    st.none() | st.booleans() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["type", "properties", "items", "enum", "const", "anyOf", "allOf", "prefixItems", "$ref"])  # noqa: E501 - one case a line
-        | st.text(max_size=3),
-        inner,
-        max_size=4,
-    ),
-    max_leaves=20,
-)  # fmt: skip
+_KEYWORDS = ["type", "properties", "items", "enum", "const", "anyOf", "allOf", "prefixItems", "$ref"]
+schemas = nested(
+    st.none() | st.booleans() | st.text(max_size=4), st.sampled_from(_KEYWORDS) | st.text(max_size=3), size=20
+)
 
 
 @given(st.integers(1, 99), results, st.integers(50, 400))

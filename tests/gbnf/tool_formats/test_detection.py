@@ -18,6 +18,7 @@ from gbnf.tool_formats import ElementArguments, JsonArguments, Placeholder, Tool
 from gbnf.tool_formats.sandbox import TemplateLimitError
 from gbnf.tools import Tool
 from support.effort import one_in, scaled
+from support.json_values import nested
 from support.native_formats import written_calls
 from support.oracle import engine
 
@@ -168,9 +169,7 @@ def _family(form: ToolFormat) -> str:
 KEYS = st.from_regex(r"[a-z][a-z_0-9]{0,8}", fullmatch=True)
 TEXTS = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"]), max_size=20)
 SCALARS = st.one_of(TEXTS, st.integers(-(10**12), 10**12), st.booleans(), st.none())
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3)
-)
+VALUES = nested(SCALARS, KEYS)
 
 
 @st.composite

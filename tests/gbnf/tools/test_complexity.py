@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 
 from gbnf.tools import load_manifests
 from gbnf.tools.complexity import Complexity, args_complexity, is_complex
+from support.json_values import nested
 
 words = st.sampled_from(
     ["type", "properties", "items", "anyOf", "oneOf", "$ref", "#", "#/properties/a", "object", "array", "a", "b",  # noqa: E501 - one case a line
      "additionalProperties", "requires_one_of", "if", "enum", "$defs", "prefixItems", "allOf"]
 )  # fmt: skip
-schemas = st.recursive(
-    st.none() | st.booleans() | st.integers(0, 2) | words,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=5),
-    max_leaves=30,
-)
+schemas = nested(st.none() | st.booleans() | st.integers(0, 2) | words, words, most=5, size=30)
 
 
 @given(schemas)

@@ -13,6 +13,7 @@ from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import Tool
 from gbnf.tools.loosening import loosened_argument_schema
 from gbnf.tools.manifest_checks import MAX_DEPTH
+from support.json_values import nested
 
 
 def manifest(**keys: Any) -> Tool:
@@ -107,19 +108,12 @@ def test_any_draft_is_read_alike(schema: dict[str, Any], valid: Any, invalid: An
         assert validate_call(call, [tool]).ok is is_valid
 
 
-json_values = st.recursive(
+_WORDS = [*sorted(KEYWORDS), "$defs", "a", "fills", "requires_one_of", "runtime_resolved"]
+json_values = nested(
     st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["object", "#", "a", "("]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [*sorted(KEYWORDS), "$defs", "a", "fills", "requires_one_of", "runtime_resolved"]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=20,
+    st.sampled_from(_WORDS),
+    most=4,
+    size=20,
 )
 
 

@@ -20,15 +20,12 @@ from gbnf.tools import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, Tool, load_manife
 from gbnf.tools.argument_schema import _FORMATS, _METASCHEMA
 from gbnf.tools.manifest_checks import RESERVED_NAMES
 from support.folders import deepen
+from support.json_values import SIMPLE, nested
 
 BUNDLED = Path(__file__).parents[3] / "manifests"
 SMALL = 'name = "{name}"\ndescription = "d"\n[args]\ntype = "object"\n'
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=20,
-)
+json_values = nested(SIMPLE | st.floats() | st.text(max_size=8), st.text(max_size=8), size=20)
 #: Mappings that look like manifests to all depths, so that the checks get past the first one.
 words = st.sampled_from(
     [
@@ -37,11 +34,7 @@ words = st.sampled_from(
         "markers", "effect", "timeout_s", "env", "memory_mb", "max_result_kb",
     ]
 )  # fmt: skip
-schema_like = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 2) | words | json_values,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=5),
-    max_leaves=25,
-)
+schema_like = nested(st.none() | st.booleans() | st.integers(-2, 2) | words | json_values, words, most=5)
 
 
 assert isinstance(_METASCHEMA.schema, Mapping)

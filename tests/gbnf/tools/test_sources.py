@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from gbnf import Tool, compile_pool, load_tools, tool
 from gbnf.errors import BrokenManifestsError
 from support.effort import scaled
+from support.json_values import SIMPLE, nested
 
 SCHEMA = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -195,21 +196,11 @@ def test_a_schema_that_is_too_deep_accepts_any_arguments() -> None:
     assert loaded.findings[0].kind == "loosened"
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["name", "title", "type", "function", "parameters", "inputSchema", "input_schema", "args",
-                 "tools", "result", "annotations", "properties", "description", "$ref", "required"]
-            ),
-            inner,
-            max_size=5,
-        )
-    ),
-    max_leaves=20,
+_WORDS = (
+    "name", "title", "type", "function", "parameters", "inputSchema", "input_schema", "args", "tools",
+    "result", "annotations", "properties", "description", "$ref", "required",
 )  # fmt: skip
+json_values = nested(SIMPLE | st.text(max_size=5), st.sampled_from(_WORDS), most=5, size=20)
 
 
 @settings(max_examples=scaled(50))

@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, closing, extent, load
 from gbnf.strict_json import InvalidJsonError
+from support.json_values import SIMPLE, nested
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=10,
-)
+VALUES = nested(SIMPLE | st.text(), st.text(max_size=4))
 CONTAINERS = st.lists(VALUES, max_size=4) | st.dictionaries(st.text(max_size=4), VALUES, max_size=4)
 
 

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
+from support.json_values import SIMPLE, nested
 from support.pools import BUNDLED
 
 BY_NAME = {tool.name: tool for tool in BUNDLED}
@@ -23,11 +24,9 @@ property_names = st.sampled_from(
         | {"kind", "var", "x"}
     )
 )
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | property_names,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(property_names | st.text(max_size=3), inner, max_size=4),  # noqa: E501 - one case a line
-    max_leaves=15,
-)  # fmt: skip
+json_values = nested(
+    SIMPLE | st.floats() | st.text(max_size=6) | property_names, property_names | st.text(max_size=3), size=15
+)
 tool_names = st.sampled_from([make_tool.name for make_tool in BUNDLED]) | st.text(max_size=5)
 call_like = st.fixed_dictionaries(
     {}, optional={"name": tool_names | json_values, "arguments": json_values, "x": json_values}
@@ -238,10 +237,10 @@ SCHEMAS: tuple[Any, ...] = (
     {"$ref": "#/$defs/named"},
     True,
 )
-VALUES = st.recursive(
+VALUES = nested(
     st.none() | st.booleans() | st.integers(0, 5) | st.sampled_from(["", "a", "ab", "ba"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xy"), inner, max_size=2),
-    max_leaves=5,
+    st.sampled_from("xy"),
+    size=5,
 )
 
 
