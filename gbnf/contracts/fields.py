@@ -18,7 +18,7 @@ from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.repetitions import bounded_repetition, separated_repetition
 from gbnf.compiler.rules import Scope
 from gbnf.contracts.line_text import is_line, line_rule
-from gbnf.errors import GbnfError, InvalidArgumentError
+from gbnf.errors import GbnfError, InvalidArgumentError, clip
 from gbnf.grammar.ir import Expr, literal, optional, seq
 
 OutOfRange: TypeAlias = Literal["refuse", "clamp"]
@@ -53,12 +53,12 @@ class PickField:
         """Return the number of `1`, `1.`, `1)`, `1 - my pick`, `#1` or `Option 1`. Raises FieldError."""
         found = _PICK.fullmatch(line.strip("_"))
         if found is None:
-            raise FieldError(f"{_shown(line)} does not begin with a number")
+            raise FieldError(f"{clip(line, 60)!r} does not begin with a number")
         number = int(found["number"])
         if not self.low <= number <= self.high:
             raise FieldError(f"{number} is not from {self.low} to {self.high}")
         if found["rest"]:
-            notes.append(f"left out {_shown(found['rest'])} after the number")
+            notes.append(f"left out {clip(found['rest'], 60)!r} after the number")
         return number
 
 
@@ -132,7 +132,7 @@ class NumberField:
         """Return the only number of a line: `4`, `4.5`, `4,5`, `1,000`, `about 4 km`. Raises FieldError."""
         found = _NUMBER.fullmatch(line)
         if found is None:
-            raise FieldError(f"{_shown(line)} does not contain exactly one number")
+            raise FieldError(f"{clip(line, 60)!r} does not contain exactly one number")
         if found["before"].strip() or found["after"].strip(" ."):
             notes.append(f"left out the text around {found['number']!r}")
         number = _number("-" * bool(found["sign"]) + found["number"], notes)
@@ -178,11 +178,11 @@ class ChoiceField:
             found = [option for option in self.options if _same(option, part)]
             if len(found) == 1:
                 if part != found[0]:
-                    notes.append(f"took {_shown(part)} for {found[0]!r}")
+                    notes.append(f"took {clip(part, 60)!r} for {found[0]!r}")
                 if part != line:
-                    notes.append(f"left out {_shown(line[len(part) :])}")
+                    notes.append(f"left out {clip(line[len(part) :], 60)!r}")
                 return found[0]
-        raise FieldError(f"{_shown(line)} is none of {', '.join(self.options)}")
+        raise FieldError(f"{clip(line, 60)!r} is none of {', '.join(self.options)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +317,7 @@ _LONGEST_LINE = 1000
 
 
 def _unspelled(value: Any, wanted: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{_shown(str(value))} cannot be rendered: it must be {wanted}")
+    return InvalidArgumentError(f"{clip(str(value), 60)!r} cannot be rendered: it must be {wanted}")
 
 
 def _checked(rendered: tuple[str, ...], limit: int, full: Sequence[str]) -> tuple[str, ...]:
@@ -349,7 +349,3 @@ def _number(digits: str, notes: list[str]) -> float:
 
 def _same(option: str, text: str) -> bool:
     return option.casefold() == text.strip(" \t.!?\"'“”*_`").casefold() or fold(option) == fold(text)
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:59] + "…")

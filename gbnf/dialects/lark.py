@@ -15,6 +15,7 @@ from collections.abc import Callable
 from gbnf.compiler.grammar import Grammar
 from gbnf.grammar.analysis import is_nullable, nullable
 from gbnf.grammar.code_points import matchable
+from gbnf.grammar.emit import repetition_suffix
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, char_class
 
 _EMPTY = '""'
@@ -79,7 +80,7 @@ def _expr(expr: Expr, names: dict[str, str], character: Callable[[CharClass], st
         case Alt(items):
             return " | ".join(map(item, items)) or _NOTHING
         case Repeat(repeated, minimum, maximum):
-            return f"({item(repeated)}){_suffix(minimum, maximum)}"
+            return f"({item(repeated)}){repetition_suffix(minimum, maximum)}"
 
 
 def _class(of: CharClass) -> str:
@@ -88,15 +89,3 @@ def _class(of: CharClass) -> str:
         return _NOTHING
     parts = [f"\\x{{{low:X}}}" + (f"-\\x{{{high:X}}}" if high > low else "") for low, high in ranges]
     return f"/[{''.join(parts)}]/"
-
-
-def _suffix(minimum: int, maximum: int | None) -> str:
-    match minimum, maximum:
-        case 0, 1:
-            return "?"
-        case 0, None:
-            return "*"
-        case 1, None:
-            return "+"
-        case _:
-            return f"{{{minimum},{'' if maximum is None else maximum}}}"

@@ -76,7 +76,7 @@ def emit_expr(expr: Expr) -> str:
     assert type(expr) is Repeat
     item = expr.item
     atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"
-    return atom + _suffix(expr.minimum, expr.maximum)
+    return atom + repetition_suffix(expr.minimum, expr.maximum)
 
 
 def emit_literal(text: str) -> str:
@@ -121,7 +121,8 @@ def _escape(char: str, escapes: dict[str, str]) -> str:
     return f"\\u{code_point:04X}" if code_point <= 0xFFFF else f"\\U{code_point:08X}"
 
 
-def _suffix(minimum: int, maximum: int | None) -> str:
+def repetition_suffix(minimum: int, maximum: int | None) -> str:
+    """Return what follows a repeated item."""
     match minimum, maximum:
         case 0, 1:
             return "?"

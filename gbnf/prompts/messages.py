@@ -16,7 +16,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from gbnf.prompts.control_tokens import escape_control_tokens
 from gbnf.prompts.descriptions import PROMPT_STYLES, PromptStyle, describe_tool
 from gbnf.tools import Tool
-from gbnf.tools.tool import localized_text, supported_language
+from gbnf.tools.tool import localized, supported_language
 
 #: Characters of a result, or of an error, in a message.
 RESULT_LIMIT = 2000
@@ -116,8 +116,8 @@ def system_prompt(
     shown = [describe_tool(tool, style, language) for tool in tools]
     if style == "minimal":
         return "\n".join(["Tools:", *shown])
-    finish = f"{', '.join(endings)}." if endings else localized_text(_FINAL_ANSWER, language)
-    instructions = localized_text(_INSTRUCTIONS, language) + finish
+    finish = f"{', '.join(endings)}." if endings else localized(_FINAL_ANSWER, language)
+    instructions = localized(_INSTRUCTIONS, language) + finish
     if lines:
         for json_call, lined in _LINE_PROTOCOL[supported_language(language, _LINE_PROTOCOL)]:
             instructions = instructions.replace(json_call, lined)
@@ -128,19 +128,17 @@ def system_prompt(
 
 def native_system_prompt(language: str = "en") -> str:
     """Return the system prompt for a chat template that declares the tools and the format of calls itself."""
-    return localized_text(_NATIVE_INSTRUCTIONS, language)
+    return localized(_NATIVE_INSTRUCTIONS, language)
 
 
 def describe_added_tools(tools: Iterable[Tool], *, style: PromptStyle = "full", language: str = "en") -> str:
     """Return a later message about tools that the system prompt does not describe."""
-    return "\n".join(
-        [localized_text(_MORE, language), *(describe_tool(tool, style, language) for tool in tools)]
-    )
+    return "\n".join([localized(_MORE, language), *(describe_tool(tool, style, language) for tool in tools)])
 
 
 def suggest_tool(tool: Tool, *, language: str = "en") -> str:
     """Return the text that names the tool which fits a request best."""
-    return localized_text(_SUGGESTION, language).format(tool.name)
+    return localized(_SUGGESTION, language).format(tool.name)
 
 
 def call_text(call: Mapping[str, Any]) -> str:

@@ -17,12 +17,10 @@ from gbnf.calls.repair import repair_call
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema
-from gbnf.errors import clip
 from gbnf.grammar import ir
 from gbnf.prompts.messages import Message
 from gbnf.protocols.json_calls import JsonCallStream, json_grammar
 from gbnf.protocols.protocol import (
-    SHOWN_CHARACTERS,
     CallProtocol,
     Offered,
     ParsedCall,
@@ -122,10 +120,8 @@ class NativeCalls(CallProtocol):
         """Return the messages of a refused text, and of the error."""
         if call is not None and call["name"] != FINAL_ANSWER.name:
             return self.call_message(call, number), self.outcome_message(error, call["name"], number)
-        return {"role": "assistant", "content": clip(text, SHOWN_CHARACTERS)}, {
-            "role": "user",
-            "content": error,
-        }
+        refused, answer = super().refused_messages(text, call, error, number)
+        return refused, {**answer, "role": "user"}
 
 
 @dataclass(frozen=True)

@@ -104,13 +104,9 @@ def _with_fitting_id(message: Message, accepts: re.Pattern[str]) -> Message:
     if "tool_call_id" in message:
         return {**message, "tool_call_id": fitting_id(message["tool_call_id"], accepts)}
     if "tool_calls" in message:
-        calls = [_with_id(call, fitting_id(str(call["id"]), accepts)) for call in message["tool_calls"]]
+        calls = [{**call, "id": fitting_id(str(call["id"]), accepts)} for call in message["tool_calls"]]
         return {**message, "tool_calls": calls}
     return message
-
-
-def _with_id(call: Mapping[str, Any], identifier: str) -> dict[str, Any]:
-    return {**call, "id": identifier}
 
 
 AnswerFormat: TypeAlias = Grammar | Mapping[str, Any]
@@ -239,7 +235,5 @@ class CallProtocol(ABC):
     ) -> tuple[Message, Message]:
         """Return the messages of a refused text, and of the error. `call`: that in the text, if known."""
         del call, number
-        return {"role": "assistant", "content": clip(text, SHOWN_CHARACTERS)}, {
-            "role": "tool",
-            "content": error,
-        }
+        refused: Message = {"role": "assistant", "content": clip(text, SHOWN_CHARACTERS)}
+        return refused, {"role": "tool", "content": error}

@@ -192,14 +192,14 @@ def value_key(value: Any) -> Hashable:
     return value  # type: ignore[no-any-return]  # text, a number or null
 
 
-def whole_numbers(value: Any) -> Any:
-    """Return the same JSON value, whole numbers without a fraction."""
+def whole_numbers(value: Any, below: float = math.inf) -> Any:
+    """Return the same JSON value, whole numbers without a fraction if they are `below` this one."""
     match value:
-        case float() if value.is_integer():
+        case float() if value.is_integer() and abs(value) < below:
             return int(value)
         case list():
-            return [whole_numbers(item) for item in value]
+            return [whole_numbers(item, below) for item in value]
         case dict():
-            return {key: whole_numbers(item) for key, item in value.items()}
+            return {key: whole_numbers(item, below) for key, item in value.items()}
         case _:
             return value

@@ -21,6 +21,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from gbnf.compiler.layout import Whitespace
+from gbnf.schema.value_sets import whole_numbers
 
 _TOO_LARGE = 10**39
 _TIMES = st.times().map(lambda time: f"{time.isoformat()}Z")
@@ -48,15 +49,7 @@ def canonical(value: Any) -> Any:
 
     Numbers with more digits than a grammar allows are unchanged.
     """
-    match value:
-        case float() if value.is_integer() and abs(value) < _TOO_LARGE:
-            return int(value)
-        case list():
-            return [canonical(item) for item in value]
-        case dict():
-            return {key: canonical(item) for key, item in value.items()}
-        case _:
-            return value
+    return whole_numbers(value, _TOO_LARGE)
 
 
 def fits(text: str) -> bool:

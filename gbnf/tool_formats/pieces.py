@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import TypeAlias
 
 from gbnf.compiler.notations import Part, Placeholder
@@ -51,12 +52,8 @@ def literal(pieces: Sequence[Part]) -> str | None:
 
 def common_prefix(first: Sequence[Part], second: Sequence[Part]) -> int:
     """Return how many pieces both begin with."""
-    length = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        length += 1
-    return length
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return sum(1 for _ in same)
 
 
 def common_suffix(first: Sequence[Part], second: Sequence[Part]) -> int:
@@ -66,10 +63,7 @@ def common_suffix(first: Sequence[Part], second: Sequence[Part]) -> int:
 
 def leading_space(pieces: Sequence[Part]) -> int:
     """Return how many pieces at the beginning are whitespace."""
-    length = 0
-    while length < len(pieces) and isinstance(piece := pieces[length], str) and piece.isspace():
-        length += 1
-    return length
+    return sum(1 for _ in takewhile(lambda piece: isinstance(piece, str) and piece.isspace(), pieces))
 
 
 def trailing_space(pieces: Sequence[Part]) -> int:

@@ -81,7 +81,6 @@ RESERVED_NAMES = frozenset({"final_answer", "ask_user", "find_tools"})
 MIN_MEMORY_MB = 64
 """What a Python process needs to start, and to run a small executor."""
 
-_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 #: How deeply tables and arrays of a manifest may be nested: the checks are recursive.
 MAX_DEPTH = 80
 
@@ -279,41 +278,38 @@ class _ManifestChecker:
             self.fail(
                 "offer.role", role, "a role must be a word", 'Write role = "escape_hatch", or remove it.'
             )
-        markers = self.markers(table, "markers", 'Write markers = ["undo", "annulla"].')
-        not_in = self.markers(table, "not_in", 'Write not_in = ["the nearest date"].')
+        markers = self.markers(table, "offer.markers", 'Write markers = ["undo", "annulla"].')
+        not_in = self.markers(table, "offer.not_in", 'Write not_in = ["the nearest date"].')
         least = table.get("unless_canonical_at_least")
-        if least is not None and (not isinstance(least, int) or isinstance(least, bool) or least < 1):
+        if least is not None and (not _is_whole(least) or least < 1):
             hint = "Give a whole number of at least 1, or remove it."
             self.fail("offer.unless_canonical_at_least", least, "not a number of canonical tools", hint)
         always = self.flag(table, "offer.always")
-        after, terminal = self.after(table), self.flag(table, "offer.terminal")
-        policy = OfferPolicy(role, markers, not_in, least, always, after, terminal)
+        # the pool that has the prerequisites, or not, is not known here
+        example, problem = 'Write after = ["read_file"].', f"the name does not match {NAME_PATTERN}"
+        hint = f"Give the name of a tool. {example}"
+        after = self.words(table, "offer.after", "names of tools", example, NAME_PATTERN, problem, hint)
+        policy = OfferPolicy(role, markers, not_in, least, always, after, self.flag(table, "offer.terminal"))
         return policy, _unknown(table, OfferPolicy)
-
-    def after(self, table: dict[str, Any]) -> tuple[str, ...]:
-        """Return the names of prerequisites. The pool that has them, or not, is not known here."""
-        names = table.get("after", [])
-        hint = 'Write after = ["read_file"].'
-        if not isinstance(names, list):
-            self.fail("offer.after", names, "after must be an array of names of tools", hint)
-        for index, name in enumerate(names):
-            if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
-                problem = f"the name does not match {NAME_PATTERN}"
-                self.fail(f"offer.after[{index}]", name, problem, f"Give the name of a tool. {hint}")
-        return tuple(names)
 
     def markers(self, table: dict[str, Any], key: str, example: str) -> tuple[str, ...]:
         """Return words and phrases of `[offer]`, none if the key is missing."""
-        markers = table.get(key, [])
-        if not isinstance(markers, list):
-            self.fail(f"offer.{key}", markers, f"{key} must be an array of words", example)
-        for index, marker in enumerate(markers):
-            if not isinstance(marker, str) or not any(char.isalnum() for char in marker):
-                hint = "Give a word or a phrase as users type it."
-                self.fail(
-                    f"offer.{key}[{index}]", marker, "a marker must be a string with letters or digits", hint
-                )
-        return tuple(markers)
+        problem = "a marker must be a string with letters or digits"
+        hint = "Give a word or a phrase as users type it."
+        return self.words(table, key, "words", example, r"(?s).*[^\W_].*", problem, hint)
+
+    def words(
+        self, table: dict[str, Any], key: str, kind: str, example: str, pattern: str, problem: str, hint: str
+    ) -> tuple[str, ...]:
+        """Return an array of strings that match a pattern, none if the key is missing."""
+        name = key.partition(".")[2]
+        found = table.get(name, [])
+        if not isinstance(found, list):
+            self.fail(key, found, f"{name} must be an array of {kind}", example)
+        for index, word in enumerate(found):
+            if not isinstance(word, str) or not re.fullmatch(pattern, word):
+                self.fail(f"{key}[{index}]", word, problem, hint)
+        return tuple(found)
 
     def run(self, table: dict[str, Any]) -> tuple[RunPolicy, dict[str, Any]]:
         """Return the policy of `[run]`, and its unknown keys."""
@@ -331,44 +327,30 @@ class _ManifestChecker:
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or timeout_s < 0:
             hint = "Give seconds such as 30, or 0 for no limit."
             self.fail("run.timeout_s", timeout_s, "a timeout must be a number of at least 0", hint)
+        example = 'Write env = ["GBNF_SMTP_PASSWORD"].'
+        problem = "a name must consist of letters, digits and '_', and must not start with a digit"
+        hint = f"Give only the name, without a value. {example}"
+        kind = "names of environment variables"
+        env = self.words(table, "run.env", kind, example, r"[A-Za-z_][A-Za-z0-9_]*", problem, hint)
+        memory_mb = table.get("memory_mb", default.memory_mb)
+        if not _is_whole(memory_mb) or (memory_mb and memory_mb < MIN_MEMORY_MB):
+            hint = f"Give MB such as 512, at least {MIN_MEMORY_MB}, or 0 for no limit."
+            self.fail("run.memory_mb", memory_mb, "a memory limit must be a whole number of MB", hint)
+        max_result_kb = table.get("max_result_kb", default.max_result_kb)
+        if not _is_whole(max_result_kb) or max_result_kb < 1:
+            hint = "Give kB such as 1024, at least 1."
+            problem = "a result's limit must be a whole number of kB"
+            self.fail("run.max_result_kb", max_result_kb, problem, hint)
         policy = RunPolicy(
             effect,
             confirm,
             float(timeout_s),
-            env=self.variables(table),
-            memory_mb=self.memory_mb(table, default.memory_mb),
-            max_result_kb=self.max_result_kb(table, default.max_result_kb),
+            env=env,
+            memory_mb=memory_mb,
+            max_result_kb=max_result_kb,
             repeatable=self.flag(table, "run.repeatable"),
         )
         return policy, _unknown(table, RunPolicy)
-
-    def variables(self, table: dict[str, Any]) -> tuple[str, ...]:
-        """Return the names of environment variables."""
-        names = table.get("env", [])
-        hint = 'Write env = ["GBNF_SMTP_PASSWORD"].'
-        if not isinstance(names, list):
-            self.fail("run.env", names, "env must be an array of names of environment variables", hint)
-        for index, name in enumerate(names):
-            if not isinstance(name, str) or not re.fullmatch(_VARIABLE, name):
-                problem = "a name must consist of letters, digits and '_', and must not start with a digit"
-                self.fail(f"run.env[{index}]", name, problem, f"Give only the name, without a value. {hint}")
-        return tuple(names)
-
-    def memory_mb(self, table: dict[str, Any], default: int) -> int:
-        """Return the memory limit."""
-        given = table.get("memory_mb", default)
-        if not isinstance(given, int) or isinstance(given, bool) or (given and given < MIN_MEMORY_MB):
-            hint = f"Give MB such as 512, at least {MIN_MEMORY_MB}, or 0 for no limit."
-            self.fail("run.memory_mb", given, "a memory limit must be a whole number of MB", hint)
-        return given
-
-    def max_result_kb(self, table: dict[str, Any], default: int) -> int:
-        """Return the size limit of a result."""
-        given = table.get("max_result_kb", default)
-        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-            hint = "Give kB such as 1024, at least 1."
-            self.fail("run.max_result_kb", given, "a result's limit must be a whole number of kB", hint)
-        return given
 
     def flag(self, table: dict[str, Any], key: str) -> bool:
         """Return true or false, false if the key is missing."""
@@ -376,6 +358,10 @@ class _ManifestChecker:
         if not isinstance(value, bool):
             self.fail(key, value, "it must be true or false", "Write true or false, without quotes.")
         return value
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _unknown(table: dict[str, Any], known: type[OfferPolicy | RunPolicy]) -> dict[str, Any]:

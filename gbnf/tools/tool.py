@@ -33,11 +33,6 @@ def supported_language(tag: str, languages: Container[str]) -> str:
     return short if (short := primary_language(tag)) in languages else "en"
 
 
-def localized_text(texts: Mapping[str, str], tag: str) -> str:
-    """Return the text in the tag's language if there is one, otherwise in English."""
-    return texts[supported_language(tag, texts)]
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool:
     """A tool as its manifest describes it, and what executes its calls.

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gbnf.prompts.messages import Message, call_text, error_text, result_text, shorten
-from gbnf.tools.tool import localized_text
+from gbnf.tools.tool import localized
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner.events import Step
 from gbnf_server.planner.options import ResolvedOptions
@@ -129,7 +129,7 @@ def compacted(
     if compaction.lines:
         added = (_added_tools(message) for message in pairs[1 : 2 * compaction.lines : 2])
         lines = [_line(step, bare=compaction.tier == _LAST_TIER) for step in steps[: compaction.lines]]
-        below = "\n".join([localized_text(_LINES, language), *lines, *(text for text in added if text)])
+        below = "\n".join([localized(_LINES, language), *lines, *(text for text in added if text)])
         before[-1] = {**before[-1], "content": f"{before[-1]['content']}\n\n{below}"}
     return (*before, *_shown_pairs(pairs, steps, compaction))
 

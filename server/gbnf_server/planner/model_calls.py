@@ -22,7 +22,7 @@ from gbnf.prompts.messages import Message
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
 from gbnf.tools.evidence import Evidence
-from gbnf.tools.tool import localized_text
+from gbnf.tools.tool import localized
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
 from gbnf_server.planner import salvage
@@ -255,7 +255,7 @@ def _reasoning_messages(
     if reasoning_tags is not None:
         return (*messages, reasoning_message(""))
     last = messages[-1]
-    asking: Message = {**last, "content": f"{last['content']}\n\n{localized_text(_THINK, language)}"}
+    asking: Message = {**last, "content": f"{last['content']}\n\n{localized(_THINK, language)}"}
     return (*messages[:-1], asking)
 
 
@@ -274,5 +274,5 @@ def _call_messages(
     if not text:
         return messages
     thinking: Message = {"role": "assistant", "content": text}
-    call: Message = {"role": "user", "content": localized_text(_NOW_CALL, language)}
+    call: Message = {"role": "user", "content": localized(_NOW_CALL, language)}
     return (*_reasoning_messages(messages, None, language), thinking, call)

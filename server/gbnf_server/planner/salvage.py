@@ -20,7 +20,7 @@ from gbnf.errors import clip
 from gbnf.prompts.messages import result_text
 from gbnf.protocols.readers import looks_like_call
 from gbnf.tools import FINAL_ANSWER
-from gbnf.tools.tool import localized_text
+from gbnf.tools.tool import localized
 from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.planner.contracts import DEFAULT_TIMEOUT_S, run_contract
 from gbnf_server.planner.events import Run, SalvagedAnswer, Step
@@ -100,7 +100,7 @@ def question(query: str, done: Sequence[Step], language: str = "en") -> str:
         f"[{step.number}] {step.name}: {result_text(step.number, step.result or {}, limit=_RESULT_LIMIT)}"
         for step in done
     )
-    return localized_text(_ASKED, language).format(query=query, found=results)
+    return localized(_ASKED, language).format(query=query, found=results)
 
 
 def read(completion: Completion, query: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
@@ -145,7 +145,7 @@ def answer_from_results(done: Sequence[Step], language: str = "en", error: str =
             return SalvagedAnswer(text, "list", (done[0].number,), error)
     lines = "\n".join(_line(step) for step in done)
     numbers = tuple(step.number for step in done)
-    return SalvagedAnswer(localized_text(_LISTED, language).format(found=lines), "list", numbers, error)
+    return SalvagedAnswer(localized(_LISTED, language).format(found=lines), "list", numbers, error)
 
 
 def is_blank(answer: str) -> bool:
@@ -162,7 +162,7 @@ def copies_question(answer: str, query: str, language: str = "en") -> bool:
     """Return whether an answer has what only the question has, or is for the most part the request."""
     if _INTERNAL.search(answer):
         return True
-    asked = localized_text(_ASKED, language)
+    asked = localized(_ASKED, language)
     labels = [line.partition(":")[0] for line in asked.splitlines() if ":" in line]
     if any(f"{label}:".casefold() in answer.casefold() for label in labels):
         return True
