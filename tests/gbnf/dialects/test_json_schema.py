@@ -97,17 +97,6 @@ def test_each_branch_binds_a_name_to_its_arguments() -> None:
     assert all(list(branch["properties"]) == ["name", "arguments"] for branch in schema["anyOf"])
 
 
-def test_references_of_two_tools_do_not_clash() -> None:
-    schema = call_schema([TREE, LIST])
-    for call, is_valid in [
-        ({"name": "plant", "arguments": {"tree": {"next": {}}}}, True),
-        ({"name": "plant", "arguments": {"tree": 3}}, False),
-        ({"name": "list.all", "arguments": {"node": 3}}, True),
-        ({"name": "list.all", "arguments": {"node": {}}}, False),
-    ]:
-        assert (schema_violation(schema, json.dumps(call)) is None) == is_valid
-
-
 def test_unsupported_pools_are_errors() -> None:
     with pytest.raises(PoolError, match="empty"):
         call_schema([])

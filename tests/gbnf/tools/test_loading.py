@@ -101,31 +101,34 @@ def test_unknown_keys_are_kept(extra: Any) -> None:
     assert repr(tool.extra) == repr(extra)
 
 
+NAMES = st.sampled_from(["p0", "p1", "p2", "p3"])
+
+
+@st.composite
+def objects(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> dict[str, Any]:
+    resolved, required = (draw(st.sets(NAMES)) for _ in range(2))
+    properties = {
+        name: {**schema, "runtime_resolved": True} if name in resolved else schema
+        for name, schema in draw(st.dictionaries(NAMES, inner, min_size=1)).items()
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*filter(required.__contains__, properties)],
+    }
+
+
+nodes = st.recursive(
+    st.just({"type": "string"}),
+    lambda inner: objects(inner).flatmap(
+        lambda one: st.sampled_from([one, {"type": "array", "items": one}, {"anyOf": [one]}])
+    ),
+)
+
+
 @pytest.mark.slow
-@given(seed=st.randoms())
-def test_what_the_runtime_fills_in_is_nowhere_in_model_args(seed: Any) -> None:
-    def schema(depth: Any) -> Any:
-        names = [f"p{index}" for index in range(seed.randint(1, 4))]
-        properties = {name: node(depth) for name in names}
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": [name for name in names if seed.random() < 0.5],
-        }
-
-    def node(depth: Any) -> Any:
-        made = {"type": "string"}
-        if depth and seed.random() < 0.6:
-            made = seed.choice(
-                [
-                    schema(depth - 1),
-                    {"type": "array", "items": schema(depth - 1)},
-                    {"anyOf": [schema(depth - 1)]},
-                ]
-            )
-        return {**made, "runtime_resolved": True} if seed.random() < 0.3 else made
-
-    args = schema(3)
+@given(args=objects(nodes))
+def test_what_the_runtime_fills_in_is_nowhere_in_model_args(args: Any) -> None:
     before = copy.deepcopy(args)
     tool = Tool.from_mapping({"name": "a", "args": args})
     assert "runtime_resolved" not in repr(tool.model_args())
