@@ -140,6 +140,12 @@ def test_every_awkward_string_is_accepted_where_it_can_be_read_back(name: str, s
     judge(name, arguments, [{"a": text} for text in SIGNS])
 
 
+@pytest.mark.parametrize("name", ["Gemma-4", "MiniMax-M3"])
+def test_nested_objects_are_told_from_arrays(name: str) -> None:
+    arguments = {"type": "object", "properties": {"a": {}}, "required": ["a"]}
+    judge(name, arguments, [{"a": value} for value in ([], {}, ["x"], {"b": "x"}, [{"b": ["x"]}])])
+
+
 @pytest.mark.parametrize("name", NOTATIONS)
 def test_a_call_gives_one_of_each_group(name: str) -> None:
     text = {"type": "string"}

@@ -25,7 +25,7 @@ from gbnf.work_limits import WorkLimitError, limit_nesting, limit_work, limit_wo
 from support.effort import scaled
 from support.hostile_schemas import hostile_schemas, small_hostile_schemas
 from support.oracle import accepts, engine
-from support.schemas import SCHEMAS
+from support.schemas import SCHEMAS, SHALLOW
 from support.values import JSON_VALUES, canonical, is_valid, values_near
 
 
@@ -69,10 +69,13 @@ def test_the_same_schema_gives_the_same_text_whatever_is_cached(schema: Any) -> 
         assert (second, second.report) == (first, first.report)
 
 
+_DENIED = st.lists(SHALLOW, min_size=2, max_size=3).map(lambda some: {"not": {"oneOf": some}})
+
+
 @given(st.data(), st.integers(0, 12))
 @settings(max_examples=scaled(150), deadline=None)
 def test_no_valid_value_is_refused_however_little_work_is_allowed(data: st.DataObject, size: int) -> None:
-    schema = data.draw(SCHEMAS)
+    schema = data.draw(SCHEMAS | _DENIED)
     value = canonical(data.draw(values_near(schema) | JSON_VALUES))
     assume(is_valid(schema, value))
     usual = work_limits.MAX_COMPILE_WORK
