@@ -12,7 +12,7 @@ from datetime import date, datetime, time, timedelta
 from functools import cache
 from importlib.resources import files
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 LISTS: Final[dict[str, list[str]]] = tomllib.loads((files(__package__) / "lists.toml").read_text("utf-8"))
 _NUMBERS: Final = (
@@ -150,8 +150,8 @@ def _text(random: Random, kind: Mapping[str, Any]) -> Value:
 def _integer(random: Random, kind: Mapping[str, Any]) -> Value:
     least, most = kind.get("from", 1), kind.get("to", 100)
     value = random.randint(least, most if random.random() < 0.6 else min(most, least + 12))
-    said = str(value)
-    if value < len(_NUMBERS) and random.random() < 0.35:
+    value, said = _signed(random, value, kind)
+    if 0 <= value < len(_NUMBERS) and random.random() < 0.35:
         said = _NUMBERS[value]
     elif value >= 10_000 and random.random() < 0.5:
         said = f"{value:,}"
@@ -162,8 +162,18 @@ def _number(random: Random, kind: Mapping[str, Any]) -> Value:
     value = round(
         random.uniform(kind.get("from", 0), kind.get("to", 100)), random.randint(0, kind.get("digits", 1))
     )
-    value = int(value) if value == int(value) else value
-    return Value(_with_unit(random, str(value), kind), value)
+    value, said = _signed(random, int(value) if value == int(value) else value, kind)
+    return Value(_with_unit(random, said, kind), value)
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _signed(random: Random, value: _Number, kind: Mapping[str, Any]) -> tuple[_Number, str]:
+    """Return a number and its text; some are negative, if their kind is signed."""
+    if not kind.get("signed") or random.random() < 0.6:
+        return value, str(value)
+    return -value, random.choice(("-{}", "-{}", "minus {}")).format(value)
 
 
 def _with_unit(random: Random, said: str, kind: Mapping[str, Any]) -> str:
@@ -298,19 +308,16 @@ def schema(random: Random, kind: Mapping[str, Any]) -> dict[str, Any]:
     match kind["kind"]:
         case "integer" | "year":
             found: dict[str, Any] = {"type": "integer"}
-            if "from" in kind and random.random() < 0.3:
+            if "from" in kind and not kind.get("signed") and random.random() < 0.3:
                 found |= {"minimum": kind["from"], "maximum": kind["to"]}
         case "number" | "money" | "percent":
             found = {"type": "number"}
         case "flag":
             found = {"type": "boolean"}
         case "enum":
-            numeric = _is_numeric(kind)
-            found = (
-                {"type": "integer", "enum": [int(value) for value in kind["values"]]}
-                if numeric
-                else {"type": "string", "enum": list(kind["values"])}
-            )
+            found = {"type": "integer" if _is_numeric(kind) else "string"}
+            if not kind.get("free"):
+                found["enum"] = [int(value) if _is_numeric(kind) else value for value in kind["values"]]
         case "list":
             found = {"type": "array", "items": schema(random, kind["of"])}
         case "object":
