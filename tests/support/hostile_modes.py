@@ -33,77 +33,41 @@ def _add(name: str, act: Callable[[Peer], None], **flags: Any) -> None:
 
 # It drips: something comes again and again, and the answer never does.
 
-
-@_mode(slow=True, answered=False)
-def drip_body(peer: Peer) -> None:
-    peer.head(length=10**6)
-    peer.drip(itertools.repeat(b" "))
+_OK = b"HTTP/1.1 200 OK\r\n"
+_CHUNKED = _OK + b"Transfer-Encoding: chunked\r\n\r\n"
+_EVENTS = _OK + b"Content-Type: text/event-stream\r\n\r\n"
 
 
-@_mode(slow=True, answered=False)
-def drip_status(peer: Peer) -> None:
-    peer.send(b"HTTP/1.1 200 ")
-    peer.drip(itertools.repeat(b"O"))
+def _piece(peer: Peer, piece: bytes | Callable[[Peer], bytes]) -> bytes:
+    return piece if isinstance(piece, bytes) else piece(peer)
 
 
-@_mode(slow=True, answered=False)
-def drip_headers(peer: Peer) -> None:
-    peer.send(b"HTTP/1.1 200 OK\r\n")
-    peer.drip(f"X-{number}: 1\r\n".encode() for number in itertools.count())
+def _drip(
+    name: str, before: bytes, piece: bytes | Callable[[Peer], bytes], *, answered: bool | None = False
+) -> None:
+    def act(peer: Peer) -> None:
+        peer.send(before)
+        peer.drip(itertools.repeat(_piece(peer, piece)))
+
+    _add(name, act, slow=True, answered=answered)
 
 
-@_mode(slow=True, answered=False)
-def drip_one_header(peer: Peer) -> None:
-    peer.send(b"HTTP/1.1 200 OK\r\nX: ")
-    peer.drip(itertools.repeat(b"a"))
-
-
-@_mode(slow=True, answered=False)
-def drip_continue(peer: Peer) -> None:
-    peer.drip(itertools.repeat(b"HTTP/1.1 100 Continue\r\n\r\n"))
-
-
-@_mode(slow=True, answered=False)
-def drip_early_hints(peer: Peer) -> None:
-    peer.drip(itertools.repeat(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"))
-
-
-@_mode(slow=True, answered=False)
-def drip_comments(peer: Peer) -> None:
-    peer.head("Content-Type: text/event-stream")
-    peer.drip(itertools.repeat(b": ping\n\n" if peer.streamed else b"\n"))
-
-
-@_mode(slow=True, answered=False)
-def drip_empty_events(peer: Peer) -> None:
-    peer.head()
-    peer.drip(itertools.repeat(peer.event("") or b" "))
-
-
-@_mode(slow=True, answered=False)
-def drip_tokens(peer: Peer) -> None:
-    peer.head()
-    peer.drip(itertools.repeat(peer.event("a")))
-
-
-@_mode(slow=True, answered=False)
-def drip_chunks(peer: Peer) -> None:
-    peer.head("Transfer-Encoding: chunked")
-    peer.drip(itertools.repeat(b"1\r\n \r\n"))
-
-
-@_mode(slow=True, answered=False)
-def drip_chunk_extension(peer: Peer) -> None:
-    peer.head("Transfer-Encoding: chunked")
-    peer.send(b"1;")
-    peer.drip(itertools.repeat(b"a"))
-
-
-@_mode(slow=True, answered=False)
-def drip_trailers(peer: Peer) -> None:
-    peer.head("Transfer-Encoding: chunked")
-    peer.send(b"1\r\n{\r\n0\r\n")
-    peer.drip(f"X-{number}: 1\r\n".encode() for number in itertools.count())
+_drip("drip_body", _OK + b"Content-Length: 1000000\r\n\r\n", b" ")
+_drip("drip_status", b"HTTP/1.1 200 ", b"O")
+_drip("drip_headers", _OK, b"X: 1\r\n")
+_drip("drip_one_header", _OK + b"X: ", b"a")
+_drip("drip_continue", b"", b"HTTP/1.1 100 Continue\r\n\r\n")
+_drip("drip_early_hints", b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+_drip("drip_comments", _EVENTS, lambda peer: b": ping\n\n" if peer.streamed else b"\n")
+_drip("drip_empty_events", _OK + b"\r\n", lambda peer: peer.event("") or b" ")
+_drip("drip_tokens", _OK + b"\r\n", lambda peer: peer.event("a"))
+_drip("drip_chunks", _CHUNKED, b"1\r\n \r\n")
+_drip("drip_chunk_extension", _CHUNKED + b"1;", b"a")
+_drip("drip_trailers", _CHUNKED + b"1\r\n{\r\n0\r\n", b"X: 1\r\n")
+_drip("drip_error", b"HTTP/1.1 500 x\r\nContent-Length: 1000000\r\n\r\n", b"e", answered=None)
+_drip("drip_loading", b"HTTP/1.1 503 x\r\n\r\n", b"l", answered=None)
+_drip("silent", b"", b"")
+_drip("silent_after_headers", _OK + b"Content-Length: 100\r\n\r\n", b"")
 
 
 @_mode(slow=True, answered=False)
@@ -112,29 +76,6 @@ def drip_answer(peer: Peer) -> None:
     body = peer.good()
     peer.head(length=len(body) * 1000)
     peer.drip(body[at : at + 1] for at in itertools.count())
-
-
-@_mode(slow=True)
-def drip_error(peer: Peer) -> None:
-    peer.head(status="500 Internal Server Error", length=10**6)
-    peer.drip(itertools.repeat(b"e"))
-
-
-@_mode(slow=True)
-def drip_loading(peer: Peer) -> None:
-    peer.head(status="503 Service Unavailable")
-    peer.drip(itertools.repeat(b"l"))
-
-
-@_mode(slow=True, answered=False)
-def silent(peer: Peer) -> None:
-    peer.silence()
-
-
-@_mode(slow=True, answered=False)
-def silent_after_headers(peer: Peer) -> None:
-    peer.head(length=100)
-    peer.silence()
 
 
 @_mode(slow=True, answered=False)
@@ -148,76 +89,32 @@ def silent_in_the_answer(peer: Peer) -> None:
 # It floods: more comes than any answer has, as fast as it is taken.
 
 
-@_mode(answered=False)
-def flood_of_comments(peer: Peer) -> None:
-    peer.head()
-    peer.flood(b": ping\n\n" if peer.streamed else b"\n")
+def _flood(
+    name: str, before: bytes, piece: bytes | Callable[[Peer], bytes], *, answered: bool | None = False
+) -> None:
+    def act(peer: Peer) -> None:
+        peer.send(before)
+        peer.flood(_piece(peer, piece))
+
+    _add(name, act, answered=answered)
 
 
-@_mode(answered=False)
-def flood_of_line(peer: Peer) -> None:
-    peer.head()
-    peer.flood(b'data: {"content": "aaaaaaaaaaaaaaa' if peer.streamed else b'["a')
-
-
-@_mode(answered=False)
-def flood_of_lines(peer: Peer) -> None:
-    peer.head()
-    peer.flood(b" " * 31 + b"\n")
-
-
-@_mode(answered=False)
-def flood_of_tokens(peer: Peer) -> None:
-    peer.head()
-    peer.flood(peer.event("a word, and more "))
-
-
-@_mode(answered=False)
-def flood_of_empty_events(peer: Peer) -> None:
-    peer.head()
-    peer.flood(peer.event("") or b" ")
-
-
-@_mode(answered=False)
-def flood_of_continue(peer: Peer) -> None:
-    peer.flood(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-
-@_mode(answered=False)
-def flood_of_headers(peer: Peer) -> None:
-    peer.send(b"HTTP/1.1 200 OK\r\n")
-    peer.flood(b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n")
-
-
-@_mode(answered=False)
-def flood_of_status(peer: Peer) -> None:
-    peer.flood(b"HTTP/1.1 200 OK OK OK OK")
-
-
-@_mode(answered=False)
-def flood_of_chunks(peer: Peer) -> None:
-    peer.head("Transfer-Encoding: chunked")
-    peer.flood(b"40\r\n" + b" " * 64 + b"\r\n")
-
-
-@_mode(answered=False)
-def flood_of_trailers(peer: Peer) -> None:
-    peer.head("Transfer-Encoding: chunked")
-    peer.send(b"2\r\n{}\r\n0\r\n")
-    peer.flood(b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n")
-
-
-@_mode()
-def flood_of_error(peer: Peer) -> None:
-    peer.head(status="500 Internal Server Error")
-    peer.flood(b"error ")
-
-
-@_mode(answered=False)
-def long_answer(peer: Peer) -> None:
-    """As long as it says."""
-    peer.head(length=FLOOD)
-    peer.flood(b" ")
+_flood("flood_of_comments", _OK + b"\r\n", lambda peer: b": ping\n\n" if peer.streamed else b"\n")
+_flood(
+    "flood_of_line",
+    _OK + b"\r\n",
+    lambda peer: b'data: {"content": "aaaaaaaaaaaaaaa' if peer.streamed else b'["a',
+)
+_flood("flood_of_lines", _OK + b"\r\n", b" " * 31 + b"\n")
+_flood("flood_of_tokens", _OK + b"\r\n", lambda peer: peer.event("a word, and more "))
+_flood("flood_of_empty_events", _OK + b"\r\n", lambda peer: peer.event("") or b" ")
+_flood("flood_of_continue", b"", b"HTTP/1.1 100 Continue\r\n\r\n")
+_flood("flood_of_headers", _OK, b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n")
+_flood("flood_of_status", b"", b"HTTP/1.1 200 OK OK OK OK")
+_flood("flood_of_chunks", _CHUNKED, b"40\r\n" + b" " * 64 + b"\r\n")
+_flood("flood_of_trailers", _CHUNKED + b"2\r\n{}\r\n0\r\n", b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n")
+_flood("flood_of_error", b"HTTP/1.1 500 x\r\n\r\n", b"error ", answered=None)
+_flood("long_answer", _OK + b"Content-Length: %d\r\n\r\n" % FLOOD, b" ")  # as long as it says
 
 
 # It sends bombs: little that becomes much.
@@ -242,24 +139,14 @@ _bomb("br", lambda _: b"\x0b\x02\x80" * 1000)
 _bomb("zstd", lambda _: b"\x28\xb5\x2f\xfd" * 1000)
 
 
-@_mode(answered=False)
-def compressed_unasked(peer: Peer) -> None:
-    peer.answer(gzip.compress(peer.good()), "Content-Encoding: gzip")
+def _coded(name: str, header: str, body: Callable[[bytes], bytes], *, answered: bool = False) -> None:
+    _add(name, lambda peer: peer.answer(body(peer.good()), header), answered=answered)
 
 
-@_mode(answered=False)
-def compressed_in_transfer(peer: Peer) -> None:
-    peer.answer(gzip.compress(peer.good()), "Transfer-Encoding: gzip, chunked")
-
-
-@_mode(answered=False)
-def compressed_brokenly(peer: Peer) -> None:
-    peer.answer(b"no gzip at all", "Content-Encoding: gzip")
-
-
-@_mode(answered=True)
-def coding_of_nothing(peer: Peer) -> None:
-    peer.answer(peer.good(), "Content-Encoding: identity")
+_coded("compressed_unasked", "Content-Encoding: gzip", gzip.compress)
+_coded("compressed_in_transfer", "Transfer-Encoding: gzip, chunked", gzip.compress)
+_coded("compressed_brokenly", "Content-Encoding: gzip", lambda _: b"no gzip at all")
+_coded("coding_of_nothing", "Content-Encoding: identity", bytes, answered=True)
 
 
 def _json(name: str, text: bytes, answered: bool | None = False) -> None:
@@ -391,47 +278,30 @@ _raw("line_feeds_alone", b"HTTP/1.1 200 OK\nContent-Length: 2\n\n{}")
 _raw("another_request", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 
 
+def _sent(name: str, before: bytes, body: Callable[[bytes], bytes], *, answered: bool = False) -> None:
+    """The good answer is changed, and sent after `before`, the status and the headers."""
+    _add(name, lambda peer: peer.send(before + body(peer.good())), answered=answered)
+
+
+_INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 20
+_sent("body_until_the_end", _OK + b"\r\n", bytes, answered=True)
+_sent("interim_responses", _INTERIM + _OK + b"\r\n", bytes, answered=True)
+_sent(
+    "one_byte_chunks",
+    _CHUNKED,
+    lambda body: b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n",
+    answered=True,
+)
+_sent("chunk_of_no_size", _CHUNKED + b"xyz\r\n", lambda body: body + b"\r\n0\r\n\r\n")
+_sent("chunk_of_any_size", _CHUNKED + b"f" * 100 + b"\r\n", lambda body: body + b"\r\n0\r\n\r\n")
+_sent("chunks_without_an_end", _CHUNKED, lambda body: b"%x\r\n%b\r\n" % (len(body), body))
+_sent("closes_in_the_answer", _OK + b"\r\n", lambda body: body[: len(body) // 3])
+
+
 @_mode()
 def two_answers(peer: Peer) -> None:
     peer.answer(peer.good())
     peer.answer(b'{"error": "smuggled"}')
-
-
-@_mode(answered=True)
-def body_until_the_end(peer: Peer) -> None:
-    peer.head()
-    peer.send(peer.good())
-
-
-@_mode(answered=True)
-def one_byte_chunks(peer: Peer) -> None:
-    peer.head("Transfer-Encoding: chunked")
-    peer.send(b"".join(b"1\r\n%c\r\n" % byte for byte in peer.good()) + b"0\r\n\r\n")
-
-
-@_mode(answered=True)
-def interim_responses(peer: Peer) -> None:
-    peer.send(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 20)
-    peer.answer(peer.good())
-
-
-@_mode(answered=False)
-def chunk_of_no_size(peer: Peer) -> None:
-    peer.head("Transfer-Encoding: chunked")
-    peer.send(b"xyz\r\n" + peer.good() + b"\r\n0\r\n\r\n")
-
-
-@_mode(answered=False)
-def chunk_of_any_size(peer: Peer) -> None:
-    peer.head("Transfer-Encoding: chunked")
-    peer.send(b"f" * 100 + b"\r\n" + peer.good() + b"\r\n0\r\n\r\n")
-
-
-@_mode(answered=False)
-def chunks_without_an_end(peer: Peer) -> None:
-    body = peer.good()
-    peer.head("Transfer-Encoding: chunked")
-    peer.send(b"%x\r\n%b\r\n" % (len(body), body))
 
 
 @_mode(answered=True)
@@ -441,10 +311,8 @@ def answer_of_many_spaces(peer: Peer) -> None:
 
 # It breaks off.
 
-
-@_mode(answered=False)
-def closes(_: Peer) -> None:
-    """The connection is closed once a mode has done its work."""
+_raw("closes", b"")
+_raw("closes_in_headers", b"HTTP/1.1 200 OK\r\nContent-Le")
 
 
 @_mode(answered=False)
@@ -464,18 +332,6 @@ def resets_in_the_answer(peer: Peer) -> None:
     peer.head(length=len(body))
     peer.send(body[: len(body) // 2])
     peer.reset()
-
-
-@_mode(answered=False)
-def closes_in_headers(peer: Peer) -> None:
-    peer.send(b"HTTP/1.1 200 OK\r\nContent-Le")
-
-
-@_mode(answered=False)
-def closes_in_the_answer(peer: Peer) -> None:
-    body = peer.good()
-    peer.head()
-    peer.send(body[: len(body) // 3])
 
 
 @_mode(answered=False)

@@ -26,7 +26,6 @@ from gbnf_server.system.errors import (
     BackendUnreachableError,
     ContextOverflowError,
     ExecutorError,
-    ExecutorTimeoutError,
     ServerResponseError,
     SetupError,
 )
@@ -151,13 +150,6 @@ def test_the_person_approves_what_will_really_be_done() -> None:
     )
     [asked] = driven.of(AskApproval)
     assert asked.call == {"name": "delete_files", "arguments": {"paths": ["a", "b"]}}
-
-
-def test_a_timeout_says_so() -> None:
-    driven = drive_by_hand(
-        POOL, [completion(NOW), completion(ANSWER)], replies=[ExecutorTimeoutError("get_now", 10)]
-    )
-    assert [event.fault for event in driven.of(ToolFailed)] == ["timeout"]
 
 
 @pytest.mark.parametrize(
@@ -338,21 +330,6 @@ def test_a_text_call_without_an_end_is_only_executed_where_the_text_was_not_trun
         assert len(driven.of(ToolCalled)) == executed
 
 
-def test_text_call_arguments_are_brought_to_what_the_tool_declares() -> None:
-    text = call("find_files", base_path=".", patterns="*.md", colour="red")
-    driven = drive_by_hand(POOL, [completion(text), completion(ANSWER)], options=TEXT)
-    [called] = driven.of(ToolCalled)
-    assert called.arguments == {"base_path": ".", "patterns": ["*.md"]}
-    assert len(driven.run.steps[0].repairs) == 2
-
-
-def test_a_whole_text_call_counts_though_the_prose_after_it_was_truncated() -> None:
-    driven = drive_by_hand(
-        POOL, [completion(NOW + "\nThis is becau", finish="length"), completion(ANSWER)], options=TEXT
-    )
-    assert [step.name for step in driven.run.steps] == ["get_now", "final_answer"]
-
-
 @pytest.mark.parametrize("shape", [shape.name for shape in CALL_SYNTAXES])
 def test_a_text_call_inside_truncated_prose_may_be_reasoning_and_is_not_executed(
     shape: CallSyntaxName,
@@ -438,20 +415,14 @@ def deep(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("depth", [64, 600, 2000])
+@pytest.mark.parametrize("depth", [63, 64, 2000])
 def test_a_result_that_is_too_deep_is_an_error_of_its_call(depth: int) -> None:
     """Whoever executes the tool: `run_executor` refuses it already."""
     driven = drive_by_hand(POOL, [completion(NOW), completion(ANSWER)], replies=[{"x": deep(depth)}])
-    json.dumps(driven.run.to_json())
+    [first, _] = driven.run.to_json()["steps"]
     assert driven.run.outcome == "answered"
-    assert driven.run.steps[0].error is not None
-    assert "nested deeper than 64" in driven.run.steps[0].error
-    assert driven.run.steps[0].result is None
-
-
-def test_a_result_that_is_as_deep_as_allowed_is_kept() -> None:
-    driven = drive_by_hand(POOL, [completion(NOW), completion(ANSWER)], replies=[{"x": deep(63)}])
-    assert json.dumps(driven.run.to_json()["steps"][0]["result"]) == json.dumps({"x": deep(63)})
+    assert ("nested deeper than 64" in str(first["error"])) == (depth > 63)
+    assert json.dumps(first["result"]) == (json.dumps({"x": deep(depth)}) if depth == 63 else "null")
 
 
 @pytest.mark.parametrize("depth", [62, 63, 600, 940, 5000])

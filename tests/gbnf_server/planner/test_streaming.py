@@ -121,14 +121,6 @@ def test_a_salvaged_answer_comes_in_pieces(tmp_path: Path, stream: Stream) -> No
     assert events[-1].run.answer == "It said pong [1]."
 
 
-def test_a_fault_of_the_server_is_the_runs(tmp_path: Path, stream: Stream) -> None:
-    broken = Reply(500, {"error": {"code": 500, "message": "dead end"}})
-    with scripted(completion=[broken]) as script, LlamaServer(script.url) as server:
-        last = stream(planner(tmp_path, server), "ping")[-1]
-    assert isinstance(last, RunFinished)
-    assert (last.run.outcome, "dead end" in str(last.run.error)) == ("failed", True)
-
-
 @pytest.mark.slow
 def test_a_hook_that_raises_at_a_piece_warns(tmp_path: Path, backend: InProcess, stream: Stream) -> None:
     def broken(event: Event) -> None:
@@ -198,8 +190,6 @@ def test_a_run_begins_outside_of_the_event_loop(tmp_path: Path, backend: InProce
         await collected(running.astream("ping"))
         assert len(threads) == 2
         assert threading.get_ident() not in threads
-        with pytest.raises(ValueError, match="empty"):
-            running.astream(" ")
 
     asyncio.run(run())
 

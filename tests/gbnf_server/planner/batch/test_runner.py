@@ -241,13 +241,6 @@ def test_a_log_that_lacks_an_entry_cannot_be_resumed(looks: tuple[Tool, ...], tm
         run(looks, tmp_path, Script(texts))
 
 
-def test_a_changed_tool_is_refused(looks: tuple[Tool, ...], tmp_path: Path) -> None:
-    run(looks, tmp_path, Script({one.query: (ANSWER,) for one in REQUESTS}))
-    changed = (replace(looks[0], descriptions={"en": "Another."}), *looks[1:])
-    with pytest.raises(BatchError, match="other tools, other settings or another model"):
-        run(changed, tmp_path, Script({}))
-
-
 def test_closing_the_results_ends_the_runs(looks: tuple[Tool, ...], tmp_path: Path) -> None:
     script = Script({one.query: (ANSWER,) for one in REQUESTS})
 
@@ -375,19 +368,6 @@ def test_a_log_that_cannot_be_written_is_named(looks: tuple[Tool, ...], tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("answers", range(12))
-def test_a_model_that_goes_away_stops_the_batch_and_it_goes_on_later(
-    tools: tuple[Tool, ...], tmp_path: Path, answers: int
-) -> None:
-    with pytest.raises(BackendUnreachableError):
-        run(tools, tmp_path, Script(TEXTS, lost_after=answers))
-    script = Script(TEXTS)
-    assert {one.outcome for one in run(tools, tmp_path, script)} == {"answered"}
-    assert notes(tmp_path) == WORDS
-    assert script.asked == sum(map(len, TEXTS.values())) - answers
-
-
-@pytest.mark.slow
 def test_cancelled_it_waits_for_the_tool_and_keeps_what_it_gave(
     tools: tuple[Tool, ...], tmp_path: Path
 ) -> None:
@@ -429,6 +409,9 @@ def test_another_setting_or_another_request_of_the_same_name_is_refused(
     run(tools, tmp_path)
     with pytest.raises(BatchError, match="other tools, other settings or another model"):
         Batch(REQUESTS, planner(tools, Script({}), tmp_path, max_tokens=65), tmp_path / "log")
+    changed = (replace(tools[0], descriptions={"en": "Another."}), *tools[1:])
+    with pytest.raises(BatchError, match="other tools, other settings or another model"):
+        Batch(REQUESTS, planner(changed, Script({}), tmp_path), tmp_path / "log")
     with pytest.raises(BatchError, match="'r1' differs"):
         Batch([BatchRequest("r1", "something else")], planner(tools, Script({}), tmp_path), tmp_path / "log")
     with Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log"):  # noqa: SIM117  # the log is locked
