@@ -175,17 +175,12 @@ FOUND_LATER: list[tuple[dict[str, Any], Snapshot, Snapshot, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("after", "before", "end", "said"), FOUND_LATER)
-def test_states_that_were_once_misjudged(
-    after: dict[str, Any], before: Snapshot, end: Snapshot, said: str
-) -> None:
+@pytest.mark.parametrize(
+    ("after", "before", "end", "said"),
+    [*((after, BEFORE, end, said) for after, end, said in TABLE), *FOUND_LATER],
+)
+def test_what_is_wrong(after: dict[str, Any], before: Snapshot, end: Snapshot, said: str) -> None:
     found = faults(_case(after=after).after, before, end)
-    assert (said in "; ".join(found)) if said else found == ()
-
-
-@pytest.mark.parametrize(("after", "end", "said"), TABLE)
-def test_what_is_wrong(after: dict[str, Any], end: Snapshot, said: str) -> None:
-    found = faults(_case(after=after).after, BEFORE, end)
     assert (said in "; ".join(found)) if said else found == ()
 
 

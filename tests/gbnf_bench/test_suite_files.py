@@ -19,7 +19,12 @@ from gbnf_bench.metrics import METRICS
 from gbnf_bench.suite_files import bundled_suites, load_suite, read_suite
 from gbnf_server.system.folders import suites_path
 
-READ = {"name": "read_files", "arguments": {"paths": ["a.txt"]}}
+
+def _read(**arguments: Any) -> dict[str, Any]:
+    return {"name": "read_files", "arguments": arguments}
+
+
+READ = _read(paths=["a.txt"])
 
 
 @pytest.mark.slow
@@ -46,7 +51,7 @@ def test_a_case_is_the_same_when_its_source_is_read_again(name: str) -> None:
         assert [getattr(again, field) for field in fields] == [getattr(one, field) for field in fields]
 
 
-UNMEETABLE: list[tuple[dict[str, Any], str, str]] = [
+CASE_FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"now": "2026-11-21T10:32:00+00:00"}, "now", "no offset"),
     ({"now": datetime(2026, 11, 21, 10, 32, tzinfo=UTC)}, "now", "no offset"),
     ({"before": {"files": {"../a.txt": ""}}}, "before.files.../a.txt", "inside the workspace"),
@@ -86,6 +91,36 @@ UNMEETABLE: list[tuple[dict[str, Any], str, str]] = [
     ({"after": {"messages": [{"subject": ["a"]}]}}, "after.messages[1].subject", "the value is a text"),
     ({"after": {"gone_events": [{"title": "x"}]}}, "after.gone_events", "there are 0 of these"),
     ({"after": {"gone_messages": [{"to": ["a@b"]}]}}, "after.gone_messages", "there are 0 of these"),
+    ({"step": 3}, "step", "Did you mean steps?"),
+    ({"complexity": "hard"}, "complexity", "ambiguous"),
+    ({"steps": [3, 2]}, "steps", "[minimum, maximum]"),
+    ({"id": "Not so"}, "id", "hyphens"),
+    ({"plans": [[READ]]}, "plans", "both given"),
+    ({"pool": ["get_now"]}, "calls[1].name", "no tool of the pool"),
+    ({"pool": ["none"]}, "pool", "no tool of this name"),
+    ({"decoys": ["none"]}, "decoys", "There are none"),
+    ({"first": ["none"]}, "first", "no tool"),
+    ({"calls": [_read(path=1)]}, "calls[1].arguments.path", "Did you mean paths?"),
+    ({"calls": [_read(from_step=1)]}, "calls[1].arguments.from_step", "Count the expected calls from 1"),
+    (
+        {"calls": [{**READ, "optional_arguments": {"paths": {}}}]},
+        "calls[1].optional_arguments.paths",
+        "is in arguments too",
+    ),
+    ({"after": {"messages": [{"body": {"pattern": "("}}]}}, "after.messages[1].body.pattern", "regular"),
+    ({"after": {"file": {}}}, "after", "files"),
+    ({"now": "noon"}, "now", "2026-11-21T10:32"),
+    ({"timezone": "Rome"}, "timezone", "Europe/Rome"),
+    (
+        {"before": {"events": [{"title": "t", "start": "2026-01-02", "end": "2026-01-01"}]}},
+        "before.events[1]",
+        "does not end after it starts",
+    ),
+    (
+        {"calls": [{"name": "get_now", "optional_arguments": {"timezone": 5}}]},
+        "calls[1].optional_arguments.timezone",
+        "no valid call",
+    ),
     ({"steps": 1}, "steps", "the calls and the answer take 2 steps"),
     ({"calls": [READ, READ], "steps": [2, 5]}, "steps", "take 3 steps"),
 ]
@@ -95,69 +130,20 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({}, "the file", "cases is missing"),
     ({"cases": [{"calls": [READ]}]}, "cases[1]", "query is missing"),
     ({"cases": [{"query": " \n", "calls": [READ]}]}, "cases[1].query", "not blank"),
-    ({"cases": [{"query": "q", "calls": [READ], "step": 3}]}, "cases[1].step", "Did you mean steps?"),
-    ({"cases": [{"query": "q", "calls": [READ], "complexity": "hard"}]}, "cases[1].complexity", "ambiguous"),
-    ({"cases": [{"query": "q", "calls": [READ], "steps": [3, 2]}]}, "cases[1].steps", "[minimum, maximum]"),
-    ({"cases": [{"query": "q", "calls": [READ], "id": "Not so"}]}, "cases[1].id", "hyphens"),
     ({"cases": [{"query": "q"}]}, "cases[1]", "nothing is expected"),
     ({"cases": [{"query": "q", "answer": "a", "steps": 2}]}, "cases[1]", "no tool is expected to come first"),
     ({"cases": [{"query": "q", "answer": "a", "first": ["get_now"]}]}, "cases[1]", "number of steps"),
     ({"cases": [{"query": "q", "abstain": True, "calls": [READ]}]}, "cases[1].abstain", "Remove calls"),
-    ({"cases": [{"query": "q", "calls": [READ], "plans": [[READ]]}]}, "cases[1].plans", "both given"),
     ({"cases": [{"query": "q", "calls": [{"name": "reed"}]}]}, "cases[1].calls[1].name", "read_files"),
-    (
-        {"cases": [{"query": "q", "calls": [READ], "pool": ["get_now"]}]},
-        "cases[1].calls[1].name",
-        "no tool of the pool",
-    ),
-    ({"cases": [{"query": "q", "calls": [READ], "pool": ["none"]}]}, "cases[1].pool", "no tool of this name"),
-    ({"cases": [{"query": "q", "calls": [READ], "decoys": ["none"]}]}, "cases[1].decoys", "There are none"),
-    ({"cases": [{"query": "q", "calls": [READ], "first": ["none"]}]}, "cases[1].first", "no tool"),
-    (
-        {"cases": [{"query": "q", "calls": [{"name": "read_files", "arguments": {"path": 1}}]}]},
-        "cases[1].calls[1].arguments.path",
-        "Did you mean paths?",
-    ),
-    (
-        {"cases": [{"query": "q", "calls": [{"name": "read_files", "arguments": {"from_step": 1}}]}]},
-        "cases[1].calls[1].arguments.from_step",
-        "Count the expected calls from 1",
-    ),
     (
         {"cases": [{"query": "q", "plans": [[READ], [{**READ, "arguments": {"paths": {"pattern": "["}}}]]}]},
         "cases[1].plans[2][1].arguments.paths.pattern",
         "a regular expression",
     ),
     ({"cases": [{"query": "q", "answer": {"any": 1}}]}, "cases[1].answer.any", "{const = …}"),
-    (
-        {"cases": [{"query": "q", "calls": [{**READ, "optional_arguments": {"paths": {}}}]}]},
-        "cases[1].calls[1].optional_arguments.paths",
-        "is in arguments too",
-    ),
-    (
-        {"cases": [{"query": "q", "calls": [READ], "after": {"messages": [{"body": {"pattern": "("}}]}}]},
-        "cases[1].after.messages[1].body.pattern",
-        "a regular expression",
-    ),
-    ({"cases": [{"query": "q", "calls": [READ], "after": {"file": {}}}]}, "cases[1].after", "files"),
-    ({"cases": [{"query": "q", "calls": [READ], "now": "noon"}]}, "cases[1].now", "2026-11-21T10:32"),
-    ({"cases": [{"query": "q", "calls": [READ], "timezone": "Rome"}]}, "cases[1].timezone", "Europe/Rome"),
-    (
-        {
-            "cases": [
-                {
-                    "query": "q",
-                    "calls": [READ],
-                    "before": {"events": [{"title": "t", "start": "2026-01-02", "end": "2026-01-01"}]},
-                }
-            ]
-        },
-        "cases[1].before.events[1]",
-        "does not end after it starts",
-    ),
     *(
         ({"cases": [{"query": "q", "calls": [READ], **keys}]}, f"cases[1].{key}", said)
-        for keys, key, said in UNMEETABLE
+        for keys, key, said in CASE_FAULTS
     ),
     *(
         (
@@ -169,18 +155,8 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
             ("write_files", {}, "", "Expect files."),
             ("delete_files", {}, "", "Expect at least one of paths, from_step."),
             ("write_files", {"files": "a.txt"}, ".files", "no valid call of write_files"),
-            ("write_files", {"files": []}, ".files", "no valid call"),
-            ("write_files", {"files": [{"content": "x"}]}, ".files", "no valid call"),
-            (
-                "write_files",
-                {"files": {"items": {"required": ["size"], "properties": {"path": False}}}},
-                ".files",
-                "no valid call",
-            ),
             ("create_dirs", {"paths": {"enum": ["a", [1]]}}, ".paths", "no valid call"),
-            ("create_dirs", {"paths": [{"pattern": "a"}]}, ".paths", "no valid call"),
             ("find_events_empty", {"period": "never"}, ".period", "no valid call"),
-            ("find_events_empty", {"period": {"pattern": "^x"}}, ".period", "no valid call"),
             ("find_events_empty", {"period": {}, "limit": {"minimum": 21}}, ".limit", "no valid call"),
             (
                 "compute",
@@ -189,11 +165,6 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
                 "no valid call",
             ),
         ]
-    ),
-    (
-        {"cases": [{"query": "q", "calls": [{"name": "get_now", "optional_arguments": {"timezone": 5}}]}]},
-        "cases[1].calls[1].optional_arguments.timezone",
-        "no valid call",
     ),
     ({"cases": [{"query": "q", "calls": [READ]}] * 2}, "cases[2].id", "Use another id"),
     ({"defaults": {"id": "x"}, "cases": [{"query": "q", "calls": [READ]}]}, "defaults", "Remove them"),

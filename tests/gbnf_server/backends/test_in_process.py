@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -214,34 +213,6 @@ def test_a_dead_end_is_an_error(backend: InProcess) -> None:
     with pytest.raises(BackendError, match="dead end"):
         backend.complete(Request(ASK, grammar=Grammar(Rules({"root": seq(Literal("a"), char_class("\0"))}))))
     assert backend.complete(Request(ASK, grammar=CALL)).finish_reason == "stop"
-
-
-@given(
-    at=st.integers(1, 12),
-    after=st.booleans(),
-)
-def test_an_interrupt_leaves_the_model_usable(backend: InProcess, at: int, after: bool) -> None:
-    """Ctrl-C strikes before or after any evaluation: what follows is as if it had not been."""
-    other: list[Message] = [{"role": "user", "content": "something else"}]
-    fresh = backend.complete(Request(ASK, grammar=CALL)).text
-    calls = 0
-    decode = llama_cpp.llama_decode
-
-    def interrupted(*arguments: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == at and not after:
-            raise KeyboardInterrupt
-        status = decode(*arguments)
-        if calls == at:
-            raise KeyboardInterrupt
-        return status
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(llama_cpp, "llama_decode", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            backend.complete(Request(other, grammar=Grammar.parse("root ::= [a-z]{40}")))
-    assert backend.complete(Request(ASK, grammar=CALL)).text == fresh
 
 
 def test_threads_wait_their_turn(backend: InProcess) -> None:

@@ -180,12 +180,6 @@ def test_a_real_server_that_ignores_the_grammar_is_found_out(
     assert ", expected " in (answer.grammar_violation or "")
 
 
-def test_without_a_grammar_nothing_is_judged(backend: LlamaServer, ask: Ask) -> None:
-    answer = ask(backend, grammar=None, max_tokens=10)
-    assert answer.usage.completion_tokens == 10
-    assert answer.grammar_violation is None
-
-
 def test_one_client_serves_several_event_loops_and_threads(backend: LlamaServer) -> None:
     expected = backend.complete(Request(ASK, grammar=CALL)).text
     said: list[str] = []
@@ -212,12 +206,6 @@ def test_keys(tiny_model: Path, ask: Ask) -> None:
         assert refused.value.status == 401
         with hasty(server.url, api_key="sesame") as known:
             assert ask(known).finish_reason == "stop"
-
-
-def test_another_path_is_not_found(llama_server: LlamaServerProcess) -> None:
-    with hasty(llama_server.url + "/elsewhere") as client, pytest.raises(ServerResponseError) as missing:
-        client.complete(Request(ASK, grammar=CALL))
-    assert missing.value.status == 404
 
 
 @pytest.mark.slow

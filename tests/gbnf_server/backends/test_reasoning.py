@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf import Grammar
 from gbnf.calls import CallSyntaxName, ToolCall, render_tool_calls
 from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Request
-from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.reasoning import (
     KNOWN_REASONING_TAGS,
     ReasoningTags,
@@ -22,8 +17,6 @@ from gbnf_server.backends.reasoning import (
     reasoning_message,
     split_reasoning_message,
 )
-from support.backends import ANY
-from support.models import TEMPLATE, make_model
 from support.oracle import engine
 from support.wires import split_reasoning
 
@@ -67,28 +60,6 @@ def test_what_a_prompt_closes_an_answer_is_parted_at(reasoning_tags: ReasoningTa
 )
 def test_an_open_reasoning_block_is_closed(prompt: str, closed: str) -> None:
     assert close_reasoning(prompt) == closed
-
-
-@pytest.mark.parametrize(
-    ("answer", "reasoning", "text"),
-    [
-        ("plain", "", "plain"),
-        ("<think>so\n</think>\n\nthen", "so", "then"),
-        ("so</think>then", "so", "then"),  # the prompt opened it
-        ("<think>cut off", "cut off", ""),
-        ("a <think> b", "", "a <think> b"),
-        ("[THINK]so[/THINK]then", "so", "then"),
-        (
-            "<|channel|>analysis<|message|>so<|end|><|start|>assistant<|channel|>final<|message|>then",
-            "so",
-            "then",
-        ),
-        ("<|channel|>final<|message|>then", "", "then"),
-        ("<|channel|>analysis<|message|>so<|end|>", "so", ""),
-    ],
-)
-def test_reasoning_is_split_from_the_text(answer: str, reasoning: str, text: str) -> None:
-    assert split_reasoning(answer) == (reasoning, text)
 
 
 PLACES = [
@@ -224,28 +195,3 @@ def test_image_markers_are_those_in_the_template(template: str, closing: str) ->
     assert found is not None
     assert found.closing == closing
     assert find_reasoning_tags("{{ messages }}") is None
-
-
-def test_the_tokens_of_markers() -> None:
-    assert KNOWN_REASONING_TAGS[0].tokens == ("<think>", "</think>")
-    assert KNOWN_REASONING_TAGS[1].tokens == ("[THINK]", "[/THINK]")
-    assert HARMONY.tokens == ("<|channel|>", "<|message|>", "<|end|>", "<|start|>")
-
-
-def test_a_model_in_process_uses_its_own_reasoning_tags(tmp_path: Path) -> None:
-    template = TEMPLATE + "{% if enable_thinking %}{% else %}<think>\n\n</think>\n\n{% endif %}"
-    with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as model:
-        prompt = model._template.prompt(Request([ASK, reasoning_message("")], ANY))
-        assert prompt.endswith("<|assistant|><think>\n")
-        prompt = model._template.prompt(Request([ASK, reasoning_message("so", closed=True)], ANY))
-        assert prompt.endswith("<|assistant|><think>\nso\n</think>\n\n")
-        assert model.info().reasoning_tags == KNOWN_REASONING_TAGS[0]
-        grammar = reasoning_grammar("</think>")
-        thought = model.complete(Request([ASK, reasoning_message("")], grammar=grammar, max_tokens=8))
-        assert thought.usage.completion_tokens <= 8
-        assert (
-            model.complete(
-                Request([ASK, reasoning_message("so", closed=True)], grammar=Grammar.parse('root ::= "{}"'))
-            ).text
-            == "{}"
-        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,11 +12,9 @@ from hypothesis import strategies as st
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
 from gbnf.tool_formats import ReasoningDelta, TextDelta
-from gbnf_server.backends.base import Backend, Request
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.backends.ollama import Ollama
-from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.reasoning import (
     KNOWN_REASONING_TAGS,
     ReasoningSplitter,
@@ -102,6 +99,7 @@ HARMONY = "<|channel|>analysis<|message|>"
         ("a <think> b", None, "", "a <think> b"),
         ("<think>so\n</think>\n\nthen", None, "so", "then"),
         ("<think>cut off", None, "cut off", ""),
+        (f"{HARMONY}so<|end|>", None, "so", ""),
         ("[THINK]so[/THINK]then", None, "so", "then"),
         (f"{HARMONY}so<|end|><|start|>assistant<|channel|>final<|message|>then", None, "so", "then"),
     ],
@@ -112,57 +110,6 @@ def test_known_differences_between_whole_and_streamed_texts(
     assert split_reasoning(text, opened) == (reasoning, said)
     for size in (1, 3, 200):
         assert "".join(given_on(text, [size], opened)) == said
-
-
-def chat_lines(pieces: list[str]) -> str:
-    choices = [{"delta": {"content": piece}, "finish_reason": None} for piece in pieces]
-    events = [{"choices": [each]} for each in [*choices, {"delta": {}, "finish_reason": "length"}]]
-    return "".join(f"data: {json.dumps(event)}\n\n" for event in events)
-
-
-def ollama_lines(pieces: list[str]) -> str:
-    events = [
-        *({"message": {"content": piece}, "done": False} for piece in pieces),
-        {"message": {"content": ""}, "done": True, "done_reason": "length"},
-    ]
-    return "".join(json.dumps(event) + "\n" for event in events)
-
-
-@pytest.mark.parametrize(
-    ("text", "reasoning", "said"),
-    [
-        (f"so {CALL}\n</think>\n{CALL}", f"so {CALL}", CALL),
-        (
-            CALL.replace("DRAFT", "a <think> and </think>"),
-            "",
-            CALL.replace("DRAFT", "a <think> and </think>"),
-        ),
-        (f"<think>{CALL}\n", CALL, ""),
-        (f"so {CALL} but", "", f"so {CALL} but"),
-    ],
-)
-@pytest.mark.parametrize("server", ["chat", "ollama"])
-def test_chat_servers_do_not_tell_what_a_template_opened(
-    server: str, text: str, reasoning: str, said: str
-) -> None:
-    message = {"content": text}
-    whole: dict[str, Any] = {"choices": [{"message": message, "finish_reason": "length"}]}
-    if server == "ollama":
-        whole = {"message": message, "done": True, "done_reason": "length"}
-    stream = (chat_lines if server == "chat" else ollama_lines)(cut(text, [7]))
-    path = "v1/chat/completions" if server == "chat" else "api/chat"
-    answers: dict[str, list[Any]] = {path: [Reply(200, whole), Reply(200, stream)]}
-    with scripted(**answers) as script:
-        backend: Backend = (
-            OpenAICompatible(script.url, "plain", model="m", context_length=4096)
-            if server == "chat"
-            else Ollama("m", script.url, constrained=False)
-        )
-        at_once = backend.complete(Request(ASK, grammar=None))
-        by_piece, pieces, _ = streamed(backend, Request(ASK, grammar=None))
-    assert at_once == by_piece
-    assert (at_once.reasoning, at_once.text) == (reasoning, said)
-    assert "".join(pieces) == (said if is_announced(text, None) else text)
 
 
 @pytest.mark.parametrize("stop", ["limit", "eos"])

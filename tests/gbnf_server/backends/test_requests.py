@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import ConversationRefusedError, RequestNotSupportedError
-from support.backends import ASK, acomplete, streamed
+from support.backends import ASK, streamed
 from support.effort import scaled
 from support.server import Reply, scripted
 
@@ -104,11 +103,6 @@ def test_both_backends_compute_the_same_logprobs(here: InProcess, there: LlamaSe
         assert one.token == other.token
         assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
         assert [p for _, p in one.top] == pytest.approx([p for _, p in other.top], abs=1e-3)
-
-
-def test_an_event_loop_gets_the_same_answer(backend: Backend) -> None:
-    request = replace(FREE, stop=["e"], temperature=0.0)
-    assert asyncio.run(acomplete(backend, request)).text == backend.complete(request).text
 
 
 @pytest.mark.parametrize(

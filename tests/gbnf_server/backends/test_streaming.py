@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -228,21 +228,6 @@ def test_text_arrives_complete_whatever_it_contains_and_however_its_bytes_are_sp
         assert read() == "".join(said) == expected
 
 
-SEPARATORS = "one\u2028two\u2029three\x85four\x0b\x1cfive \ud83d"
-
-
-@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
-@pytest.mark.parametrize("kind", ["text/event-stream", "text/plain; charset=iso-8859-1"])
-def test_a_streamed_answer_is_the_whole_one(
-    make: Any, path: str, events: Any, grammar: AnswerFormat, kind: str, ask: Ask
-) -> None:
-    reply = Reply(200, events(SEPARATORS, "\ude00", "!").body, {"content-type": kind})
-    with at(path, reply) as script, make(script) as backend:
-        answer, pieces = ask(backend, grammar=None)
-    expected = f"{SEPARATORS[:-1]}\U0001f600!"
-    assert (answer.text, "".join(pieces), answer.finish_reason) == (expected, expected, "stop")
-
-
 def whole_of(events: Any, text: str) -> Any:
     """The answer of the same server to a request for no stream."""
     if events is chat_events:
@@ -451,28 +436,6 @@ def test_reasoning_outside_the_grammar_is_no_answer(ask: Ask) -> None:
 
 
 # The real server.
-
-
-@pytest.fixture(scope="module")
-def real(llama_server: LlamaServerProcess) -> Iterator[LlamaServer]:
-    with LlamaServer(llama_server.url) as client:
-        yield client
-
-
-@pytest.mark.parametrize("grammar", [None, Grammar.parse('root ::= "{" [a-zèあ]{1,40} "}"')])
-def test_a_real_server_streams_what_it_answers(
-    real: LlamaServer, grammar: AnswerFormat | None, ask: Ask
-) -> None:
-    answer, pieces = ask(real, grammar=grammar, max_tokens=30)
-    whole = real.complete(Request(ASK, grammar=grammar, max_tokens=30))
-    assert "".join(pieces) == answer.text
-    assert len(pieces) > 1
-    assert (answer.finish_reason, answer.usage.completion_tokens) == (
-        whole.finish_reason,
-        whole.usage.completion_tokens,
-    )
-    if grammar is not None:
-        assert (answer.text, answer.grammar_violation) == (whole.text, None)
 
 
 @pytest.mark.parametrize(("server", "grammar"), [("plain", None), ("lm_studio", SCHEMA)])
