@@ -48,10 +48,8 @@ def find(root: Path, base: str, *patterns: str) -> list[str]:
         (".", "*.txt", ["B.TXT", "[x].txt", "a.txt", "caf\u00e9.txt", "notes/2026/b.txt", "notes/a.txt"]),
         (".", "A.TXT", ["a.txt", "notes/a.txt"]),
         (".", "./a.txt", ["a.txt", "notes/a.txt"]),
-        (".", "notes/*.txt", ["notes/a.txt"]),
         (".", "notes/**/*.txt", ["notes/2026/b.txt", "notes/a.txt"]),
         (".", "**/2026/**", ["notes/2026/b.txt", "notes/2026/deep/c.md"]),
-        ("notes", "*.txt", ["notes/2026/b.txt", "notes/a.txt"]),
         ("notes", "2026/*", ["notes/2026/b.txt"]),
         (".", "*.{jpg,jpeg}", ["photo.jpeg", "photo.jpg"]),
         (".", "photo.jp?", ["photo.jpg"]),
@@ -61,10 +59,8 @@ def find(root: Path, base: str, *patterns: str) -> list[str]:
         (".", ".hidden/*", [".hidden/secret.txt"]),
         (".", "secret.txt", []),
         (".", unicodedata.normalize("NFD", "caf\u00e9*"), ["caf\u00e9.txt"]),
-        (".", "notes", []),
         (".", "notes/", ["notes/"]),
         (".", "*/", ["notes/", "notes/2026/", "notes/2026/deep/"]),
-        (".", "nothing*", []),
     ],
 )
 def test_patterns(tmp_path: Path, base: str, pattern: str, found: list[str]) -> None:
