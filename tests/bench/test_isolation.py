@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import time
 from typing import Any
 
@@ -81,12 +80,6 @@ def test_nothing_is_left_running_when_the_caller_goes_away() -> None:
 
 def test_no_items_no_outcomes() -> None:
     assert list(isolated(work, [])) == []
-
-
-def test_a_signal_has_its_name() -> None:
-    [(_, outcome)] = isolated(lambda _: os.kill(os.getpid(), signal.SIGTERM), [0])
-    assert isinstance(outcome, Crashed)
-    assert outcome.reason == "SIGTERM"
 
 
 def test_a_confined_process_is_replaced_after_an_item_that_ends_it() -> None:

@@ -94,15 +94,12 @@ for number in range(1, 1000):
                     os.kill(os.getpid(), signal.SIGKILL)
         journal = Journal(workspace)
         sys.addaudithook(count)
-        if sys.argv[2] == "apply":
-            with journal.locked():
-                changes = [Write("old", b"new"), Write("a/b/new", b"n"), Trash("gone"), MakeFolder("e/f")]
-                journal.apply(changes, turn="first", tool="t", action=lambda: None)
-        else:
-            with journal.locked():
-                changes = [Write("old", b"new"), Write("a/b/new", b"n"), Trash("gone"), MakeFolder("e/f")]
-                left = 1 << 30
-                journal.apply(changes, turn="first", tool="t", action=lambda: None)
+        undoes = sys.argv[2] == "undo"
+        with journal.locked():
+            changes = [Write("old", b"new"), Write("a/b/new", b"n"), Trash("gone"), MakeFolder("e/f")]
+            left = 1 << 30 if undoes else left
+            journal.apply(changes, turn="first", tool="t", action=lambda: None)
+        if undoes:
             left = number
             journal.undo_last_turn("second")
         os._exit(0)

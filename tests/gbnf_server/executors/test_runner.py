@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sys
 import textwrap
 import time
@@ -24,7 +23,7 @@ from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
 from gbnf_server.executors.runner import INHERITED_VARIABLES, PATH_VARIABLES
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.effort import scaled
-from support.executors import SATURDAY, bundled_tools, snapshot, world
+from support.executors import SATURDAY, bundled_tools, world
 from support.json_values import json_values
 from support.processes import is_alive, limits_s, wait_until
 
@@ -114,20 +113,13 @@ def test_the_environment_of_an_executor(tmp_path: Path) -> None:
         ("raise ExecutorError('two\\nlines')", r"^two lines$"),
         ("raise ValueError('odd')", r"^'mine' failed: ValueError: odd \(executor.py, line 6\)$"),
         ("raise KeyboardInterrupt", r"^'mine' failed: KeyboardInterrupt"),
-        ("return 1 / 0", r"^'mine' failed: ZeroDivisionError: division by zero"),
-        ("def deep(): deep()\ndeep()", r"^'mine' failed: RecursionError"),
         ("sys.exit(3)", r"^'mine' exited by itself with exit code 3$"),
         ("os._exit(3)", r"^'mine' crashed: it ended with exit code 3 and without a result$"),
         ("os._exit(0)", r"^'mine' crashed: it ended with exit code 0 and without a result$"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", r"^'mine' crashed: it was killed by SIGSEGV \(.*\)$"),
         ("print('a\\nfatal: b', flush=True); os._exit(1)", r"its last output: fatal: b$"),
         ("return []", r"^'mine' returned list, not an object$"),
-        ("return None", r"^'mine' returned NoneType, not an object$"),
-        ("return {'x': object()}", r"^'mine' returned a value that is not JSON: .*object"),
-        ("return {'x': float('nan')}", r"^'mine' returned a value that is not JSON"),
         ("return {'entries': 'abc'}", r"'entries' that are not a list of strings"),
-        ("return {'entries': [1]}", r"'entries' that are not a list of strings"),
-        ("import missing_module", r"^'mine' failed: ModuleNotFoundError"),
         ("context.workspace.resolve('../x')", r"^'../x' is refused"),
         ("os.closerange(3, 100); time.sleep(0.1); os._exit(5)", r"^'mine' crashed: it (ended|closed)"),
     ],
@@ -294,26 +286,6 @@ def test_every_bundled_executor_declares_the_settings_that_it_reads() -> None:
 
 
 @pytest.mark.slow
-def test_the_time_limit_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
-    body = """
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
-    with open("pids", "w") as file:
-        file.write(f"{os.getpid()} {child.pid}")
-    os.rename("pids", "ready")
-    time.sleep(100)
-    """
-    ready = tmp_path / "space" / "ready"
-    for timeout_s in limits_s(2.5):
-        with pytest.raises(ExecutorTimeoutError, match="'mine' was stopped after") as caught:
-            run_executor(tool(tmp_path / "mine", body, timeout_s=timeout_s), {}, world(tmp_path / "space"))
-        assert caught.value.timeout_s == timeout_s
-        if ready.exists():
-            break
-    pids = [int(pid) for pid in ready.read_text().split()]
-    wait_until(lambda: not any(map(is_alive, pids)))
-
-
-@pytest.mark.slow
 def test_remaining_threads_and_processes_end_with_the_result(tmp_path: Path) -> None:
     body = """
     import threading
@@ -367,64 +339,6 @@ def test_the_least_memory_is_enough_for_small_tools(
     assert run_executor(little, arguments, world(tmp_path))
 
 
-@pytest.mark.slow
-def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    mine = tool(
-        tmp_path / "mine",
-        "open('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'ready')\ntime.sleep(60)",
-    )
-    code = f"""
-from pathlib import Path
-from gbnf.tools import Tool
-from gbnf_server.executors import Context, Workspace, run_executor
-mine = Tool.from_mapping(
-    {{"name": "mine", "description": "x", "args": {{"type": "object"}}}}, Path({str(mine.path)!r})
-)
-run_executor(mine, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
-"""
-    parent = subprocess.Popen([sys.executable, "-c", code])
-    ready = tmp_path / "space" / "ready"
-    while not ready.exists():
-        assert parent.poll() is None
-        time.sleep(0.01)
-    parent.kill()
-    parent.wait()
-    wait_until(lambda: not is_alive(int(ready.read_text())))
-
-
-@pytest.mark.slow
-def test_an_interrupted_change_is_rolled_back(tmp_path: Path) -> None:
-    body = """
-    journal = context.journal
-    with journal.locked():
-        changes = [Write("a", b"new"), Write("folder/b", b"b")]
-        journal.apply(changes, turn=context.turn, tool="mine", action=wait)
-    """
-    begun = tmp_path / "begun"
-    wait = f"""
-    def wait():
-        assert open("a").read() == "new"
-        open({str(begun)!r}, "w").close()
-        time.sleep(100)
-    """
-    context = world(tmp_path / "space")
-    (tmp_path / "space" / "a").write_bytes(b"old")
-    before = snapshot(context.workspace.root)
-    for timeout_s in limits_s(2.5):
-        with pytest.raises(ExecutorTimeoutError):
-            run_executor(tool(tmp_path / "mine", wait + body, timeout_s=timeout_s), {}, context)
-        assert snapshot(context.workspace.root) == before
-        if begun.exists():
-            break
-    assert begun.exists()
-
-
-@pytest.mark.slow
-def test_no_limit_is_no_limit(tmp_path: Path) -> None:
-    mine = tool(tmp_path / "mine", "time.sleep(0.2)\nreturn {'done': True}", timeout_s=0)
-    assert run_executor(mine, {}, world(tmp_path / "space")) == {"done": True}
-
-
 # ── people ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 ASK = "return {'answers': context.ask(Form('F', (Field('a', 'A?', 'text'), Field('n', 'N?', 'number'))))}"
@@ -464,12 +378,6 @@ def test_an_absent_person_is_an_error_that_an_executor_may_catch(tmp_path: Path)
         result(tmp_path, ASK, person=AbsentPerson())
     caught = f"try:\n    {ASK}\nexcept ExecutorError as error:\n    return {{'error': str(error)}}"
     assert "there is nobody" in result(tmp_path, caught, person=AbsentPerson())["error"]
-
-
-@pytest.mark.slow
-def test_a_person_may_be_asked_many_times(tmp_path: Path) -> None:
-    body = "return {'all': [context.ask(Form('F', (Field('a', 'A?', 'text'),)))['a'] for _ in range(50)]}"
-    assert result(tmp_path, body, person=ScriptedPerson({"a": "x"})) == {"all": ["x"] * 50}
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 from gbnf.contracts import Contract, choice, lines, pick
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.planner.contracts import arun_contract, messages, run_contract
+from gbnf_server.planner.contracts import messages, run_contract
 from support.backends import FakeBackend
 from support.models import make_model
 
@@ -81,18 +80,6 @@ def test_a_backend_that_blocks_the_loop_is_a_hang_too() -> None:
         assert run_contract(CONTRACT, "Which?", Blocking(), timeout_s=0.1).outcome == "hang"
     finally:
         release.set()
-
-
-def test_several_at_once_each_have_their_own_exit(model: InProcess, silent: str) -> None:
-    async def both() -> list[str]:
-        with LlamaServer(silent) as backend:
-            found = await asyncio.gather(
-                arun_contract(CONTRACT, "Which?", backend, timeout_s=0.3),
-                arun_contract(CONTRACT, "Which?", model, max_tokens=100),
-            )
-        return [run.outcome for run in found]
-
-    assert asyncio.run(both()) == ["hang", "success"]
 
 
 def test_the_question_comes_before_how_to_answer() -> None:

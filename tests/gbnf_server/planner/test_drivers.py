@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from gbnf.errors import PoolError
 from gbnf.tools import Tool
 from gbnf_server.backends.answer import answer
 from gbnf_server.backends.in_process import InProcess
@@ -104,16 +103,6 @@ def test_events_come_as_they_happen_and_closing_stops(tmp_path: Path, backend: I
 
 
 @pytest.mark.slow
-def test_each_run_is_a_turn_of_its_own(tmp_path: Path, backend: InProcess) -> None:
-    ping = make_tool(tmp_path / "tools", "ping", 'return {"turn": context.turn}')
-    twice = planner([ping], backend, world(tmp_path / "work"), max_steps=1)
-    runs = [twice.run("ping") for _ in range(2)]
-    turns = [run.turn for run in runs]
-    assert len(set(turns)) == 2
-    assert [run.steps[0].result for run in runs] == [{"turn": turn} for turn in turns]
-
-
-@pytest.mark.slow
 def test_a_hook_that_raises_makes_a_warning(tmp_path: Path, backend: InProcess, driver: Driver) -> None:
     ping = make_tool(tmp_path / "tools", "ping")
     seen: list[Event] = []
@@ -183,11 +172,6 @@ def test_a_context_that_is_too_short_is_an_error_with_a_hint(tmp_path: Path, dri
     assert run.outcome == "failed"
     assert "fewer tools" in str(run.error)
     assert run.steps == ()
-
-
-def test_an_empty_pool_is_refused(tmp_path: Path, backend: InProcess) -> None:
-    with pytest.raises(PoolError, match="empty"):
-        Planner([], backend, context=world(tmp_path))
 
 
 HALF_DONE = """

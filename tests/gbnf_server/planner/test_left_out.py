@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gbnf import load_tools
-from gbnf.dialects import call_schema
 from gbnf.tools import Tool
 from gbnf_server.planner.effects import CallModel
 from support.by_hand import ANSWER, call, completion, drive_by_hand, resolved
@@ -42,8 +41,3 @@ def test_findings_of_tools_are_warnings() -> None:
     [typo] = load_tools({"name": "typo", "args": args})
     driven = drive_by_hand([typo], [completion(ANSWER)])
     assert driven.run.warnings == (str(typo.findings[0]),)
-
-
-def test_the_joint_schema_refuses_what_it_cannot_have() -> None:
-    with pytest.raises(Exception, match="anchor"):
-        call_schema([ANCHORED])

@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
-from gbnf import compile_pool
-from gbnf.protocols.call_protocols import with_reasoning_grammar
-from gbnf_server.backends.base import Request
-from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar, reasoning_message
-from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import ModelCalled
 from gbnf_server.planner.effects import CallModel, ExecuteTool
-from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand, resolved
+from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, resolved
 
 FIELD = resolved(reasoning="field")
 FREE = resolved(reasoning="free")
@@ -117,16 +112,6 @@ def test_prompts_only_grow_while_the_grammar_narrows(reasoning: Any) -> None:
     for before, after in pairwise(effects):
         kept = before.request.messages if reasoning != "free" else before.request.messages[:-3]
         assert after.request.messages[: len(kept)] == kept
-
-
-def test_the_embedded_model_thinks_in_a_field_and_still_calls() -> None:
-    tools = [BY_NAME["get_now"]]
-    grammar = with_reasoning_grammar(compile_pool(tools))
-    with InProcess(model_path()) as model:
-        messages: Any = [{"role": "user", "content": "what time is it?"}]
-        written = json.loads(model.complete(Request(messages, grammar=grammar, max_tokens=400)).text)
-    assert list(written) == ["thought", "name", "arguments"]
-    assert written["name"] == "get_now"
 
 
 def test_a_call_recovered_from_the_reasoning_is_executed_and_reported() -> None:

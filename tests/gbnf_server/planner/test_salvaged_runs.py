@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gbnf.errors import GbnfError
-from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.planner import Event, ModelCalled, Planner, PlannerOptions, SalvageStarted
+from gbnf_server.planner import ModelCalled, SalvageStarted
 from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.errors import BackendUnreachableError, ContextOverflowError, ExecutorError
 from support.by_hand import NOW, POOL, Driven, call, completion, drive_by_hand, resolved
-from support.executors import snapshot, world
-from support.server import completion as served
-from support.server import scripted
-from support.toys import Driver, make_tool
 
 TIME = {"time": "10:32"}
 SALVAGE = resolved(salvage=True, max_steps=2, max_blocked=1)
@@ -133,23 +127,3 @@ def test_salvaged_answers_are_in_the_language_of_the_run(
     assert str(found.run.answer).startswith(answer_from_results)
     talked = driven(NOW, "nonsense", "It is 10:32 [1].", options=resolved(**FREE, language=language))
     assert talked.of(CallModel)[-1].request.messages[0]["content"].startswith(asked)
-
-
-@pytest.mark.slow
-def test_both_drivers_salvage_and_nothing_is_executed_any_more(tmp_path: Path, driver: Driver) -> None:
-    ping = make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
-    work = world(tmp_path / "work")
-    called = '{"name": "ping", "arguments": {}}'
-    seen: list[Event] = []
-    before = snapshot(work.workspace.root)
-    with (
-        scripted(completion=[served(called), served("no call"), served("It said pong [1].")]) as script,
-        LlamaServer(script.url) as server,
-    ):
-        run = driver(
-            Planner([ping], server, PlannerOptions(max_blocked=1), context=work, hooks=[seen.append]), "ping"
-        )
-    assert (run.outcome, run.answer) == ("salvaged", "It said pong [1].")
-    assert [type(event).__name__ for event in seen[-3:]] == ["SalvageStarted", "ModelCalled", "RunFinished"]
-    assert snapshot(work.workspace.root) == before
-    assert "tools" not in script.asked[-1][1]

@@ -206,14 +206,6 @@ def test_sources_that_changed_after_the_start_have_no_version(
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.slow
-def test_the_names_of_files_are_the_same_in_each_process(tmp_path: Path) -> None:
-    program = COMPILE + "print(*sorted(path.name for path in Path(folder).iterdir()))"
-    names = [finish(start(tmp_path / each, program=program))[2:] for each in "ab"]
-    assert names[0] == names[1]
-    assert names[0]
-
-
 def no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "file").touch()
     return tmp_path / "file" / "cache"
