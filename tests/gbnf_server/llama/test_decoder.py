@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import threading
@@ -30,7 +29,7 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.kv_cache import Slot, shared_prefix_length
 from gbnf_server.system.errors import BackendError, SetupError
 from gbnf_server.system.event_loop import shared_loop
-from support.backends import ASK, acomplete, prompt_tokens, streamed
+from support.backends import ASK, prompt_tokens, streamed
 from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import SHARED, engine
@@ -296,21 +295,6 @@ def test_threads_do_not_disturb_each_other(small: InProcess) -> None:
         together = list(threads.map(ask, range(12)))
     assert mostly_alike(together, alone)
     assert all(sequence.slot is None for sequence in small._kv_cache._sequences)
-
-
-def test_tasks_do_not_disturb_each_other(small: InProcess) -> None:
-    grammar = pool_grammar(("create_dirs", "get_now"), "spaced")
-
-    async def ask(number: int) -> str:
-        messages = conversation(f"request {number}")
-        return (await acomplete(small, Request(messages, grammar=grammar, max_tokens=60))).text
-
-    async def all_at_once() -> list[str]:
-        return await asyncio.gather(*map(ask, range(6)))
-
-    together = asyncio.run(all_at_once())
-    alone = [asyncio.run(ask(number)) for number in range(6)]
-    assert mostly_alike(together, alone)
 
 
 @settings(max_examples=10)

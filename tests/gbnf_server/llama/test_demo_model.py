@@ -38,18 +38,6 @@ def test_the_model_says_what_it_is(llama: Llama) -> None:
     assert about["llama.context_length"] == "1024"
 
 
-def test_the_chat_template_writes_what_training_wrote(llama: Llama) -> None:
-    from llama_cpp.llama_chat_format import Jinja2ChatFormatter
-
-    formatter = Jinja2ChatFormatter(
-        llama.metadata["tokenizer.chat_template"], eos_token="<|end|>", bos_token=""
-    )
-    messages = [{"role": role, "content": f"{role}: x"} for role in ROLES[:2]]
-    assert (
-        formatter(messages=messages).prompt == "<|system|>system: x<|end|><|user|>user: x<|end|><|assistant|>"
-    )
-
-
 def test_marks_are_single_tokens_and_the_end_ends(llama: Llama) -> None:
     for mark in ("<|end|>", *(f"<|{role}|>" for role in ROLES)):
         assert len(llama.tokenize(mark.encode(), add_bos=False, special=True)) == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -13,10 +11,6 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_pool, load_manifests
 from gbnf.grammar.ir import Rules
-from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Request
-from gbnf_server.backends.in_process import InProcess
-from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.drafts import PromptLookup
 from gbnf_server.llama.kv_cache import shared_prefix_length
 from gbnf_server.llama.native import NativeModel
@@ -26,7 +20,6 @@ from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import CHECKOUT
 from support.pure_models import PureModel, Run, no_model_is_small, run_pure, vocabulary
-from support.vocabularies import make_model_over
 
 REQUEST = "write passport and tickets to trips/rome/packing.txt, and dinner is at eight to anna@example.org"
 RESULT = (
@@ -189,42 +182,6 @@ def test_drafting_stops_where_it_does_not_pay() -> None:
 
 
 # A real model: batches may round otherwise, so that a near tie may fall otherwise.
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
-    path = make_model_over(model_path(), tmp_path_factory.mktemp("models") / "random.gguf")
-    with InProcess(path, threads=1, prompt_style="minimal") as model:
-        yield model
-
-
-@pytest.mark.slow
-def test_a_model_of_random_weights_writes_the_same(small: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    messages: list[Message] = [{"role": "user", "content": f"{REQUEST} {RESULT}"}]
-    grammar = Grammar.parse(
-        'root ::= "[" item ("," item)* "]"\n'
-        'item ::= "\\"" ("trips/" | "archive/" | "anna@" | "dinner ") [a-z/.@ ]{4,20} "\\""'
-    )
-    chance, texts, drafted = random.Random(5), [list[str](), list[str]()], 0
-    requests = [
-        Request(
-            messages,
-            chance.choice([grammar, pool_grammar("spaced"), None]),
-            max_tokens=60,
-            temperature=chance.choice([0.0, 1.0]),
-            seed=seed,
-        )
-        for seed in range(60)
-    ]
-    for request in requests:
-        found = small.complete(request)
-        drafted += found.usage.drafted_tokens
-        texts[0].append(found.text)
-    monkeypatch.setattr(PromptLookup, "guess", lambda *_: "")
-    texts[1] += [small.complete(request).text for request in requests]
-    assert drafted > 100
-    same = sum(one == other for one, other in zip(*texts, strict=True))
-    assert same >= 0.9 * len(requests)
 
 
 # The guesses.

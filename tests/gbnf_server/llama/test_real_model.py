@@ -6,7 +6,6 @@ last digits are rounded otherwise: then the two logits must be a near tie.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,20 +19,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_pool, compile_schema
-from gbnf.calls import ToolCalls
-from gbnf.calls.validation import validate_call
 from gbnf.errors import SchemaError
-from gbnf.prompts.descriptions import declare_tool
 from gbnf.prompts.messages import Message, system_prompt
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion, Request
-from gbnf_server.backends.in_process import ChatTemplate, InProcess
-from gbnf_server.gateway.engine import Engine
-from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.sampler import Logits, Sampler
 from support.effort import scaled
-from support.gateways import client_of
 from support.oracle import engine
 from support.schemas import SHALLOW
 from support.smollm2 import model_file, requires_smollm2
@@ -60,18 +52,9 @@ WEATHER = Tool.from_mapping(
     }
 )
 TIME = Tool.from_mapping({"name": "get_time", "description": "Return the time.", "args": {"type": "object"}})
-QUESTION: Message = {"role": "user", "content": "Is it raining in Rome? 東京は？ 🌧"}
 TOOLS = (WEATHER, TIME)
 PROMPT = system_prompt(TOOLS, style="minimal")
 CITIES = ("Rome", "Oslo", "Paris", "東京", "São Paulo", "Cairo", "Lima", "Delhi")
-CHATML_TOOLS = (
-    "{% if tools %}<|im_start|>system\nTools:{% for tool in tools %}\n{{ tool | tojson }}{% endfor %}"
-    "<|im_end|>\n{% endif %}"
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}"
-    '\n<tool_call>\n{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}\n'
-    "</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
 
 @pytest.fixture(scope="module")
@@ -195,52 +178,3 @@ def test_eight_sequences_write_what_one_does(model: InProcess) -> None:
             together = list(threads.map(answer, requests))
     for one, other in zip(together, alone, strict=True):
         check_same(one, other)
-
-
-@pytest.mark.slow
-def test_the_gateway_answers_as_the_backend_does(model: InProcess) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"city": {"enum": ["Rome", "Oslo"]}, "rain": {"type": "boolean"}},
-    }
-    question: Message = {"role": "user", "content": "It rains in Oslo. As JSON, please."}
-    form = {"type": "json_schema", "json_schema": {"name": "weather", "schema": schema}}
-    body = {"model": "m", "messages": [question], "temperature": 0, "max_tokens": 30, "response_format": form}
-
-    async def served() -> dict[str, Any]:
-        upstreams = Upstreams([Upstream(model, always, 1)])
-        gateway = Gateway(Engine(), upstreams, model="m")
-        async with client_of(gateway) as client:
-            reply = await client.post("/v1/chat/completions", json=body)
-            return dict(reply.json())
-
-    answer = asyncio.run(served())["choices"][0]["message"]["content"]
-    whole = [
-        model.complete(Request([question], compile_schema(schema, closed=closed), max_tokens=30)).text
-        for closed in (False, True)
-    ]
-    assert json.loads(answer) in [json.loads(text) for text in whole]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_call_in_the_native_format_reads_back(
-    model: InProcess, monkeypatch: pytest.MonkeyPatch, temperature: float
-) -> None:
-    """With a chat template that knows tools, as larger models of this family have."""
-    monkeypatch.setitem(model._model.metadata, "tokenizer.chat_template", CHATML_TOOLS)
-    template = ChatTemplate(model._model)
-    monkeypatch.setattr(model, "_template", template)
-    form = template.tool_format
-    assert form is not None
-    grammar = form.grammar(TOOLS, tool_choice="required")
-    declared = [declare_tool(tool) for tool in TOOLS]
-    request = Request([QUESTION], grammar, tools=declared, max_tokens=60, temperature=temperature, seed=1)
-    found = model.complete(request)
-    assert found.finish_reason == "stop"
-    result = form.parse(found.text, TOOLS)
-    assert isinstance(result, ToolCalls)
-    assert not result.invalid
-    for call in result.calls:
-        assert validate_call({"name": call.name, "arguments": call.arguments}, TOOLS).ok
-    assert result.calls

@@ -169,18 +169,10 @@ def test_a_limit_below_the_shortest_text_truncates(backend: InProcess) -> None:
     assert grammar.match(found.text).accepted
 
 
-def test_text_that_may_end_anywhere_is_truncated(backend: InProcess) -> None:
+@pytest.mark.parametrize("text", ["root ::= [a-z ]*", "root ::= [ab] root"])
+def test_text_that_may_end_anywhere_or_nowhere_is_truncated(backend: InProcess, text: str) -> None:
     """Where an end is not chosen for the limit's sake, nothing says that the model was done."""
-    found = backend.complete(
-        Request(ASK, grammar=Grammar.parse("root ::= [a-z ]*"), temperature=2.0, max_tokens=5)
-    )
-    assert (found.finish_reason, found.shortened_at) == ("length", None)
-
-
-def test_a_recursion_without_an_end_is_truncated(backend: InProcess) -> None:
-    found = backend.complete(
-        Request(ASK, grammar=Grammar.parse("root ::= [ab] root"), temperature=2.0, max_tokens=5)
-    )
+    found = backend.complete(Request(ASK, grammar=Grammar.parse(text), temperature=2.0, max_tokens=5))
     assert (found.finish_reason, found.shortened_at) == ("length", None)
 
 
