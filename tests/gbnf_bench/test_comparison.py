@@ -16,8 +16,8 @@ from gbnf_bench.dsl import suite
 from gbnf_bench.errors import ResultsFileError
 from gbnf_bench.results import Results, about
 from gbnf_bench.runner import Bench, RunOptions
-from gbnf_server.backends.base import Completion, Usage
-from support.backends import FakeBackend
+from support.by_hand import call
+from support.scripts import Told
 
 ANSWERS = st.dictionaries(
     st.tuples(st.sampled_from(["simple_python", "irrelevance"]), st.sampled_from("abcdef")), st.booleans()
@@ -95,7 +95,7 @@ def test_a_broken_leaderboard_names_its_file(tmp_path: Path) -> None:
 
 def _bench(folder: Path, label: str, *cases: Mapping[str, Any]) -> Path:
     """A stored bench of these cases, in each of which the model answers at once."""
-    backend: Any = Answering()
+    backend: Any = Told(call("final_answer", message="no"))
     made = Bench([suite("s", *cases)], named(["text"]), (), backend, model="m", options=RunOptions())
     records = tuple(made.run(job) for job in made.jobs)
     header = about(label, {"name": "m"}, RunOptions())
@@ -103,12 +103,6 @@ def _bench(folder: Path, label: str, *cases: Mapping[str, Any]) -> Path:
     path = folder / f"{label}.json"
     path.write_text(json.dumps(stored.to_json()))
     return path
-
-
-class Answering(FakeBackend):
-    def respond(self, *_given: Any, **_limits: Any) -> Completion:
-        text = json.dumps({"name": "final_answer", "arguments": {"message": "no"}})
-        return Completion(text, "stop", Usage(1, 1))
 
 
 def test_unpaired_cases_and_configurations_are_listed(tmp_path: Path) -> None:

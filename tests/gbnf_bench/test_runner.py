@@ -28,7 +28,7 @@ from gbnf_bench.run_log import RunLog, RunRecord
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_bench.scoring import score
 from gbnf_bench.tables import case_table, compare_tables, quality_table
-from gbnf_server.backends.base import Completion, Timings, Usage
+from gbnf_server.backends.base import Completion
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama.demo_model import model_path
@@ -39,9 +39,9 @@ from gbnf_server.planner.fingerprints import describe_server_model, identity
 from gbnf_server.planner.recording import grammar_text
 from gbnf_server.planner.run_files import read_events, read_step_grammars, write_step_grammars
 from gbnf_server.system.errors import BackendUnreachableError, SetupError
-from support.backends import FakeBackend
 from support.effort import scaled
 from support.executors import bundled_tools
+from support.scripts import Told
 
 TOOLS = tuple(bundled_tools().values())
 REFERENCES = references_of(TOOLS)
@@ -51,22 +51,6 @@ SUITE = suite(
     case("what time is it", calls=[call("get_now")], answer=contains("10:32")),
     case("order a pizza", abstain=True),
 )
-
-
-class Told(FakeBackend):
-    """A backend that says the same few things in every run, and counts how often it is asked."""
-
-    def __init__(self, *texts: str, lost_after: int | None = None) -> None:
-        self.texts, self.asked, self.lost_after = texts, 0, lost_after
-
-    def respond(self, messages: Sequence[Any], **_limits: Any) -> Completion:
-        if self.asked == self.lost_after:
-            raise BackendUnreachableError("the server is gone")
-        self.asked += 1
-        said = sum(message["role"] == "assistant" for message in messages)
-        return Completion(
-            self.texts[min(said, len(self.texts) - 1)], "stop", Usage(100, 10, 50), Timings(0.01, 0.02)
-        )
 
 
 def _json(name: str, **arguments: Any) -> str:
@@ -295,9 +279,9 @@ def test_what_was_done_is_never_done_again(tmp_path: Path) -> None:
         bench = _bench(again, runs=2)
         assert len(bench.remaining(log)) == len(bench.jobs) - 1
         list(bench.run_all(log))
-        assert again.asked == 2 * (len(bench.jobs) - 1)
+        assert len(again.asked) == 2 * (len(bench.jobs) - 1)
         list(bench.run_all(log))
-        assert again.asked == 2 * (len(bench.jobs) - 1)
+        assert len(again.asked) == 2 * (len(bench.jobs) - 1)
         assert [record.seed for record in log.records.values()] == [0, 1] * 3
         other = Bench([SUITE], named(["filter"]), TOOLS, again, model="another", options=RunOptions())
         assert len(other.remaining(log)) == 3

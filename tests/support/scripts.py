@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Completion, Usage
+from gbnf_server.backends.base import Completion, Timings, Usage
 from gbnf_server.system.errors import BackendError, BackendUnreachableError
 from support.backends import FakeBackend
 
@@ -49,6 +49,25 @@ class Script(FakeBackend):
             return self.respond(messages, **limits)
         finally:
             self.together -= 1
+
+
+class Told(FakeBackend):
+    """A backend that says its texts in turn, in every run anew, and then the last one again and again.
+
+    `asked`: the query of each request. `lost_after`: after so many answers nobody answers any more.
+    """
+
+    def __init__(self, *texts: str, lost_after: int | None = None) -> None:
+        self._texts, self._lost_after = texts, lost_after
+        self.asked: list[str] = []
+
+    def respond(self, messages: Sequence[Message], **_limits: Any) -> Completion:
+        if len(self.asked) == self._lost_after:
+            raise BackendUnreachableError("the server is gone")
+        self.asked.append(messages[1]["content"])
+        said = sum(message["role"] == "assistant" for message in messages)
+        text = self._texts[min(said, len(self._texts) - 1)]
+        return Completion(text, "stop", Usage(100, 10, 50), Timings(0.01, 0.02))
 
 
 HANDLE = "<handle>"

@@ -215,47 +215,12 @@ def test_a_dead_end_is_an_error(backend: InProcess) -> None:
     assert backend.complete(Request(ASK, grammar=CALL)).finish_reason == "stop"
 
 
-def test_threads_wait_their_turn(backend: InProcess) -> None:
-    grammars = [Grammar.parse(f'root ::= [a-z]{{{n}}} "{n}"') for n in range(3, 9)]
-    alone = [backend.complete(Request(ASK, grammar=grammar)).text for grammar in grammars]
-    together: dict[int, list[str]] = {}
-
-    def ask(index: int) -> None:
-        together[index] = [backend.complete(Request(ASK, grammar=grammars[index])).text for _ in range(5)]
-
-    threads = [threading.Thread(target=ask, args=(index,)) for index in range(len(grammars))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert together == {index: [text] * 5 for index, text in enumerate(alone)}
-
-
 def test_acomplete_returns_the_same_text(backend: InProcess) -> None:
     async def both() -> list[str]:
         answers = await asyncio.gather(*(acomplete(backend, Request(ASK, grammar=CALL)) for _ in range(2)))
         return [answer.text for answer in answers]
 
     assert asyncio.run(both()) == [backend.complete(Request(ASK, grammar=CALL)).text] * 2
-
-
-@pytest.mark.slow
-def test_cancelling_ends_the_decoding(tmp_path: Path) -> None:
-    with InProcess(
-        make_model(tmp_path / "long.gguf", context=100_000), threads=1, context_length=50_000
-    ) as long:
-
-        async def cancelled() -> None:
-            task = asyncio.create_task(acomplete(long, Request(ASK, grammar=LONG, max_tokens=49_000)))
-            while not long._kv_cache._sequences[0].cached_tokens:  # noqa: ASYNC110 - the decoding is in a thread, and tells nobody
-                await asyncio.sleep(0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-        asyncio.run(cancelled())
-        assert long.complete(Request(ASK, grammar=CALL)).finish_reason == "stop"
-        assert len(long._kv_cache._sequences[0].cached_tokens) < 49_000
 
 
 def test_a_cancelled_call_has_ended_when_its_cancellation_has(

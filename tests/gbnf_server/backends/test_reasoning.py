@@ -140,20 +140,7 @@ def test_characters_in_reasoning_do_not_hide_its_end(reasoning: str) -> None:
 
 
 def test_a_text_full_of_openers_is_parsed_in_linear_time() -> None:
-    for sign in (
-        "{",
-        '{"',
-        "`",
-        "```\n",
-        "<parameter=a>",
-        "'",
-        "</think",
-        "{'",
-        "{ '\\",
-        '="\\',
-        "='",
-        '="a"',
-    ):
+    for sign in ("{", '{"', "`", "```\n", "<parameter=a>", "'", "</think", "{ '\\", '="\\', "='", '="a"'):
         assert split_reasoning(sign * (100_000 // len(sign))) == ("", sign * (100_000 // len(sign)))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -139,20 +141,39 @@ def ollama(script: Script) -> Ollama:
     return Ollama("m", script.url, retry_policy=QUICK)
 
 
-WIRES: list[Any] = [
-    pytest.param(llama, "completion", llama_events, GBNF, id="llama-server"),
-    pytest.param(vllm, "v1/chat/completions", chat_events, GBNF, id="chat"),
-    pytest.param(ollama, "api/chat", ollama_events, SCHEMA, id="ollama"),
-]
+@dataclass(frozen=True)
+class Wire:
+    """A server, and a backend of it."""
+
+    make: Callable[[Script], Any]
+    path: str
+    events: Callable[..., Reply]
+    grammar: AnswerFormat
+
+    @contextmanager
+    def serve(self, reply: Reply) -> Iterator[Any]:
+        with at(self.path, reply) as script, self.make(script) as backend:
+            yield backend
+
+
+WIRES = {
+    "llama-server": Wire(llama, "completion", llama_events, GBNF),
+    "chat": Wire(vllm, "v1/chat/completions", chat_events, GBNF),
+    "ollama": Wire(ollama, "api/chat", ollama_events, SCHEMA),
+}
+
+
+@pytest.fixture(params=WIRES)
+def wire(request: pytest.FixtureRequest) -> Wire:
+    return WIRES[request.param]
+
+
 PIECES = [CALL[:3], CALL[3:20], CALL[20:]]
 
 
-@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
-def test_each_piece_comes_and_the_whole_is_read_as_ever(
-    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
-) -> None:
-    with at(path, events(*PIECES)) as script, make(script) as backend:
-        answer, pieces = ask(backend, grammar=grammar)
+def test_each_piece_comes_and_the_whole_is_read_as_ever(wire: Wire, ask: Ask) -> None:
+    with at(wire.path, wire.events(*PIECES)) as script, wire.make(script) as backend:
+        answer, pieces = ask(backend, grammar=wire.grammar)
         asked = script.asked[-1][1]
     assert pieces == PIECES
     assert (answer.text, answer.finish_reason, answer.grammar_violation) == (CALL, "stop", None)
@@ -161,25 +182,16 @@ def test_each_piece_comes_and_the_whole_is_read_as_ever(
     assert asked["stream"] is True
 
 
-@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
-def test_unconstrained_text_is_streamed_without_its_reasoning(
-    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
-) -> None:
-    with (
-        at(path, events("<th", "ink>so", "</think>", "\n\nthen", " more")) as script,
-        make(script) as backend,
-    ):
+def test_unconstrained_text_is_streamed_without_its_reasoning(wire: Wire, ask: Ask) -> None:
+    with wire.serve(wire.events("<th", "ink>so", "</think>", "\n\nthen", " more")) as backend:
         answer, pieces = ask(backend, grammar=None)
     assert (answer.reasoning, answer.text, pieces) == ("so", "then more", ["then", " more"])
 
 
-@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 @pytest.mark.parametrize("body", ["", "data: {\n", '{"content": "x"'])
-def test_an_answer_that_stops_before_its_end_is_an_error(
-    make: Any, path: str, events: Any, grammar: AnswerFormat, body: str, ask: Ask
-) -> None:
-    with at(path, Reply(200, body)) as script, make(script) as backend, pytest.raises(BackendError):
-        ask(backend, grammar=grammar)
+def test_an_answer_that_stops_before_its_end_is_an_error(wire: Wire, body: str, ask: Ask) -> None:
+    with wire.serve(Reply(200, body)) as backend, pytest.raises(BackendError):
+        ask(backend, grammar=wire.grammar)
 
 
 READERS: list[Any] = [
@@ -238,15 +250,12 @@ def whole_of(events: Any, text: str) -> Any:
     return json.loads(str(ollama_events(message={"role": "assistant", "content": text}).body))
 
 
-@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 @pytest.mark.parametrize("form", ["data: {}\n\n", "{}", "{}\n", "\ufeff{}", "lines"])
-def test_a_response_that_is_not_streamed_is_accepted(
-    make: Any, path: str, events: Any, grammar: AnswerFormat, form: str, ask: Ask
-) -> None:
-    whole = whole_of(events, CALL)
+def test_a_response_that_is_not_streamed_is_accepted(wire: Wire, form: str, ask: Ask) -> None:
+    whole = whole_of(wire.events, CALL)
     body = json.dumps(whole, indent=2) if form == "lines" else form.replace("{}", json.dumps(whole))
-    with at(path, Reply(200, body)) as script, make(script) as backend:
-        answer, pieces = ask(backend, grammar=grammar)
+    with wire.serve(Reply(200, body)) as backend:
+        answer, pieces = ask(backend, grammar=wire.grammar)
     assert (answer.text, pieces, answer.finish_reason, answer.grammar_violation) == (
         CALL,
         [CALL],
@@ -277,38 +286,28 @@ def test_lines_without_data_say_nothing(reader: Any, events: Any, noise: str) ->
     assert content(lines.end()) == "".join(said) == CALL
 
 
-@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 @pytest.mark.parametrize(
     "line",
     ['data: {"content": "b', "data: b", "data: [1]", '{"content": "b', "<html>", 'error: {"code": 500}'],
 )
-def test_a_line_that_cannot_be_read_is_an_error(
-    make: Any, path: str, events: Any, grammar: AnswerFormat, line: str, ask: Ask
-) -> None:
-    first, rest = str(events(*PIECES).body).split("\n", 1)
+def test_a_line_that_cannot_be_read_is_an_error(wire: Wire, line: str, ask: Ask) -> None:
+    first, rest = str(wire.events(*PIECES).body).split("\n", 1)
     reply = Reply(200, f"{first}\n{line}\n{rest}")
-    with (
-        at(path, reply) as script,
-        make(script) as backend,
-        pytest.raises(BackendError, match="not a JSON object"),
-    ):
+    with wire.serve(reply) as backend, pytest.raises(BackendError, match="not a JSON object"):
         ask(backend, grammar=None)
 
 
-@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
 @pytest.mark.parametrize("depth", [98, 99, 100])
-def test_an_event_of_any_depth_is_parsed_or_a_backend_error(
-    make: Any, path: str, events: Any, grammar: AnswerFormat, depth: int, ask: Ask
-) -> None:
-    body = events(CALL).body.rstrip()
+def test_an_event_of_any_depth_is_parsed_or_a_backend_error(wire: Wire, depth: int, ask: Ask) -> None:
+    body = wire.events(CALL).body.rstrip()
     end = body.rindex("}")
     body = f'{body[:end]}, "usage": {"[" * depth}{"]" * depth}{body[end:]}\n'
-    with at(path, Reply(200, body)) as script, make(script) as backend:
+    with wire.serve(Reply(200, body)) as backend:
         if depth == 100:
             with pytest.raises(BackendError, match="not a JSON object"):
-                ask(backend, grammar=grammar)
+                ask(backend, grammar=wire.grammar)
         else:
-            assert ask(backend, grammar=grammar)[0].text == CALL
+            assert ask(backend, grammar=wire.grammar)[0].text == CALL
 
 
 @pytest.mark.parametrize(("reader", "events"), READERS)
@@ -350,13 +349,9 @@ def test_the_connection_is_closed_if_a_server_continues_after_the_last_token(
         assert read(pieces) == "".join(said) == "".join(pieces)
 
 
-@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
-def test_the_backend_says_how_many_tokens_there_may_be(
-    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
-) -> None:
+def test_the_backend_says_how_many_tokens_there_may_be(wire: Wire, ask: Ask) -> None:
     with (
-        at(path, events(*["word "] * 1000)) as script,
-        make(script) as backend,
+        wire.serve(wire.events(*["word "] * 1000)) as backend,
         pytest.raises(BackendError, match="after 10 tokens"),
     ):
         ask(backend, grammar=None, max_tokens=10)
@@ -366,31 +361,18 @@ DEAD = {"error": {"code": 500, "message": "dead end"}}
 
 
 @pytest.mark.parametrize(
-    ("make", "path", "grammar", "error"),
+    ("server", "error"),
     [
-        (llama, "completion", GBNF, sse({"content": "{", "stop": False}, DEAD)),
-        (vllm, "v1/chat/completions", GBNF, sse(DEAD)),
-        (ollama, "api/chat", SCHEMA, Reply(200, '{"error": "dead end"}\n')),
-        (llama, "completion", GBNF, Reply(500, DEAD)),
+        ("llama-server", sse({"content": "{", "stop": False}, DEAD)),
+        ("chat", sse(DEAD)),
+        ("ollama", Reply(200, '{"error": "dead end"}\n')),
+        ("llama-server", Reply(500, DEAD)),
     ],
 )
-def test_errors_in_a_stream_are_the_servers_words(
-    make: Any, path: str, grammar: AnswerFormat, error: Reply, ask: Ask
-) -> None:
-    with (
-        at(path, error) as script,
-        make(script) as backend,
-        pytest.raises(ServerResponseError, match="dead end"),
-    ):
-        ask(backend, grammar=grammar)
-
-
-def test_an_answer_is_not_asked_for_twice_once_it_began(ask: Ask) -> None:
-    with at("completion", llama_events(*PIECES)) as script, llama(script) as backend:
-        events = shared_loop().iterate(backend.generate(Request(ASK, GBNF)))
-        next(events)
-        events.close()
-        assert [path for path, _ in script.asked].count("/completion") == 1
+def test_errors_in_a_stream_are_the_servers_words(server: str, error: Reply, ask: Ask) -> None:
+    wire = WIRES[server]
+    with wire.serve(error) as backend, pytest.raises(ServerResponseError, match="dead end"):
+        ask(backend, grammar=wire.grammar)
 
 
 def test_a_connection_that_breaks_before_the_first_piece_is_tried_again(ask: Ask) -> None:
@@ -408,11 +390,9 @@ def test_a_connection_that_breaks_before_the_first_piece_is_tried_again(ask: Ask
 # The answer within the reasoning.
 
 
-@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES[1:])
-def test_an_answer_that_the_server_took_for_reasoning_is_recovered(
-    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
-) -> None:
-    if events is chat_events:
+@pytest.mark.parametrize("wire", [WIRES["chat"], WIRES["ollama"]], ids=["chat", "ollama"])
+def test_an_answer_that_the_server_took_for_reasoning_is_recovered(wire: Wire, ask: Ask) -> None:
+    if wire.events is chat_events:
         stream = chat_events(*PIECES, key="reasoning_content")
         choice = {"message": {"content": None, "reasoning_content": CALL}, "finish_reason": "stop"}
         whole = Reply(200, {"choices": [choice]})
@@ -420,9 +400,9 @@ def test_an_answer_that_the_server_took_for_reasoning_is_recovered(
         stream = ollama_events(message={"role": "assistant", "content": "", "thinking": CALL})
         whole = Reply(200, json.loads(str(stream.body)))
     for reply in (stream, whole):
-        with at(path, reply) as script, make(script) as backend:
-            answer, pieces = ask(backend, grammar=grammar) if reply is stream else (None, [CALL])
-            answer = answer or backend.complete(Request(ASK, grammar=grammar))
+        with wire.serve(reply) as backend:
+            answer, pieces = ask(backend, grammar=wire.grammar) if reply is stream else (None, [CALL])
+            answer = answer or backend.complete(Request(ASK, grammar=wire.grammar))
         assert (answer.text, answer.reclaimed, answer.grammar_violation) == (CALL, True, None)
         assert "".join(pieces) == CALL
 
@@ -477,28 +457,22 @@ def test_a_real_server_continues_reasoning_that_was_begun(tmp_path: Any) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
-def test_text_that_repeats_without_an_end_is_truncated(
-    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
-) -> None:
+def test_text_that_repeats_without_an_end_is_truncated(wire: Wire, ask: Ask) -> None:
     """The rest of the answer is not read."""
     begin = '{"name": "final_answer", "arguments": {"message": "'
     text = begin + "github." * 20_000
-    with at(path, events(*cut(text, [7]))) as script, make(script) as backend:
-        answer, pieces = ask(backend, grammar=grammar, max_tokens=100_000)
+    with wire.serve(wire.events(*cut(text, [7]))) as backend:
+        answer, pieces = ask(backend, grammar=wire.grammar, max_tokens=100_000)
     assert "".join(pieces) == answer.text
     assert text.startswith(answer.text)
     assert 512 < len(answer.text) < len(text) / 2
     assert (answer.finish_reason, answer.grammar_violation) == ("length", None)
     assert (answer.shortened_at, len(answer.repeated)) == (len(answer.text), len("github."))
-    assert answer.usage.completion_tokens > 0 or make is vllm  # the usage comes with the end
+    assert answer.usage.completion_tokens > 0 or wire.make is vllm  # the usage comes with the end
 
 
-@pytest.mark.parametrize(("make", "path", "events", "grammar"), WIRES)
-def test_text_that_ends_may_repeat(
-    make: Any, path: str, events: Any, grammar: AnswerFormat, ask: Ask
-) -> None:
+def test_text_that_ends_may_repeat(wire: Wire, ask: Ask) -> None:
     text = "github." * 100
-    with at(path, events(text)) as script, make(script) as backend:
+    with wire.serve(wire.events(text)) as backend:
         answer, _ = ask(backend, grammar=None)
     assert (answer.text, answer.finish_reason, answer.repeated) == (text, "stop", "")

@@ -189,22 +189,28 @@ def test_what_is_stopped_is_not_evaluated(kv_cache: KVCache) -> None:
     kv_cache.release(slot)  # once more is fine
 
 
-def test_a_cancelled_evaluation_ends_in_the_middle(kv_cache: KVCache) -> None:
-    """Set once llama.cpp has begun: it evaluates no further batch, and the next call starts afresh."""
-    emptied(kv_cache)
-    tokens = [index % 250 for index in range(1500)]
-    (expected,) = evaluated(kv_cache, tokens[:700], 1)
-    emptied(kv_cache)
-    stop, statuses = Cancellation(), list[int]()
-    decode = llama_cpp.llama_decode
+def cancelling(patch: pytest.MonkeyPatch, stop: Cancellation) -> list[int]:
+    """Let each evaluation set `stop` once it has begun, and return the list of the statuses."""
+    statuses, decode = list[int](), llama_cpp.llama_decode
 
     def cancelled(*arguments: Any) -> int:
         stop.set()
         statuses.append(decode(*arguments))
         return statuses[-1]
 
+    patch.setattr(llama_cpp, "llama_decode", cancelled)
+    return statuses
+
+
+def test_a_cancelled_evaluation_ends_in_the_middle(kv_cache: KVCache) -> None:
+    """It evaluates no further batch, and the next call starts afresh."""
+    emptied(kv_cache)
+    tokens = [index % 250 for index in range(1500)]
+    (expected,) = evaluated(kv_cache, tokens[:700], 1)
+    emptied(kv_cache)
+    stop = Cancellation()
     with pytest.MonkeyPatch.context() as patch, acquired(kv_cache, tokens) as sequence:
-        patch.setattr(llama_cpp, "llama_decode", cancelled)
+        statuses = cancelling(patch, stop)
         with pytest.raises(BackendError, match="cancelled"):
             kv_cache.evaluate(sequence, tokens, stop, [1499])
     assert statuses == [2]  # aborted
@@ -213,29 +219,29 @@ def test_a_cancelled_evaluation_ends_in_the_middle(kv_cache: KVCache) -> None:
     np.testing.assert_array_equal(logits, expected)
 
 
-def test_a_cancelled_call_ends_no_other(kv_cache: KVCache) -> None:
-    """Of two calls in one batch, the other one is evaluated again."""
-    emptied(kv_cache)
-    (expected,) = evaluated(kv_cache, [3] * 40, 1)
-    emptied(kv_cache)
+def cancelled_together(kv_cache: KVCache) -> tuple[list[_Request], list[int]]:
+    """Evaluate two calls in one batch, the first of which is cancelled; return them and the statuses."""
     stop = Cancellation()
-    decode = llama_cpp.llama_decode
-
-    def cancelled(*arguments: Any) -> int:
-        stop.set()
-        return int(decode(*arguments))
-
     with (
         pytest.MonkeyPatch.context() as patch,
         acquired(kv_cache, [3] * 40) as one,
         acquired(kv_cache, [3] * 40) as other,
     ):
-        patch.setattr(llama_cpp, "llama_decode", cancelled)
+        statuses = cancelling(patch, stop)
         requests = [
             _Request(sequence, [3] * 40, frozenset([39]), each)
             for sequence, each in ((one, stop), (other, Cancellation()))
         ]
         kv_cache._decode(requests)
+    return requests, statuses
+
+
+def test_a_cancelled_call_ends_no_other(kv_cache: KVCache) -> None:
+    """Of two calls in one batch, the other one is evaluated again."""
+    emptied(kv_cache)
+    (expected,) = evaluated(kv_cache, [3] * 40, 1)
+    emptied(kv_cache)
+    requests, _ = cancelled_together(kv_cache)
     assert [request.is_done for request in requests] == [True, True]
     assert "cancelled" in requests[0].error
     assert not requests[1].error
@@ -247,22 +253,8 @@ def test_a_batch_of_recurrent_states_is_not_ended_for_one_of_its_calls(
 ) -> None:
     """The states of the others could not be rolled back."""
     monkeypatch.setattr(kv_cache._model, "has_recurrent_state", True)
-    stop, statuses, decode = Cancellation(), list[int](), llama_cpp.llama_decode
-
-    def cancelled(*arguments: Any) -> int:
-        stop.set()
-        statuses.append(decode(*arguments))
-        return statuses[-1]
-
-    monkeypatch.setattr(llama_cpp, "llama_decode", cancelled)
-    with acquired(kv_cache, [3] * 40) as one, acquired(kv_cache, [5] * 40) as other:
-        kv_cache._decode(
-            [
-                _Request(sequence, [7] * 40, frozenset([39]), each)
-                for sequence, each in ((one, stop), (other, Cancellation()))
-            ]
-        )
-    assert statuses == [0]
+    emptied(kv_cache)
+    assert cancelled_together(kv_cache)[1] == [0]
 
 
 def test_an_interrupt_ends_the_evaluation(kv_cache: KVCache, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from support.oracle import engine
 from support.smollm2 import model_file, requires_smollm2
 from support.tool_formats import KEY_VALUE, TAGS, XML, Family
 from support.vocabularies import make_model_over
+from support.wires import closed
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
 LONG = 6000  # tokens
@@ -70,15 +71,6 @@ def decode(backend: InProcess, grammar: Grammar | None, next_text: Callable[[str
         return backend.complete(Request(ASK, grammar=grammar, max_tokens=LONG))
 
 
-def closed(properties: dict[str, Any], required: Sequence[str]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
 STRINGS = {"type": "array", "items": {"type": "string"}}
 
 
@@ -97,11 +89,11 @@ class Case:
 
 
 CASES = [
-    Case(closed({"text": {"type": "string"}}, ["text"]), '{"text": "', "github.", '"}'),
-    Case(closed({"text": {"type": "string"}}, ["text"]), '{"text": "', "Abbr. (abbr), ", '"}'),
-    Case(closed({"text": {"type": "string"}}, ["text"]), '{"text": "', "\\n", '"}'),
-    Case(closed({"days": STRINGS}, ["days"]), '{"days": ["today"', ', "tomorrow", "today"', "]}"),
-    Case(closed({"days": STRINGS}, ["days"]), '{"days": ["', "today, ", '"]}'),
+    Case(closed(["text"], text={"type": "string"}), '{"text": "', "github.", '"}'),
+    Case(closed(["text"], text={"type": "string"}), '{"text": "', "Abbr. (abbr), ", '"}'),
+    Case(closed(["text"], text={"type": "string"}), '{"text": "', "\\n", '"}'),
+    Case(closed(["days"], days=STRINGS), '{"days": ["today"', ', "tomorrow", "today"', "]}"),
+    Case(closed(["days"], days=STRINGS), '{"days": ["', "today, ", '"]}'),
     Case(STRINGS, '["today"', ', "tomorrow", "today"', "]"),
     Case({**STRINGS, "minItems": 300}, '["today"', ', "tomorrow", "today"', "]", 300),
     Case({"type": "array", "items": STRINGS}, '[["today"', ', "tomorrow", "today"', "]]"),
@@ -109,7 +101,7 @@ CASES = [
     Case(
         {
             "type": "array",
-            "items": closed({"name": {"type": "string"}, "day": {"type": "integer"}}, ["name"]),
+            "items": closed(["name"], name={"type": "string"}, day={"type": "integer"}),
         },
         '[{"name": "lunch", "day": 3}',
         ', {"name": "lunch", "day": 3}',
@@ -146,14 +138,14 @@ def test_entries_are_not_cut(backend: InProcess) -> None:
 
 
 def test_strings_as_long_as_they_must_be(backend: InProcess) -> None:
-    schema = closed({"text": {"type": "string", "minLength": 2000}}, ["text"])
+    schema = closed(["text"], text={"type": "string", "minLength": 2000})
     found = decode(backend, compile_schema(schema), writing('{"text": "' + "github." * 3000))
     assert 2000 <= len(json.loads(found.text)["text"]) <= 2020
     jsonschema.validate(json.loads(found.text), schema)
 
 
 def test_the_answer_goes_on_after_the_value(backend: InProcess) -> None:
-    schema = closed({"days": STRINGS, "text": {"type": "string"}, "n": {"type": "integer"}}, ["days"])
+    schema = closed(["days"], days=STRINGS, text={"type": "string"}, n={"type": "integer"})
     start, rest = '{"days": ["today"' + ', "today"' * 3000, ', "text": "and on", "n": 7}'
 
     def next_text(so_far: str) -> str:
@@ -168,7 +160,7 @@ def test_the_answer_goes_on_after_the_value(backend: InProcess) -> None:
 
 
 def test_each_value_that_repeats_ends(backend: InProcess) -> None:
-    schema = closed({"a": {"type": "string"}, "b": {"type": "string"}}, ["a", "b"])
+    schema = closed(["a", "b"], a={"type": "string"}, b={"type": "string"})
 
     def next_text(so_far: str) -> str:
         start = '{"a": "'
@@ -256,7 +248,7 @@ def test_whatever_the_grammar_nothing_else_changes(
 @pytest.mark.slow
 @requires_smollm2
 def test_a_real_model_that_repeats() -> None:
-    schema = closed({"days": STRINGS}, ["days"])
+    schema = closed(["days"], days=STRINGS)
     text = "Write today, tomorrow, today, tomorrow, and go on without an end."
     with InProcess(model_file() or "", threads=1) as model:
         found = model.complete(

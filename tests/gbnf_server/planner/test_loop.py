@@ -107,15 +107,6 @@ def test_the_refusal_is_what_the_model_reads_next() -> None:
     assert [event.in_a_row for event in driven.of(CallBlocked)] == [1]
 
 
-def test_a_valid_call_sets_the_count_of_refusals_back() -> None:
-    bad, good = completion("?"), [completion(call("compute", expression=str(number))) for number in range(3)]
-    driven = drive_by_hand(
-        POOL, [bad, bad, good[0], bad, bad, good[1], bad, bad, good[2], completion(ANSWER)]
-    )
-    assert [event.in_a_row for event in driven.of(CallBlocked)] == [1, 2, 1, 2, 1, 2]
-    assert driven.run.outcome == "answered"
-
-
 def test_a_failing_tool_is_no_refusal_and_the_model_reads_why() -> None:
     driven = drive_by_hand(
         POOL,
