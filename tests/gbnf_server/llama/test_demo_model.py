@@ -7,7 +7,6 @@ import sys
 import pytest
 from llama_cpp import Llama
 
-from gbnf_server.backends.base import DEMO_MODEL_NAME
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.process_globals import patch_default_model_params
 from training import odd_values
@@ -27,15 +26,6 @@ def llama() -> Llama:
 
 def test_the_model_is_small() -> None:
     assert model_path().stat().st_size <= MEGABYTES_8
-
-
-def test_the_model_says_what_it_is(llama: Llama) -> None:
-    about = llama.metadata
-    assert about["general.name"] == DEMO_MODEL_NAME
-    assert about["general.architecture"] == "llama"
-    assert about["general.license"] == "MIT"
-    assert "demonstration" in about["general.description"]
-    assert about["llama.context_length"] == "1024"
 
 
 def test_marks_are_single_tokens_and_the_end_ends(llama: Llama) -> None:
