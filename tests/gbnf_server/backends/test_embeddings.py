@@ -16,6 +16,7 @@ from gbnf_server.llama import server_build as build
 from gbnf_server.system.errors import (
     BackendError,
     BackendUnreachableError,
+    ModelLoadError,
     ServerResponseError,
 )
 from support.models import make_model
@@ -136,3 +137,11 @@ def test_vectors_of_another_length_than_before_are_an_error() -> None:
     ranker.rank("x", TOOLS[:2])
     with pytest.raises(BackendError, match="another length"):
         ranker.rank("x", TOOLS[:2])
+
+
+def test_a_file_that_is_not_a_model_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match="no model file"):
+        ModelEmbeddings(tmp_path / "absent.gguf")
+    (tmp_path / "text.gguf").write_text("text")
+    with pytest.raises(ModelLoadError, match="cannot be loaded"):
+        ModelEmbeddings(tmp_path / "text.gguf")
