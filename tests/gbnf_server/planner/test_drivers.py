@@ -34,7 +34,6 @@ from gbnf_server.planner import (
 from gbnf_server.planner.drivers import RunEnvironment, adrive, drive, steady_clock
 from gbnf_server.planner.effects import AskApproval, AskPerson, ExecuteTool
 from gbnf_server.planner.model_calls import Clock
-from support.by_hand import ticking
 from support.executors import SATURDAY, world
 from support.models import make_model
 from support.toys import NEVER, Driver, make_tool
@@ -78,15 +77,6 @@ def test_a_run_of_real_parts(tmp_path: Path, backend: InProcess, driver: Driver)
     assert seen[-1] == RunFinished(seen[-1].at, run)
     assert run.duration_s > 0
     assert sum(event.duration_s for event in seen if isinstance(event, ModelCalled)) > 0
-
-
-@pytest.mark.slow
-def test_both_drivers_plan_alike(tmp_path: Path, backend: InProcess) -> None:
-    tools = [make_tool(tmp_path / "tools", name) for name in ("alpha", "beta", "gamma")]
-    one, other = (planner(tools, backend, world(tmp_path), max_steps=6, clock=ticking()) for _ in range(2))
-    first, second = one.run("go"), asyncio.run(other.arun("go"))
-    assert [step.text for step in first.steps] == [step.text for step in second.steps]
-    assert (first.outcome, first.error) == (second.outcome, second.error)
 
 
 def test_events_come_as_they_happen_and_closing_stops(tmp_path: Path, backend: InProcess) -> None:

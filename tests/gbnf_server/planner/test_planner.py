@@ -9,9 +9,7 @@ from typing import get_args
 import pytest
 
 from gbnf.errors import PoolError
-from gbnf_server.backends.in_process import InProcess
 from gbnf_server.executors import Context, Workspace
-from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import CallFormat, Planner, PlannerOptions, Run
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call
 from support.scripts import Script
@@ -71,20 +69,6 @@ def test_cancelled_all_of_them_end(tmp_path: Path) -> None:
         assert script.together == 0
 
     asyncio.run(cut_short())
-
-
-@pytest.mark.slow
-def test_a_model_in_process_answers_concurrent_runs_alike(tmp_path: Path) -> None:
-    queries = ["what time is it", "create a folder trips", "what is 12 * 7?", "create a folder books"]
-
-    def said(runs: list[Run]) -> list[list[str]]:
-        return [[step.text for step in run.steps[:-1]] for run in runs]  # the answer may tell the time
-
-    with InProcess(model_path()) as alone:
-        one_by_one = [planner(alone, tmp_path / "alone").run(query) for query in queries]
-    with InProcess(model_path(), parallel=2) as backend:
-        concurrent = asyncio.run(together(planner(backend, tmp_path / "together"), queries))
-    assert said(concurrent) == said(one_by_one)
 
 
 @pytest.mark.slow
