@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gbnf.errors import PoolError
 from gbnf.tools import Tool
 from gbnf_server.backends.answer import answer
 from gbnf_server.backends.in_process import InProcess
@@ -162,6 +163,11 @@ def test_a_context_that_is_too_short_is_an_error_with_a_hint(tmp_path: Path, dri
     assert run.outcome == "failed"
     assert "fewer tools" in str(run.error)
     assert run.steps == ()
+
+
+def test_an_empty_pool_is_refused(tmp_path: Path, backend: InProcess) -> None:
+    with pytest.raises(PoolError, match="empty"):
+        Planner([], backend, context=world(tmp_path))
 
 
 HALF_DONE = """

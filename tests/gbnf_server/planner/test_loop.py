@@ -26,6 +26,7 @@ from gbnf_server.system.errors import (
     BackendUnreachableError,
     ContextOverflowError,
     ExecutorError,
+    ExecutorTimeoutError,
     ServerResponseError,
     SetupError,
 )
@@ -141,6 +142,13 @@ def test_the_person_approves_what_will_really_be_done() -> None:
     )
     [asked] = driven.of(AskApproval)
     assert asked.call == {"name": "delete_files", "arguments": {"paths": ["a", "b"]}}
+
+
+def test_a_timeout_says_so() -> None:
+    driven = drive_by_hand(
+        POOL, [completion(NOW), completion(ANSWER)], replies=[ExecutorTimeoutError("get_now", 10)]
+    )
+    assert [event.fault for event in driven.of(ToolFailed)] == ["timeout"]
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,13 @@ def test_a_log_that_lacks_an_entry_cannot_be_resumed(looks: tuple[Tool, ...], tm
         run(looks, tmp_path, Script(texts))
 
 
+def test_a_changed_tool_is_refused(looks: tuple[Tool, ...], tmp_path: Path) -> None:
+    run(looks, tmp_path, Script({one.query: (ANSWER,) for one in REQUESTS}))
+    changed = (replace(looks[0], descriptions={"en": "Another."}), *looks[1:])
+    with pytest.raises(BatchError, match="other tools, other settings or another model"):
+        run(changed, tmp_path, Script({}))
+
+
 def test_closing_the_results_ends_the_runs(looks: tuple[Tool, ...], tmp_path: Path) -> None:
     script = Script({one.query: (ANSWER,) for one in REQUESTS})
 
@@ -409,9 +416,6 @@ def test_another_setting_or_another_request_of_the_same_name_is_refused(
     run(tools, tmp_path)
     with pytest.raises(BatchError, match="other tools, other settings or another model"):
         Batch(REQUESTS, planner(tools, Script({}), tmp_path, max_tokens=65), tmp_path / "log")
-    changed = (replace(tools[0], descriptions={"en": "Another."}), *tools[1:])
-    with pytest.raises(BatchError, match="other tools, other settings or another model"):
-        Batch(REQUESTS, planner(changed, Script({}), tmp_path), tmp_path / "log")
     with pytest.raises(BatchError, match="'r1' differs"):
         Batch([BatchRequest("r1", "something else")], planner(tools, Script({}), tmp_path), tmp_path / "log")
     with Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log"):  # noqa: SIM117  # the log is locked
