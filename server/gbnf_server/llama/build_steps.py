@@ -201,7 +201,7 @@ class Build:
             try:
                 _check_hash(archive)
                 _extract(archive, unpacked)
-            except tarfile.TarError as error:
+            except (tarfile.TarError, EOFError) as error:  # EOFError: it was truncated
                 archive.unlink()
                 raise SetupError(
                     f"{archive.name} is damaged ({error}). Install again to download it again."

@@ -212,13 +212,15 @@ def test_a_server_that_cannot_run_is_not_installed(source: Callable[..., Path]) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("end", "said"), [(b"", "its SHA-256 is"), (b"damaged", "damaged")])
+@pytest.mark.parametrize(
+    ("size", "end", "said"), [(None, b"", "its SHA-256 is"), (100, b"x", "damaged"), (100, b"", "damaged")]
+)
 def test_a_wrong_archive_is_thrown_away(
-    source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, end: bytes, said: str
+    source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, size: int | None, end: bytes, said: str
 ) -> None:
     path = source()
-    path.write_bytes(path.read_bytes()[: 100 if end else None] + end)
-    if not end:
+    path.write_bytes(path.read_bytes()[:size] + end)
+    if size is None:
         monkeypatch.setattr(build_steps, "_SHA256", {VERSION: "0" * 64})
     with pytest.raises(SetupError, match=said):
         install()
