@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_bench.errors import SuiteFieldError
-from gbnf_bench.expectations import (
-    MOMENT,
-    TEXT,
-    accepts,
-    contained,
-    is_satisfiable,
-    read_expectation,
-)
+from gbnf_bench.expectations import MOMENT, TEXT, accepts, contained, is_satisfiable, read_expectation
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -195,7 +195,7 @@ def test_an_initial_state_is_created_and_described(tmp_path: Path) -> None:
                 {"title": "Holiday", "start": "2026-11-24", "end": "2026-11-25", "location": "Rome"},
             ],
             "calls": [{"name": "create_dirs", "arguments": {"paths": ["earlier"]}}],
-        },
+        }
     )
     context = make_case_context(case, tmp_path, bundled_tools())
     found = snapshot(context)

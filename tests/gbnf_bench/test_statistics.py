@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 
 from gbnf_bench.metrics import BY_KEY, METRICS, Percentile, Quotient, format_value
 from gbnf_bench.scoring import RunScore
-from gbnf_bench.statistics import (
-    difference,
-    estimate,
-    min_cases,
-    paired,
-    share,
-    share_difference,
-)
+from gbnf_bench.statistics import difference, estimate, min_cases, paired, share, share_difference
 
 PLAIN = RunScore(
     outcome="answered", converged=True, faults=(), first="get_now", first_matches=True, needed=2, named=2,

@@ -272,8 +272,7 @@ def test_every_fault_is_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [(b"a = ", "invalid TOML"), (b"\xff\xfe", "not valid UTF-8"), (None, "representative")],
+    ("text", "said"), [(b"a = ", "invalid TOML"), (b"\xff\xfe", "not valid UTF-8"), (None, "representative")]
 )
 def test_an_unreadable_file_says_what_to_do(tmp_path: Path, text: bytes | None, said: str) -> None:
     path = tmp_path / "x.toml"

@@ -97,10 +97,7 @@ GIVEN: dict[str, Callable[[Any], dict[str, Any]]] = {
     "describe_frame": lambda path: {"path": path},
     "find_events_empty": lambda minutes: {"period": "today", "duration_minutes": minutes},
     "find_files": lambda pattern: {"base_path": ".", "patterns": [pattern]},
-    "get_inputs": lambda schema: {
-        "title": "",
-        "dialog": [{"var": "a", "prompt": "", "schema": schema}],
-    },
+    "get_inputs": lambda schema: {"title": "", "dialog": [{"var": "a", "prompt": "", "schema": schema}]},
     "get_now": lambda zone: {"timezone": zone},
     "read_files": lambda path: {"paths": [path]},
     "send_messages": lambda to: {"to": [to], "subject": "a\nb", "body": "c\0"},

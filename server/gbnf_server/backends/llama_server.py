@@ -22,14 +22,7 @@ from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats.probing import switches
 from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
-from gbnf_server.backends.base import (
-    DEMO_MODEL_NAME,
-    BackendEvent,
-    Completion,
-    Dialect,
-    ModelInfo,
-    Request,
-)
+from gbnf_server.backends.base import DEMO_MODEL_NAME, BackendEvent, Completion, Dialect, ModelInfo, Request
 from gbnf_server.backends.http_backend import CompletionStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images

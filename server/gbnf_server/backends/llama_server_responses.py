@@ -11,13 +11,7 @@ import httpx
 
 from gbnf_server.backends.base import Completion, Request, Timings, Usage
 from gbnf_server.backends.http_client import value_of
-from gbnf_server.backends.wire import (
-    message_text,
-    parse_count,
-    parse_logprobs,
-    parse_number,
-    value_at,
-)
+from gbnf_server.backends.wire import message_text, parse_count, parse_logprobs, parse_number, value_at
 from gbnf_server.system.errors import (
     BackendError,
     ContextOverflowError,

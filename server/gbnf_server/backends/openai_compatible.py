@@ -42,13 +42,7 @@ from gbnf_server.backends.http_client import (
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages
-from gbnf_server.backends.wire import (
-    abbreviate,
-    message_text,
-    parse_count,
-    parse_logprobs,
-    value_at,
-)
+from gbnf_server.backends.wire import abbreviate, message_text, parse_count, parse_logprobs, value_at
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,

@@ -40,9 +40,7 @@ _Found = TypeVar("_Found")
 _KEPT = 32  # grammars
 
 
-def timed(
-    method: Callable[Concatenate[Any, _Given], _Found],
-) -> Callable[Concatenate[Any, _Given], _Found]:
+def timed(method: Callable[Concatenate[Any, _Given], _Found]) -> Callable[Concatenate[Any, _Given], _Found]:
     """Add the time that a method takes to the constraint's `seconds`."""
 
     @wraps(method)

@@ -116,10 +116,7 @@ class GrammarChecker:
             if len(encodable) < len(text):
                 return refused()
             return EngineMatch(
-                accepted=True,
-                complete=state.allows(self._end),
-                consumed_tokens=taken,
-                position=len(text),
+                accepted=True, complete=state.allows(self._end), consumed_tokens=taken, position=len(text)
             )
 
     def _take(self, state: NativeGrammar, token: int) -> bool:

@@ -302,10 +302,7 @@ class RunRecorder:
         self.close()
 
     async def _answer(
-        self,
-        answers: AnswerSource,
-        traces: bool,
-        asked: Asked,
+        self, answers: AnswerSource, traces: bool, asked: Asked
     ) -> AsyncGenerator[AnswerEvent, None]:
         traced = replace(asked, request=replace(asked.request, trace=traces))
         outcome: Completion | BaseException = asyncio.CancelledError()

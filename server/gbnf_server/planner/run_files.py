@@ -13,15 +13,7 @@ from pydantic import BaseModel, NonNegativeInt, TypeAdapter, ValidationError
 
 from gbnf.errors import clip
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf_server.planner.events import (
-    Event,
-    Run,
-    RunFinished,
-    RunStarted,
-    StepOffer,
-    TextWritten,
-    event_name,
-)
+from gbnf_server.planner.events import Event, Run, RunFinished, RunStarted, StepOffer, TextWritten, event_name
 from gbnf_server.planner.recording import INTERRUPTED, GrammarLines, RecordedCall, join_lines
 from gbnf_server.system.errors import InputError
 

@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
 from gbnf.tool_formats import TextDelta
-from gbnf_server.backends.answer import (
-    Answered,
-    AnswerEvent,
-    AnswerPiece,
-    Asked,
-    answer,
-    grammar_violation,
-)
+from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, Asked, answer, grammar_violation
 from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
 from support.backends import FakeBackend
 from support.wires import SIZES, cut

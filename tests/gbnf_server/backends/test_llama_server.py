@@ -35,16 +35,7 @@ from support.backends import ASK, Ask, acomplete, ask_fixture, prompt_tokens
 from support.effort import scaled
 from support.llama_client import CALL, hasty
 from support.models import make_model
-from support.server import (
-    CONTEXT,
-    PROPS,
-    Reply,
-    completion,
-    get,
-    rare_port,
-    require_llama_server,
-    scripted,
-)
+from support.server import CONTEXT, PROPS, Reply, completion, get, rare_port, require_llama_server, scripted
 
 LONG = Grammar.parse("root ::= a{100}\na ::= b{100}\nb ::= [xy]{20}")  # 200,000 characters
 

@@ -256,10 +256,7 @@ def _error(status: int, message: str, kind: str = "server_error", **fields: Any)
     ],
 )
 def test_faults(ask: Ask, reply: Reply, kind: type[BackendError], told: str) -> None:
-    with (
-        scripted(completion=[reply, completion('{"name": "find"}')]) as script,
-        hasty(script.url) as client,
-    ):
+    with scripted(completion=[reply, completion('{"name": "find"}')]) as script, hasty(script.url) as client:
         with pytest.raises(BackendError) as failed:
             ask(client)
         assert type(failed.value) is kind
@@ -271,10 +268,7 @@ def test_faults(ask: Ask, reply: Reply, kind: type[BackendError], told: str) -> 
     ("answers", "told"),
     [
         ({"props": [Reply(200, {})]}, "no context length"),
-        (
-            {"props": [Reply(200, {"default_generation_settings": {"n_ctx": math.inf}})]},
-            "no context length",
-        ),
+        ({"props": [Reply(200, {"default_generation_settings": {"n_ctx": math.inf}})]}, "no context length"),
         ({"props": [Reply(200, {"default_generation_settings": [1]})]}, "no context length"),
         ({"apply_template": [Reply(200, {})]}, "returned no prompt"),
         ({"apply_template": [_error(500, "no filter named 'x'")]}, "no filter named 'x'"),
@@ -282,11 +276,7 @@ def test_faults(ask: Ask, reply: Reply, kind: type[BackendError], told: str) -> 
     ],
 )
 def test_something_that_is_no_llama_server(answers: dict[str, list[Any]], told: str) -> None:
-    with (
-        scripted(**answers) as script,
-        hasty(script.url) as client,
-        pytest.raises(BackendError, match=told),
-    ):
+    with scripted(**answers) as script, hasty(script.url) as client, pytest.raises(BackendError, match=told):
         client.complete(Request(ASK, grammar=CALL))
 
 

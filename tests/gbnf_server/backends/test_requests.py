@@ -140,11 +140,7 @@ TOOL = {"type": "function", "function": {"name": "ping", "parameters": SCHEMA}}
             {"grammar": WORDS, "reasoning": True},
             "reasoning",
         ),
-        (
-            lambda: OpenAICompatible(NEVER, "lm_studio", model="m"),
-            {"grammar": SCHEMA, "stop": ["x"]},
-            "stop",
-        ),
+        (lambda: OpenAICompatible(NEVER, "lm_studio", model="m"), {"grammar": SCHEMA, "stop": ["x"]}, "stop"),
     ],
 )
 def test_what_a_backend_does_not_support_is_an_error_before_any_request(

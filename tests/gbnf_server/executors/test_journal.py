@@ -115,10 +115,7 @@ for number in range(1, 1000):
 def killed_everywhere(root: Path, what: str) -> list[Path]:
     """Workspaces, each left by a process that was killed one system event later; the last was not killed."""
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(root), what],
-        check=True,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", KILLED, str(root), what], check=True, capture_output=True, text=True
     )
     return [root / str(number) for number in range(1, int(done.stdout) + 1)]
 

@@ -54,10 +54,7 @@ for number in range(int(sys.argv[2])):
 @pytest.mark.slow
 def test_many_changes_each_cost_the_same(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", COUNTED, str(tmp_path), "1500"],
-        check=True,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", COUNTED, str(tmp_path), "1500"], check=True, capture_output=True, text=True
     )
     calls = [int(line) for line in done.stdout.splitlines()]
     assert len(calls) == 1500

@@ -256,11 +256,7 @@ def test_a_credential_is_not_echoed() -> None:
     )
     controller, terminal = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        start_new_session=True,
+        [sys.executable, "-c", code], stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
     )
     os.close(terminal)
     screen = b""

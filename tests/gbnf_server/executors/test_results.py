@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.executors.results import (
-    MAX_DEPTH,
-    nesting_depth,
-    redact_result,
-)
+from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, redact_result
 from gbnf_server.executors.secrets import Secrets
 
 

@@ -68,12 +68,7 @@ _PLAIN, _REPACKED = "print('Q4_0 plain', flush=True)\n", "print('Q4_0 repacked',
     ],
 )
 def test_a_result_is_probed_once(
-    fresh: Path,
-    program: Callable[[str], None],
-    body: str,
-    computes: bool,
-    repacks: bool,
-    words: list[str],
+    fresh: Path, program: Callable[[str], None], body: str, computes: bool, repacks: bool, words: list[str]
 ) -> None:
     program(body)
     for _ in range(2):

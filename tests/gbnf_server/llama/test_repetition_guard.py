@@ -99,10 +99,7 @@ CASES = [
     Case({"type": "array", "items": STRINGS}, '[["today"', ', "tomorrow", "today"', "]]"),
     Case({"type": "array", "items": STRINGS}, '[["today"]', ', ["today"]', "]"),
     Case(
-        {
-            "type": "array",
-            "items": closed(["name"], name={"type": "string"}, day={"type": "integer"}),
-        },
+        {"type": "array", "items": closed(["name"], name={"type": "string"}, day={"type": "integer"})},
         '[{"name": "lunch", "day": 3}',
         ', {"name": "lunch", "day": 3}',
         "]",

@@ -102,12 +102,7 @@ def test_whatever_the_grammar_its_texts_are_complete(
     assert least is not None
     found = (backend if jumps else sampling).complete(
         Request(
-            ASK,
-            grammar=grammar,
-            max_tokens=least + more,
-            temperature=temperature,
-            seed=seed,
-            **truncation,
+            ASK, grammar=grammar, max_tokens=least + more, temperature=temperature, seed=seed, **truncation
         )
     )
     match = grammar.match(found.text)

@@ -62,12 +62,7 @@ def test_a_run_of_real_parts(tmp_path: Path, backend: InProcess, driver: Driver)
     seen: list[Event] = []
     run = driver(
         planner(
-            [ping],
-            backend,
-            world(tmp_path / "work"),
-            max_steps=9,
-            repeat_calls=False,
-            hooks=(seen.append,),
+            [ping], backend, world(tmp_path / "work"), max_steps=9, repeat_calls=False, hooks=(seen.append,)
         ),
         "ping",
     )

@@ -94,10 +94,7 @@ def test_a_hostile_server_is_found_out_when_a_planner_asks_for_its_model(tmp_pat
 )
 def test_many_runs_end(mode: str, wire: str, tmp_path: Path) -> None:
     retry_policy = RetryPolicy(timeout=120.0, retries=1, backoff=0.001, loading_timeout=0.02)
-    with (
-        hostile(MODES[mode], WIRES[wire]) as server,
-        WIRES[wire].client(server.url, retry_policy) as backend,
-    ):
+    with hostile(MODES[mode], WIRES[wire]) as server, WIRES[wire].client(server.url, retry_policy) as backend:
         planner = Planner([TOOL], backend, context=world(tmp_path))
         with ThreadPoolExecutor(3) as threads:
             runs = list(threads.map(planner.run, ["look"] * 3))

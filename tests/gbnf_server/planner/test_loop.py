@@ -14,14 +14,7 @@ from gbnf.compiler.layout import Whitespace
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
-from gbnf_server.planner.events import (
-    CallBlocked,
-    ModelCalled,
-    StepStarted,
-    ToolCalled,
-    ToolDone,
-    ToolFailed,
-)
+from gbnf_server.planner.events import CallBlocked, ModelCalled, StepStarted, ToolCalled, ToolDone, ToolFailed
 from gbnf_server.system.errors import (
     BackendUnreachableError,
     ContextOverflowError,

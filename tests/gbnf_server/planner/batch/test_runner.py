@@ -42,12 +42,7 @@ time.sleep(60)
 """
 #: Each request notes two words and looks once.
 TEXTS = {
-    one.query: (
-        call("note", word=f"{one.id}-a"),
-        call("look"),
-        call("note", word=f"{one.id}-b"),
-        ANSWER,
-    )
+    one.query: (call("note", word=f"{one.id}-a"), call("look"), call("note", word=f"{one.id}-b"), ANSWER)
     for one in REQUESTS
 }
 WORDS = Counter(f"{one.id}-{letter}" for one in REQUESTS for letter in "ab")
@@ -159,9 +154,7 @@ def finished(
 )  # each takes a batch of real tools
 @given(data=st.data())
 def test_after_a_kill_it_resumes_and_executes_nothing_twice(
-    tools: tuple[Tool, ...],
-    finished: tuple[Path, list[BatchResult]],
-    data: st.DataObject,
+    tools: tuple[Tool, ...], finished: tuple[Path, list[BatchResult]], data: st.DataObject
 ) -> None:
     folder, whole = finished
     shutil.rmtree(folder)
