@@ -124,13 +124,9 @@ def request(random: Random, offered: OfferedTool, number: int = 1) -> tuple[str,
         name for name, each in kind.arguments.items() if each.get("optional") and random.random() < share
     }
     template = random.choice(kind.requests)
-    text = _filled(random, template, values, given)
-    said = {slot.split(".")[0] for slot in _SLOT.findall(template)}
-    used = {
-        name: values[name].value
-        for name, each in kind.arguments.items()
-        if not each.get("optional") or (name in given and name in said)
-    }
+    template = _CLAUSE.sub(lambda found: found[1] if _slots(found[1]) <= given else "", template)
+    text = _filled(random, template, values)
+    used = {name: values[name].value for name in kind.arguments if name in _slots(template)}
     order = offered.tool.model_args()["properties"]
     calls = [used] if varied is None else [{**used, varied: value.value} for value in each_value]
     in_file = {name: original for original, name in offered.renamed.items()}
@@ -145,13 +141,13 @@ def bare_request(random: Random, offered: OfferedTool) -> str:
     return form.format(random.choice(offered.kind.names))
 
 
-def _filled(random: Random, template: str, values: Mapping[str, Value], given: set[str]) -> str:
-    def clause(found: re.Match[str]) -> str:
-        slots = {slot.split(".")[0] for slot in _SLOT.findall(found[1])}
-        return found[1] if slots <= given else ""
+def _slots(template: str) -> set[str]:
+    """Return the arguments that a template has."""
+    return {slot.split(".")[0] for slot in _SLOT.findall(template)}
 
-    text = _CLAUSE.sub(clause, template)
-    text = _CHOICE.sub(lambda found: random.choice(found[1].split("|")), text)
+
+def _filled(random: Random, template: str, values: Mapping[str, Value]) -> str:
+    text = _CHOICE.sub(lambda found: random.choice(found[1].split("|")), template)
 
     def value(found: re.Match[str]) -> str:
         name, _, member = found[1].partition(".")

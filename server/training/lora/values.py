@@ -20,7 +20,7 @@ _NUMBERS: Final = (
 )  # fmt: skip
 _CURRENCIES: Final = ("${}", "€{}", "£{}", "{} euros", "{} dollars", "{} USD", "{} EUR", "{}")
 _INVENTED_SHARE: Final = 0.4  # of names: what is copied has to be read, not known
-_FORMATS: Final = {"date": "date", "time": "", "datetime": "date-time", "email": "email", "url": "uri"}
+_FORMATS: Final = {"date": "date", "email": "email", "url": "uri"}  # "date-time" needs a zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,9 @@ def _integer(random: Random, kind: Mapping[str, Any]) -> Value:
 
 
 def _number(random: Random, kind: Mapping[str, Any]) -> Value:
+    digits = kind.get("digits", 1)
     value = round(
-        random.uniform(kind.get("from", 0), kind.get("to", 100)), random.randint(0, kind.get("digits", 1))
+        random.uniform(kind.get("from", 0), kind.get("to", 100)), random.randint(min(digits, 1), digits)
     )
     value, said = _signed(random, int(value) if value == int(value) else value, kind)
     return Value(_with_unit(random, said, kind), value)
