@@ -46,8 +46,10 @@ class BenchTask:
     quiet: bool = False
 
     def label_for(self, facts: Mapping[str, Any], suffix: str = "") -> str:
-        """Return the name of the result files: the given label, or the model's name."""
-        return self.label or (re.sub(r"[^A-Za-z0-9._-]+", "-", facts["name"]).strip("-.") or "model") + suffix
+        """Return the name of the result files: the given label, or the names of the model and its adapter."""
+        names = [facts["name"], *([Path(facts["lora"]).stem] if "lora" in facts else [])]
+        named = re.sub(r"[^A-Za-z0-9._-]+", "-", "+".join(names)).strip("-.")
+        return self.label or (named or "model") + suffix
 
     def log(self, label: str) -> RunLog:
         """Open the log of the runs."""

@@ -32,6 +32,7 @@ _DESCRIPTION_WORDS: Final = 2
 _WORD: Final = re.compile(r"[^\W_]+")
 _DATE_FORM: Final = re.compile(r"\b(?:YYYY([-/.])MM\1DD|MM([-/.])DD\2YYYY|DD([-/.])MM\3YYYY)\b")
 _EXAMPLES: Final = re.compile(r"(?:\be\.g\.|\bfor example|\bsuch as)(.+)", re.IGNORECASE | re.DOTALL)
+_LONGEST_REQUEST: Final = 8000  # characters that are searched
 _LISTED_SHARE: Final = 0.5
 """Of the words of a list's enum value: "3 goals" supports "goals scored"."""
 
@@ -109,6 +110,8 @@ def gather_evidence(
     """
     if use == "none":
         return None
+    request = request[:_LONGEST_REQUEST]
+    said = word_stems.__wrapped__(request)  # not kept: it may be somebody's
     numbers, dates = numbers_in(request), dates_in(request)
     phrases = names_in(request) if use != "arguments" else ()
     written, earlier = _written(done), [_values(call["arguments"]) for call in done]
@@ -128,7 +131,7 @@ def gather_evidence(
         known = by_tool.setdefault(tool.name, {})
         may_be = left_numbers if takes_numbers and tool.name == done[-1]["name"] else numbers
         for name, schema in args.get("properties", {}).items():
-            each = _of_argument(name, schema, request, may_be, dates)
+            each = _of_argument(name, schema, request, said, may_be, dates)
             is_supported = each.is_supported or name in required or use == "values"
             values = ArgumentEvidence() if use == "arguments" else each
             known[name] = replace(values, is_supported=is_supported)
@@ -140,7 +143,7 @@ def gather_evidence(
 
 def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether calls contain all names, quotes, codes and numbers of a request."""
-    written = _written(calls)
+    request, written = request[:_LONGEST_REQUEST], _written(calls)
     values = (*names_in(request), *(number.text for number in numbers_in(request)))
     return all(value.casefold() in written for value in values)
 
@@ -157,9 +160,13 @@ def _values(arguments: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _of_argument(
-    name: str, schema: Any, request: str, numbers: tuple[RequestNumber, ...], dates: tuple[date, ...]
+    name: str,
+    schema: Any,
+    request: str,
+    said: frozenset[str],
+    numbers: tuple[RequestNumber, ...],
+    dates: tuple[date, ...],
 ) -> ArgumentEvidence:
-    said = word_stems(request)
     known = schema if isinstance(schema, Mapping) else {}
     is_list = known.get("type") == "array"
     items = known.get("items") if is_list else known

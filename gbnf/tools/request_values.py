@@ -20,7 +20,7 @@ _NAME: Final = re.compile(
 )
 _CODE: Final = re.compile(r"(?<!\S)(?=\S{0,40}\d)(?=\S{0,40}[^\W\d_])\w\S*|(?<!\S)\d+[-/:]\d\S*")
 _PATH: Final = re.compile(
-    r"(?<![^\s('\"])[~./]?[\w-]*[^\W\d][\w-]*[/@_.\\][\w/@_.\\-]*\w|(?<!\S)[~.]?/[\w/@_.-]*\w"
+    r"(?<![^\s('\"])[~./]?(?=[\w-]{0,80}[^\W\d])[\w-]{1,80}[/@_.\\][\w/@_.\\-]*\w|(?<!\S)[~.]?/[\w/@_.-]*\w"
 )
 _NUMBER: Final = re.compile(
     r"""(?<![\w.,])(?P<sign>[-−]?)[$€£¥]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?(?!\.?\d)
@@ -63,6 +63,7 @@ _NO_NAMES: Final = frozenset(("i", "may", *_WEEKDAYS, *(name for name in _MONTHS
 
 _MOST: Final = 200
 """Names, and numbers, of a request. Each is compared with a value at each of its tokens."""
+_MOST_DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,12 @@ def names_in(request: str) -> tuple[str, ...]:
     Quoted text; words with a capital letter, except at the start of a sentence, with a number; codes,
     paths and addresses. Of a name with a comma, and of a path with one slash, also the parts.
     """
-    return tuple(islice(dict.fromkeys(_names(request)), _MOST))
+    found: dict[str, None] = {}
+    for name in _names(request):
+        found.setdefault(name)
+        if len(found) == _MOST:
+            break
+    return tuple(found)
 
 
 def _names(request: str) -> Iterator[str]:
@@ -88,8 +94,8 @@ def _names(request: str) -> Iterator[str]:
     for name in _NAME.finditer(unquoted):
         text = name[0].rstrip(".,'’")
         first, _, others = text.partition(" ")
-        before = unquoted[max(name.start() - 8, 0) : name.start()].rstrip()
-        begins = before[-1:] in {"", ".", "?", "!", ":"} and not name["number"]
+        before = unquoted[max(name.start() - 8, 0) : name.start()].rstrip(" ")
+        begins = before[-1:] in {"", ".", "?", "!", ":", "\n"} and not name["number"]
         if begins and first[1:] == first[1:].lower():
             text = others.removeprefix("of ").removeprefix("the ")  # its capital letter begins a sentence
         words = text.removeprefix(name["number"] or "").split()
@@ -114,6 +120,8 @@ def numbers_in(request: str) -> tuple[RequestNumber, ...]:
 
 def _numbers(request: str) -> Iterator[RequestNumber]:
     for found in _NUMBER.finditer(request):
+        if len(found["whole"]) > _MOST_DIGITS or len(found["fraction"] or "") > _MOST_DIGITS:
+            continue
         unit = (found["unit"] or "").casefold()
         value = Decimal(found["whole"].replace(",", "") + (found["fraction"] or ""))
         value = (-value if found["sign"] else value).scaleb(_POWERS_OF_TEN.get(unit, 0))

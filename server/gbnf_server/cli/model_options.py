@@ -231,10 +231,11 @@ class ModelSource:
         if self.backend_name != "in-process":
             given = {"--gpu-layers": self.gpu_layers, "--threads": self.threads, "--lora": self.lora}
             for option, value in given.items():
-                if value is not None:
+                if value not in (None, "none"):
+                    prefix = "-- " if option == "--gpu-layers" else ""
                     raise typer.BadParameter(
                         f"{option} applies to a model in process. A llama-server gets it when it starts: "
-                        f"gbnf server start -- {option} {value}"
+                        f"gbnf server start {prefix}{option} {value}"
                     )
         match self.backend_name:
             case "in-process" | "llama-server" if self.backend is None:
@@ -260,8 +261,9 @@ class ModelSource:
         match self.backend_name:
             case "in-process":
                 path, adapter = self.path(), self.adapter()
-                name = path.name if adapter is None else f"{path.name}+{adapter.name}"
-                return ModelKey(name, path.stat().st_size if path.is_file() else None)
+                parts = [path] if adapter is None else [path, adapter]
+                size = sum(part.stat().st_size for part in parts) if all(map(Path.is_file, parts)) else None
+                return ModelKey("+".join(part.name for part in parts), size)
             case "llama-server":
                 with self._llama_server() as server:
                     return ModelKey(server.info().name)

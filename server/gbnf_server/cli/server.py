@@ -148,7 +148,7 @@ def start(
     from gbnf_server.llama.server_build import start as run
 
     source = ModelSource(model, hf=hf, lora=lora)
-    adapter = source.adapter()
+    adapter = None if "--lora" in (extra or ()) else source.adapter()
     source.check()
     with (
         interruptible(),

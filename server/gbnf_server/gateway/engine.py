@@ -24,7 +24,7 @@ from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest, GbnfText
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
-from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
+from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls, succeeded_calls
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
@@ -53,7 +53,7 @@ class Engine(Answers):
     is not exact, is asked again, as long as nothing of the answer has left. `compile_s`: the time limit of
     one request's grammars. `no_repeat`: after how many failures of a call with the same arguments it is
     excluded, None for never. `evidence`: what of the conversation gets a bonus in the calls of a model in
-    this process whose template has none (`gbnf.tools.evidence`).
+    this process whose chat template has no format of tool calls (`gbnf.tools.evidence`).
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Engine(Answers):
                 tokens = await _prompt_tokens(request, compiled, backend)
                 yield Finished("stop", Usage(tokens, 0), compiled.enforcement)
             use = self._evidence if target.takes_evidence else "none"
-            evidence = _evidence(request.messages, compiled.tools, use)
+            evidence = await asyncio.to_thread(_evidence, request.messages, compiled.tools, use)
             for choice in range(request.count):
                 asked = self._asked(request, compiled, choice, limit, evidence)
                 async with aclosing(answer(backend, asked)) as events:
@@ -180,14 +180,14 @@ def backend_request(
 
 
 def _evidence(messages: Sequence[Message], tools: Sequence[Tool], use: EvidenceUse) -> Evidence | None:
-    """Return what the last message of the user, and the calls since, say of the next call."""
-    said = [at for at, message in enumerate(messages) if message["role"] == "user"]
-    if not tools or not said:
-        return None
-    failed = failed_calls(messages)
-    calls = [call["function"] for message in messages[said[-1] :] for call in message.get("tool_calls", ())]
-    done = [call for call in calls if call_key(call["name"], call["arguments"]) not in failed]
-    return gather_evidence(messages[said[-1]]["content"], tools, use, done=done)
+    """Return what the messages of the user, and the calls that succeeded, say of the next call.
+
+    After an answer, a request may be part of an earlier one, so that its words exclude no argument.
+    """
+    said = "\n".join(message["content"] for message in messages if message["role"] == "user").strip()
+    if use != "none" and any(each["role"] == "assistant" and not each.get("tool_calls") for each in messages):
+        use = "values" if use != "arguments" else "none"
+    return gather_evidence(said, tools, use, done=succeeded_calls(messages)) if tools and said else None
 
 
 async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Backend) -> int:

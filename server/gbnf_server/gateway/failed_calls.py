@@ -53,6 +53,13 @@ def failed_calls(messages: Sequence[Message]) -> Counter[CallKey]:
     return failed
 
 
+def succeeded_calls(messages: Sequence[Message]) -> list[Mapping[str, Any]]:
+    """Return the calls, each with name and arguments, whose own result is not an error."""
+    made = {call["id"]: call["function"] for message in messages for call in message.get("tool_calls", ())}
+    results = {m["tool_call_id"]: m["content"] for m in messages if "tool_call_id" in m}
+    return [made[each] for each, result in results.items() if each in made and not _is_error(result)]
+
+
 def excluded_calls(messages: Sequence[Message], failures: int) -> tuple[CallKey, ...]:
     """Return the short calls that failed at least so many times, sorted; at most `MAX_EXCLUDED`."""
     found = [

@@ -91,11 +91,15 @@ class EvidenceBias:
 
     def changes(self) -> dict[int, float]:
         """Return what the next tokens gain and lose."""
+        if self._text[:1] not in {"", "{"}:  # prose, whatever it quotes
+            return {}
         self._position = position = CallPosition(self._text[self._text.rfind(_NEXT_CALL) + 1 :])
         argument = self._argument()
         in_arguments = position.depth == _ARGUMENTS_DEPTH
         if position.depth < _ARGUMENTS_DEPTH:
             return self._of_tool_name()
+        if position.tool not in self._evidence.arguments and position.tool not in self._evidence.callable:
+            return {}
         if position.kind == "key":
             return dict.fromkeys(self._unsupported_keys(), -CHOICE_BONUS) if in_arguments else {}
         if not in_arguments and not (argument.is_list and position.depth == _ARGUMENTS_DEPTH + 1):

@@ -104,14 +104,15 @@ class NativeModel:
             adapter = llama_cpp.llama_adapter_lora_init(self.handle, os.fsencode(path))
         if not adapter:
             reason = " ".join("".join(messages).split()) or "llama.cpp gave no reason"
-            raise ModelLoadError(f"{path} is no LoRA adapter for {self.path.name}: {reason}")
+            raise ModelLoadError(f"{path} is not a LoRA adapter for {self.path.name}: {reason}")
         return adapter
 
     def adapt(self, context: Any) -> None:
-        """Let a context of the model compute with the adapter, if there is one."""
+        """Apply the adapter to a context, if there is one. Raises ModelLoadError."""
         if self._adapter is not None:
             adapters = (llama_cpp.llama_adapter_lora_p_ctypes * 1)(self._adapter)
-            llama_cpp.llama_set_adapters_lora(context, adapters, 1, (ctypes.c_float * 1)(1.0))
+            if llama_cpp.llama_set_adapters_lora(context, adapters, 1, (ctypes.c_float * 1)(1.0)):
+                raise ModelLoadError(f"the LoRA adapter cannot be applied to {self.path.name}.")
 
     @cached_property
     def metadata(self) -> dict[str, str]:

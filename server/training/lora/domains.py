@@ -153,9 +153,9 @@ def _filled(random: Random, template: str, values: Mapping[str, Value]) -> str:
         name, _, member = found[1].partition(".")
         return str(values[name].value[member]) if member else values[name].said
 
-    text = _SPACES.sub(" ", _SLOT.sub(value, text)).strip()
     if random.random() < 0.1:
         text = text[:1].lower() + text[1:]
+    text = _SPACES.sub(" ", _SLOT.sub(value, text)).strip()
     return random.choice(LISTS["openings"]) + text + random.choice(LISTS["closings"])
 
 

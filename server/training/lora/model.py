@@ -84,7 +84,7 @@ class Adapted(nn.Module):  # type: ignore[misc]  # torch's types are not read
         tensors, shape = self.base.tensors, self.base.shape
         vectors = tensors["token_embd"][tokens].float()
         half = tensors["blk.0.attn_q"].shape[0] // shape.heads // 2
-        speeds = shape.rope_base ** (-torch.arange(half) / half)
+        speeds = shape.rope_base ** (-torch.arange(half, device=places.device) / half)
         angles = places[:, None].float() * speeds
         turns = angles.cos(), angles.sin()
         with torch.no_grad():
@@ -148,7 +148,7 @@ def write_adapter(model: Adapted, path: Path, about: dict[str, str]) -> None:
     for name, factor in model.factors.items():
         _, block, matrix = name.rsplit("_", 1)[0].split("_", 2)
         tensor = f"blk.{block}.{matrix}.weight.lora_{name[-1]}"
-        writer.add_tensor(tensor, factor.detach().numpy().astype(np.float16))
+        writer.add_tensor(tensor, factor.detach().cpu().numpy().astype(np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

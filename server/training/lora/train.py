@@ -32,7 +32,7 @@ SAVE_EVERY = 120.0  # seconds
 ABOUT = {
     "name": "gbnf-toolkit tool calls",
     "description": "Teaches SmolLM2-135M-Instruct to call tools that it has never seen.",
-    "license": "apache-2.0",
+    "license": "mit",
     "base_model.0.name": "SmolLM2-135M-Instruct",
 }
 
@@ -69,7 +69,7 @@ def main() -> None:
         options.steps,
         options.seed,
         workers,
-        options.groups // workers,
+        max(1, options.groups // workers),
         options.device,
         torch.float32 if options.float32 else torch.bfloat16,
     )

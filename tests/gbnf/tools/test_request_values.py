@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.tools import Tool
+from gbnf.tools.evidence import gather_evidence, is_covered
 from gbnf.tools.request_values import RequestNumber, dates_in, names_in, numbers_in
 
 
@@ -28,6 +30,7 @@ from gbnf.tools.request_values import RequestNumber, dates_in, names_in, numbers
         ("when was the Treaty of Lisbon signed", ["Treaty of Lisbon"]),
         ("a car at 14 Harbor Lane", ["14 Harbor Lane", "Harbor Lane"]),
         ("for 5 Italian guests", ["Italian"]),
+        ("Play Waterloo\nPlay Rhapsody", ["Waterloo", "Rhapsody"]),
         ("play Maroon 5, not Sum 41 for 3 days", ["Maroon 5", "Sum"]),
         ("read ~/data/my.nii and /etc/hosts", ["~/data/my.nii", "/etc/hosts"]),
         ("mail a@b.com the file my_data (e.g. all of it)", ["a@b.com", "my_data"]),
@@ -93,3 +96,15 @@ def test_names_are_texts_of_the_request(request_: str) -> None:
 def test_a_long_request_has_a_limit() -> None:
     assert len(names_in(" and ".join(f"A{number}b" for number in range(1000)))) == 200
     assert len(numbers_in("7 " * 1000)) == 200
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("unit", ["x", "Ab, ", "9", "a-", "_", "a/", "1,", "'", "A of ", "5 "])
+def test_hostile_requests_take_linear_work(unit: str) -> None:
+    request = unit * (200_000 // len(unit))
+    args = {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "string"}}}
+    tool = Tool.from_mapping({"name": "t", "description": "Do it.", "args": args})
+    evidence = gather_evidence(request, [tool])
+    assert evidence is not None
+    assert len(evidence.phrases) <= 200
+    assert is_covered(request, [{"name": "t", "arguments": {}}]) in {True, False}

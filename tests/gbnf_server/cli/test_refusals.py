@@ -37,6 +37,7 @@ RUN = [
     ("--hf a/b --model m.gguf", 2, "--hf"),
     (f"--hf a/b --server {ANY}", 2, "--hf"),
     (f"--gpu-layers 1 --server {ANY}", 2, "--gpu-layers 1"),
+    (f"--lora a.gguf --server {ANY}", 2, "gbnf server start --lora a.gguf"),
     ("--threads 1 --backend ollama --model m", 2, "--threads 1"),
     ("--call-format soft", 2, "call-format"),
     ("--call-format grammar", 2, "call-format"),

@@ -337,34 +337,45 @@ class Recording(FakeBackend):
         return super().generate(request)
 
 
+BOTH = ("Waterloo", "Rhapsody")
+
+
 @pytest.mark.parametrize(
     ("said", "results", "phrases"),
     [
-        (["Play Waterloo and Rhapsody"], [], ("Waterloo", "Rhapsody")),
-        (["Play Waterloo", "Play Rhapsody"], [], ("Rhapsody",)),
-        (["Play Waterloo and Rhapsody"], ["playing"], ("Rhapsody",)),
-        (["Play Waterloo and Rhapsody"], ["Error: offline"], ("Waterloo", "Rhapsody")),
+        (["Play Waterloo and Rhapsody"], {}, BOTH),
+        (["Play Waterloo", "Play Rhapsody"], {}, BOTH),
+        (["Play Waterloo and Rhapsody"], {"Waterloo": "playing"}, ("Rhapsody",)),
+        (["Play Waterloo and Rhapsody"], {"Waterloo": "Error: offline"}, BOTH),
+        (
+            ["Play Waterloo and Rhapsody"],
+            {"Waterloo": "Error: offline", "Rhapsody": "playing"},
+            ("Waterloo",),
+        ),
+        ([""], {}, None),
     ],
 )
-def test_the_last_message_and_the_calls_since_are_evidence(
-    said: list[str], results: list[str], phrases: tuple[str, ...]
+def test_the_messages_of_the_user_and_the_calls_that_succeeded_are_evidence(
+    said: list[str], results: dict[str, str], phrases: tuple[str, ...] | None
 ) -> None:
-    call = {"name": "play", "arguments": {"title": "Waterloo"}}
     messages: list[Any] = [{"role": "user", "content": text} for text in said]
-    for result in results:
+    for title, result in results.items():
+        call = {"name": "play", "arguments": {"title": title}}
+        made = [{"id": title, "type": "function", "function": call}]
         messages += [
-            {
-                "role": "assistant",
-                "content": "",
-                "tool_calls": [{"id": "a", "type": "function", "function": call}],
-            },
-            {"role": "tool", "content": result, "tool_call_id": "a", "name": "play"},
+            {"role": "assistant", "content": "", "tool_calls": made},
+            {"role": "tool", "content": result, "tool_call_id": title, "name": "play"},
         ]
     backend = Recording()
-    tools = (function("play", ["title"], title={"type": "string"}),)
+    tools = (function("play", ["title"], title={"type": "string"}, loud={"type": "boolean"}),)
     answer(ask(messages=tuple(messages), tools=tools), backend)
+    assert (backend.evidence and backend.evidence.phrases) == phrases
+    if backend.evidence:
+        assert not backend.evidence.arguments["play"]["loud"].is_supported
+    asked = [*messages, {"role": "assistant", "content": "How loud?"}, {"role": "user", "content": "Very"}]
+    answer(ask(messages=tuple(asked), tools=tools), backend)
     assert backend.evidence is not None
-    assert backend.evidence.phrases == phrases
+    assert backend.evidence.arguments["play"]["loud"].is_supported  # as far as the messages can tell
     answer(ask(messages=tuple(messages), tools=tools), backend, Engine(evidence="none"))
     assert backend.evidence is None
 

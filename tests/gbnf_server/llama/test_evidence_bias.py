@@ -145,6 +145,19 @@ def test_each_call_of_an_answer_begins_anew(model: NativeModel) -> None:
         assert changes(model, first + text) == changes(model, text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Here is it:\n{"server": {"host": "',
+        f'Here is it:\n{CALL}"city": "Tel',
+        '{"title": 1, "on": {"city": "',
+        '{"name": "x", "arguments": {"city": "',
+    ],
+)
+def test_what_is_not_a_call_of_a_known_tool_is_the_models(model: NativeModel, text: str) -> None:
+    assert changes(model, text) == (set(), set())
+
+
 POSITIONS = [
     '"kinds": ["wind", "rain',
     "",

@@ -65,7 +65,9 @@ def test_what_is_no_adapter_of_the_model_is_refused(tiny_model: Path, tmp_path: 
     with pytest.raises(ModelLoadError, match=r"there is no LoRA adapter .*missing\.gguf"):
         InProcess(tiny_model, lora=tmp_path / "missing.gguf")
     for path in (tiny_model, Path(__file__)):
-        with pytest.raises(ModelLoadError, match=f"{re.escape(path.name)} is no LoRA adapter for tiny.gguf"):
+        with pytest.raises(
+            ModelLoadError, match=f"{re.escape(path.name)} is not a LoRA adapter for tiny.gguf"
+        ):
             InProcess(tiny_model, lora=path)
     wide = {"blk.0.attn_q": (np.ones((1, 8), np.float32), np.ones((8, 1), np.float32))}
     with pytest.raises(ModelLoadError, match="shape"):
