@@ -121,3 +121,10 @@ def test_a_planner_that_sees_nothing_asks_the_front_end(tmp_path: Path) -> None:
     said = run_executor(FRAME, arguments, context)
     assert "mostly dark; uniform" in said["entries"][0]
     assert json.loads(json.dumps(said)) == said
+
+
+def test_nothing_outside_the_workspace_is_read(tmp_path: Path) -> None:
+    Image.new("1", (1, 1)).save(tmp_path / "out.png")
+    (tmp_path / "in").mkdir()
+    with pytest.raises(ExecutorError, match="refused"):
+        module("describe_frame").run({"path": "../out.png"}, world(tmp_path / "in"))

@@ -396,3 +396,9 @@ def test_signals_that_a_shell_ignores_in_its_background_end_a_tool_all_the_same(
             result(tmp_path, "os.kill(os.getpid(), signal.SIGQUIT)\nsignal.pause()")
     finally:
         signal.signal(signal.SIGQUIT, before)
+
+
+@pytest.mark.slow
+def test_no_limit_is_no_limit(tmp_path: Path) -> None:
+    mine = tool(tmp_path / "mine", "time.sleep(0.2)\nreturn {'done': True}", timeout_s=0)
+    assert run_executor(mine, {}, world(tmp_path / "space")) == {"done": True}

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from random import Random
 from typing import Any
 
 import pytest
 
+from gbnf_server.backends.base import BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
-from support.gateways import Served, served, until
+from support.gateways import Connection, Served, served, until
 from support.hostile_schemas import hostile_schema
 
 CHAT = "/v1/chat/completions"
@@ -29,7 +31,7 @@ def backend() -> Iterator[InProcess]:
         yield opened
 
 
-def gateway_of(backend: InProcess, *, compile_s: float = 10) -> Gateway:
+def gateway_of(backend: Any, *, compile_s: float = 10) -> Gateway:
     upstreams = Upstreams([Upstream(backend, always, 2)])
     return Gateway(Engine(compile_s=compile_s), upstreams, model="demo")
 
@@ -141,5 +143,51 @@ def test_strange_requests_are_answered_or_refused_in_the_shape_of_their_api(back
                 if status >= 400:
                     assert answer["error"]["message"], body
                     assert ("type" in answer) == path.startswith("/v1/messages"), body
+
+    asyncio.run(run())
+
+
+class Watched:
+    """A backend that counts the pieces of text of its answers."""
+
+    def __init__(self, backend: InProcess) -> None:
+        self._backend = backend
+        self.pieces = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        async with aclosing(self._backend.generate(request)) as events:
+            async for event in events:
+                self.pieces += 1
+                yield event
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_ends_the_decoding_within_a_token(backend: InProcess, stream: bool) -> None:
+    watched = Watched(backend)
+    gateway = gateway_of(watched)
+    endless = {
+        "model": "x",
+        "messages": [{"role": "user", "content": "go"}],
+        "grammar": "root ::= [ab]{2000}",
+        "max_tokens": 4000,
+        "stream": stream,
+        "temperature": 2,
+    }
+
+    async def run() -> None:
+        async with served(gateway) as server:
+            client: Connection = await server.connect()
+            client.send(endless)
+            await until(lambda: watched.pieces > 3)
+            client.reset()
+            await until(lambda: not gateway.open_requests)
+            before = watched.pieces
+            status, _ = await ask(server, {**endless, "grammar": 'root ::= "a"', "stream": False})
+            assert status == 200
+            assert watched.pieces <= before + 2 + 1
+        assert gateway.queue.running == 0
 
     asyncio.run(run())

@@ -123,3 +123,15 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
         "sys.exit('torch' in sys.modules or 'llama_cpp' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_chat_template_writes_what_training_wrote(llama: Llama) -> None:
+    from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+    formatter = Jinja2ChatFormatter(
+        llama.metadata["tokenizer.chat_template"], eos_token="<|end|>", bos_token=""
+    )
+    messages = [{"role": role, "content": f"{role}: x"} for role in ROLES[:2]]
+    assert (
+        formatter(messages=messages).prompt == "<|system|>system: x<|end|><|user|>user: x<|end|><|assistant|>"
+    )
