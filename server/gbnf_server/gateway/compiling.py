@@ -45,8 +45,8 @@ Steps: TypeAlias = Generator[int, None, _Result]
 class Target:
     """What of a backend decides how it is asked.
 
-    `tool_format`: of a backend that takes grammars. `takes_evidence`: see `ModelInfo`; a model that has a
-    format was trained to call.
+    `tool_format`: of a backend that takes grammars. `takes_evidence`: see `ModelInfo`; False if the chat
+    template has a tool-call format.
     """
 
     dialect: Dialect

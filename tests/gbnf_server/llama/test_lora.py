@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from gbnf import compile_pool
+from gbnf.prompts.messages import Message, system_prompt
+from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
@@ -15,8 +19,10 @@ from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.llama.server_build import start
 from gbnf_server.planner.fingerprints import describe_model_file, identity
 from gbnf_server.system.errors import ModelLoadError
+from gbnf_server.system.model_files import SMOLLM2_ADAPTER
 from support.models import Matrix, make_adapter, make_model, tensor_shapes
 from support.server import require_llama_server
+from support.smollm2 import requires_smollm2
 
 REQUEST = Request([{"role": "user", "content": "hello"}], max_tokens=24)
 RANK, ALPHA = 4, 8.0
@@ -82,3 +88,59 @@ def test_runs_with_and_without_it_are_told_apart(tiny_model: Path, tmp_path: Pat
     with InProcess(tiny_model, threads=1) as backend:
         told = {identity(describe_model_file(source.path(), backend, source.adapter())) for source in sources}
     assert len(told) == len({source.key() for source in sources}) == 3
+
+
+BIKES = [
+    {
+        "name": "rent_bike",
+        "description": "Rent a bicycle at a station.",
+        "args": {
+            "type": "object",
+            "properties": {
+                "station": {"type": "string", "description": "Name of the station."},
+                "minutes": {"type": "integer", "description": "For how long."},
+                "electric": {"type": "boolean", "description": "Whether it has a motor."},
+            },
+            "required": ["station", "minutes"],
+        },
+    },
+    {
+        "name": "report_damage",
+        "description": "Report a damaged bicycle.",
+        "args": {
+            "type": "object",
+            "properties": {
+                "bike_id": {"type": "string", "description": "Number on the frame."},
+                "part": {"enum": ["tyre", "brake", "light"], "type": "string"},
+            },
+            "required": ["bike_id", "part"],
+        },
+    },
+]
+CALLED = {
+    "I want a bike at Mill Lane for 45 minutes": "rent_bike",
+    "rent an electric bike at Harbour Gate, 30 minutes": "rent_bike",
+    "the light of B-2291 is broken": "report_damage",
+    "Can I have a bike from Kovalo Square for an hour, that is 60 minutes?": "rent_bike",
+    "thanks, that was all": "final_answer",
+}
+
+
+@requires_smollm2
+def test_the_bundled_adapter_calls_tools_that_it_has_never_seen() -> None:
+    """Near ties differ between CPUs, so not all names need to be right."""
+    assert ModelSource("smollm2", lora="none").adapter() is None
+    source = ModelSource("smollm2", threads=1)
+    assert source.adapter() == SMOLLM2_ADAPTER
+    tools = [*map(Tool.from_mapping, BIKES), FINAL_ANSWER]
+    system: Message = {"role": "system", "content": system_prompt(tools)}
+    grammar = compile_pool(tools, final_answer=False)
+    right = 0
+    with source.open() as backend:
+        for request, name in CALLED.items():
+            asked = Request([system, {"role": "user", "content": request}], grammar, max_tokens=100)
+            call = json.loads(backend.complete(asked).text)
+            right += call["name"] == name
+            if "Mill Lane" in request:
+                assert call["arguments"] == {"station": "Mill Lane", "minutes": 45}
+    assert right >= len(CALLED) - 1
