@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from training.batches import ROW
-from training.evaluate import CONFIGURATIONS, TARGETS, report
+from training.evaluate import report
 
 STEPS = 4000
 
@@ -53,7 +53,7 @@ def main() -> None:
     )
     train(plan)
     if not options.no_evaluation:
-        report(plan.out / "model.gguf", suites=list(TARGETS), configurations=CONFIGURATIONS, traces=200)
+        report(plan.out / "model.gguf", 200)
 
 
 if __name__ == "__main__":
