@@ -79,9 +79,9 @@ def pool(random: Random) -> Pool:
 def conversation(random: Random, given: Pool) -> list[Turn]:
     """Return a conversation over a pool."""
     chosen = random.random()
-    if chosen < 0.60:
+    if chosen < 0.50:
         return _carried_out(random, given, 1)
-    if chosen < 0.74:
+    if chosen < 0.76:
         return _carried_out(random, given, random.choice((2, 2, 3, 4)))
     if chosen < 0.92:
         return _unfitting(random, given)
