@@ -102,7 +102,7 @@ def _restyled(name: str, *, camel: bool) -> str:
 def request(random: Random, offered: OfferedTool, number: int = 1) -> tuple[str, list[dict[str, Any]]]:
     """Return a request for a tool, and the arguments of its calls in the schema's order.
 
-    Several calls differ in one argument, whose values the request lists; if none can, there is one call.
+    Several calls differ in one or two arguments, whose values the request lists; if none can, there is one.
     """
     kind = offered.kind
     values = {name: draw(random, each) for name, each in kind.arguments.items()}
@@ -111,14 +111,11 @@ def request(random: Random, offered: OfferedTool, number: int = 1) -> tuple[str,
         for name, each in kind.arguments.items()
         if not each.get("optional") and each["kind"] not in {"flag", "list", "object", "enum"}
     ]
-    varied = random.choice(listed) if number > 1 and listed else None
-    each_value: list[Value] = []
-    if varied is not None:
-        drawn = {
-            str(value.value): value for value in (draw(random, kind.arguments[varied]) for _ in range(number))
-        }
-        each_value = list(drawn.values())
-        values[varied] = Value(enumerated(random, [value.said for value in each_value]), None)
+    varied = random.sample(listed, min(len(listed), random.choice((1, 1, 2)))) if number > 1 else []
+    drawn = [{name: draw(random, kind.arguments[name]) for name in varied} for _ in range(number)]
+    several = list({str([value.value for value in each.values()]): each for each in drawn}.values())
+    for name in varied:
+        values[name] = Value(enumerated(random, [each[name].said for each in several]), None)
     share = random.choice((0.0, _MENTIONED, _MENTIONED, 0.9))
     given = {
         name for name, each in kind.arguments.items() if each.get("optional") and random.random() < share
@@ -126,9 +123,11 @@ def request(random: Random, offered: OfferedTool, number: int = 1) -> tuple[str,
     template = random.choice(kind.requests)
     template = _CLAUSE.sub(lambda found: found[1] if _slots(found[1]) <= given else "", template)
     text = _filled(random, template, values)
+    if len(varied) > 1 and random.random() < 0.4:
+        text = f"{text.rstrip('.?! ')}{random.choice((' respectively', ', respectively', ' in that order'))}"
     used = {name: values[name].value for name in kind.arguments if name in _slots(template)}
     order = offered.tool.model_args()["properties"]
-    calls = [used] if varied is None else [{**used, varied: value.value} for value in each_value]
+    calls = [{**used, **{name: value.value for name, value in each.items()}} for each in several]
     in_file = {name: original for original, name in offered.renamed.items()}
     return text, [{name: call[in_file[name]] for name in order if in_file[name] in call} for call in calls]
 
