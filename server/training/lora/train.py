@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.model_files import smollm2_path
-from training.lora.model import Adapted, read_base, write_adapter
+from training.lora.model import Adapted, read_adapter, read_base, write_adapter
 from training.lora.samples import Rows, group
 
 RANK, ALPHA, FIRST = 16, 32.0, 10
@@ -39,9 +39,13 @@ ABOUT = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to train, and how long: `until` so many steps, the schedule's end. `groups`: of each process."""
+    """What to train, and how long: `until` so many steps, the schedule's end.
+
+    `start`: the adapter to begin with, None for a new one. `groups`: of each process and step.
+    """
 
     out: Path
+    start: Path | None
     until: int
     seed: int
     workers: int
@@ -56,6 +60,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=Path("adapter-training"), help="output folder")
+    parser.add_argument("--from", dest="start", type=Path, metavar="GGUF", help="begin with this adapter")
     parser.add_argument("--steps", type=int, default=600, help="steps in all (default 600)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the data and the weights (default 0)")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes")
@@ -66,6 +71,7 @@ def main() -> None:
     workers = options.workers if options.device == "cpu" else 1
     plan = Plan(
         options.out.resolve(),
+        options.start,
         options.steps,
         options.seed,
         workers,
@@ -104,6 +110,8 @@ def _worker(rank: int, plan: Plan) -> None:
     model.to(plan.device)
     adam = torch.optim.AdamW(model.parameters(), RATE, betas=(0.9, 0.98), weight_decay=0.0)
     saved, step = plan.out / "checkpoint.pt", 0
+    if plan.start is not None:
+        read_adapter(model, plan.start)
     if saved.exists():
         state = torch.load(saved, weights_only=True)
         model.factors.load_state_dict(state["factors"])
