@@ -29,7 +29,7 @@ class Source(Random):
     recent: list[str]
     """Words drawn so far, of which training says some again."""
 
-    def __init__(self, seed: int, language: Language = "en", *, held_out: bool = False) -> None:
+    def __init__(self, seed: int | str, language: Language = "en", *, held_out: bool = False) -> None:
         super().__init__(seed)
         self.language = language
         self.held_out = held_out

@@ -114,7 +114,7 @@ def _choose(nodes: Sequence[Node], random: Source) -> str:
     )
 
 
-def word(templates: Sequence[str], random: Source, slots: Mapping[str, str]) -> str:
+def word(templates: Sequence[str], random: Source, slots: Mapping[str, Any]) -> str:
     """Return one wording of one of the templates, with its slots filled."""
     for _ in range(80):
         template = templates[int(random.random() * len(templates))]

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import chain, pairwise
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,15 @@ from support.oracle import CHECKOUT, SHARED
 from support.smollm2 import model_file, requires_smollm2
 from training.lora.domains import Kind, domains, offer, request
 from training.lora.samples import group
+from training.source import Source
 
 KINDS = [kind for several in domains().values() for kind in several]
 SLOT = re.compile(r"\{(\w+)[\w.]*\}")
-RANDOMS = st.integers(0, 2**32).map(Random)
+SOURCES = st.integers(0, 2**32).map(Source)
 
 
-@given(RANDOMS, st.sampled_from(KINDS), st.integers(1, 4))
-def test_the_calls_of_a_request_are_valid(random: Random, kind: Kind, number: int) -> None:
+@given(SOURCES, st.sampled_from(KINDS), st.integers(1, 4))
+def test_the_calls_of_a_request_are_valid(random: Source, kind: Kind, number: int) -> None:
     offered = offer(random, kind)
     text, calls = request(random, offered, number)
     judge = Draft202012Validator(
@@ -53,23 +53,23 @@ def test_templates_have_the_required_arguments_always_and_the_others_in_clauses(
 
 
 @requires_smollm2
-@given(RANDOMS)
-def test_a_group_teaches_calls_and_answers_alone(random: Random) -> None:
+@given(SOURCES)
+def test_a_group_teaches_calls_and_answers_alone(random: Source) -> None:
     path = model_file()
     assert path is not None
     vocabulary = NativeModel(path, vocab_only=True)
     rows = group(random, lambda text: vocabulary.tokenize(text, special=True))
     prefix = int((rows.parts == 0).sum())
-    assert not rows.learnt[rows.parts == 0].any()
+    assert not rows.trained[rows.parts == 0].any()
     for part in range(1, rows.parts.max() + 1):
         members = np.flatnonzero(rows.parts == part)
         assert rows.places[members].tolist() == list(range(prefix, prefix + len(members)))
         text = b"".join(vocabulary.piece(token) for token in rows.tokens[members]).decode()
-        learnt = b"".join(
-            vocabulary.piece(token) for token in rows.tokens[members][rows.learnt[members]]
+        trained = b"".join(
+            vocabulary.piece(token) for token in rows.tokens[members][rows.trained[members]]
         ).decode()
         said = re.findall(r"<\|im_start\|>assistant\n(.*?<\|im_end\|>)", text, re.DOTALL)
-        assert learnt == "".join(said)
+        assert trained == "".join(said)
 
 
 WORDS = re.compile(r"\w+")

@@ -209,8 +209,7 @@ def _model(path: Path) -> Iterator[Check]:
         model = NativeModel(path, vocab_only=True)
         needed = model.memory_estimate()
     except GbnfServerError as error:
-        for name in ("model", "tool calls"):
-            yield Check(name, "broken", str(error), "Use a complete GGUF file of a language model.")
+        yield Check("model", "broken", str(error), "Use a complete GGUF file of a language model.")
         return
     found = (
         f"{model.name} needs about {needed / _GIB:.1f} GiB with a context of {model.default_context} tokens; "

@@ -290,8 +290,7 @@ class ModelSource:
 
         if self.lora is not None:
             return None if self.lora == "none" else Path(self.lora)
-        is_adapted = self.model == SMOLLM2 and self.hf is None and SMOLLM2_ADAPTER.is_file()
-        return SMOLLM2_ADAPTER if is_adapted else None
+        return SMOLLM2_ADAPTER if self.model == SMOLLM2 and self.hf is None else None
 
     def open(
         self, style: PromptStyle | None = None, *, parallel: int = 1, deterministic: bool = False

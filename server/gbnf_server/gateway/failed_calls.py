@@ -1,4 +1,4 @@
-"""The calls of a conversation that failed, which a model may repeat without an end.
+"""The calls of a conversation that failed, which a model may repeat without an end, and those that succeeded.
 
 The client executes calls, so only the messages say what came of them. Most APIs have no mark for a failure; a
 result counts as one if it begins like an error message, or is a JSON object that says so.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from gbnf_server.system.model_files import smollm2_path
 from training.lora.model import Adapted, read_adapter, read_base
 from training.lora.samples import group
 from training.lora.train import ALPHA, FIRST, RANK
+from training.source import Source
 
 
 def main() -> None:
@@ -46,19 +46,19 @@ def main() -> None:
     )
     places = same = right = 0
     for seed in range(options.conversations):
-        rows = group(Random(f"compare {seed}"), lambda text: vocabulary.tokenize(text, special=True))
+        rows = group(Source(f"compare {seed}"), lambda text: vocabulary.tokenize(text, special=True))
         kept = rows.parts <= 1
-        tokens, learnt = rows.tokens[kept], np.flatnonzero(rows.learnt[kept])
+        tokens, trained = rows.tokens[kept], np.flatnonzero(rows.trained[kept])
         with torch.no_grad():
             count = len(tokens)
             mask = torch.ones(count, count, dtype=torch.bool).tril()
             vectors = model(torch.from_numpy(tokens), torch.arange(count), mask)
-            ours = model.logits(vectors[learnt - 1]).argmax(-1).numpy()
+            ours = model.logits(vectors[trained - 1]).argmax(-1).numpy()
         llama.reset()
         llama.eval(tokens.tolist())
-        theirs = llama.scores[learnt - 1].argmax(-1)
-        places, same = places + len(learnt), same + int((ours == theirs).sum())
-        right += int((theirs == tokens[learnt]).sum())
+        theirs = llama.scores[trained - 1].argmax(-1)
+        places, same = places + len(trained), same + int((ours == theirs).sum())
+        right += int((theirs == tokens[trained]).sum())
     print(f"{places} places: the same token at {same} ({same / places:.1%}); llama.cpp's is right at {right}")
 
 

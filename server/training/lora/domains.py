@@ -13,16 +13,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from random import Random
+from types import SimpleNamespace
 from typing import Any, Final
 
 from gbnf import Tool
-from training.lora.values import LISTS, Value, draw, enumerated, schema
+from training.lora.values import LISTS, Value, draw, schema
+from training.source import Source
+from training.wording import listed, word
 
 _CLAUSE: Final = re.compile(r"<([^<>]*)>")
-_CHOICE: Final = re.compile(r"\[([^\[\]]*)\]")
 _SLOT: Final = re.compile(r"\{([\w.]+)\}")
-_SPACES: Final = re.compile(r" {2,}")
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _MENTIONED: Final = 0.45  # share of the optional arguments that a request gives
 
@@ -66,7 +66,7 @@ def domains() -> Mapping[str, tuple[Kind, ...]]:
     return found
 
 
-def offer(random: Random, kind: Kind) -> OfferedTool:
+def offer(random: Source, kind: Kind) -> OfferedTool:
     """Return one form of a tool."""
     words = random.choice(kind.names).lower().split()
     style = random.random()
@@ -99,30 +99,30 @@ def _restyled(name: str, *, camel: bool) -> str:
     return words[0] + "".join(word.capitalize() for word in words[1:]) if camel else "_".join(words)
 
 
-def request(random: Random, offered: OfferedTool, number: int = 1) -> tuple[str, list[dict[str, Any]]]:
+def request(random: Source, offered: OfferedTool, number: int = 1) -> tuple[str, list[dict[str, Any]]]:
     """Return a request for a tool, and the arguments of its calls in the schema's order.
 
     Several calls differ in one or two arguments, whose values the request lists; if none can, there is one.
     """
     kind = offered.kind
     values = {name: draw(random, each) for name, each in kind.arguments.items()}
-    listed = [
+    variable = [
         name
         for name, each in kind.arguments.items()
         if not each.get("optional") and each["kind"] not in {"flag", "list", "object", "enum"}
     ]
-    varied = random.sample(listed, min(len(listed), random.choice((1, 1, 2)))) if number > 1 else []
+    varied = random.sample(variable, min(len(variable), random.choice((1, 1, 2)))) if number > 1 else []
     drawn = [{name: draw(random, kind.arguments[name]) for name in varied} for _ in range(number)]
     several = list({str([value.value for value in each.values()]): each for each in drawn}.values())
     for name in varied:
-        values[name] = Value(enumerated(random, [each[name].said for each in several]), None)
+        values[name] = Value(listed([each[name].said for each in several], random), None)
     share = random.choice((0.0, _MENTIONED, _MENTIONED, 0.9))
     given = {
         name for name, each in kind.arguments.items() if each.get("optional") and random.random() < share
     }
     template = random.choice(kind.requests)
     template = _CLAUSE.sub(lambda found: found[1] if _slots(found[1]) <= given else "", template)
-    text = _filled(random, template, values)
+    text = _worded(random, template, values)
     if len(varied) > 1 and random.random() < 0.4:
         text = f"{text.rstrip('.?! ')}{random.choice((' respectively', ', respectively', ' in that order'))}"
     used = {name: values[name].value for name in kind.arguments if name in _slots(template)}
@@ -132,7 +132,7 @@ def request(random: Random, offered: OfferedTool, number: int = 1) -> tuple[str,
     return text, [{name: call[in_file[name]] for name in order if in_file[name] in call} for call in calls]
 
 
-def bare_request(random: Random, offered: OfferedTool) -> str:
+def bare_request(random: Source, offered: OfferedTool) -> str:
     """Return a request that has no value at all."""
     form = random.choice(
         ("{} please", "I want to {}", "can you {}?", "{}", "please {} for me", "I'd like to {}")
@@ -145,20 +145,15 @@ def _slots(template: str) -> set[str]:
     return {slot.split(".")[0] for slot in _SLOT.findall(template)}
 
 
-def _filled(random: Random, template: str, values: Mapping[str, Value]) -> str:
-    text = _CHOICE.sub(lambda found: random.choice(found[1].split("|")), template)
-
-    def value(found: re.Match[str]) -> str:
-        name, _, member = found[1].partition(".")
-        return str(values[name].value[member]) if member else values[name].said
-
+def _worded(random: Source, template: str, values: Mapping[str, Value]) -> str:
+    members = {name: SimpleNamespace(**each.value) for name, each in values.items() if not each.said}
     if random.random() < 0.1:
-        text = text[:1].lower() + text[1:]
-    text = _SPACES.sub(" ", _SLOT.sub(value, text)).strip()
+        template = template[:1].lower() + template[1:]
+    text = word([template], random, {name: each.said for name, each in values.items()} | members)
     return random.choice(LISTS["openings"]) + text + random.choice(LISTS["closings"])
 
 
-def others(random: Random, kind: Kind, number: int) -> Iterator[Kind]:
+def others(random: Source, kind: Kind, number: int) -> Iterator[Kind]:
     """Yield other tools: of the same domain, or of any, none twice."""
     near = [each for each in domains()[kind.domain] if each is not kind]
     random.shuffle(near)

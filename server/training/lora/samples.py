@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from random import Random
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gbnf.prompts.messages import call_text, describe_added_tools, system_prompt
+from gbnf.prompts.messages import PromptStyle, call_text, describe_added_tools, system_prompt
 from gbnf.protocols.protocol import tools_prompt
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
 from training.lora.domains import OfferedTool, bare_request, domains, offer, others, request
-from training.lora.values import LISTS, invented
+from training.lora.values import LISTS
+from training.source import Source
+from training.vocabulary import pseudo_word
 
 _SIZES: Final = (1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 8)  # tools in a pool
 _REQUESTS: Final = 5  # conversations in a group
@@ -36,7 +37,7 @@ class Pool:
     asks: bool
     searches: bool
     is_chat: bool
-    style: str
+    style: PromptStyle
 
     @property
     def system(self) -> str:
@@ -45,24 +46,24 @@ class Pool:
         if self.is_chat:
             return tools_prompt(tools, "full")
         own = [*((FIND_TOOLS,) if self.searches else ()), *((ASK_USER,) if self.asks else ()), FINAL_ANSWER]
-        return system_prompt([*tools, *own], style=self.style)  # type: ignore[arg-type]  # one of them
+        return system_prompt([*tools, *own], style=self.style)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A group as arrays of one length: tokens, their places, what they belong to, and what is learnt.
+    """A group as arrays of one length: tokens, their places, what they belong to, and which are trained.
 
-    `parts`: 0 for the system message, then 1, 2 … for the conversations. `learnt`: whether the token is one
-    that the model has to say.
+    `parts`: 0 for the system message, then 1, 2 … for the conversations. `trained`: whether the token is the
+    assistant's, so that it counts in the loss.
     """
 
     tokens: NDArray[np.int64]
     places: NDArray[np.int64]
     parts: NDArray[np.int64]
-    learnt: NDArray[np.bool_]
+    trained: NDArray[np.bool_]
 
 
-def pool(random: Random) -> Pool:
+def pool(random: Source) -> Pool:
     """Return the tools of a group."""
     kind = random.choice(random.choice(list(domains().values())))
     kinds = [kind, *others(random, kind, random.choice(_SIZES) - 1)]
@@ -72,11 +73,12 @@ def pool(random: Random) -> Pool:
         tools.setdefault(offered.tool.name, offered)
     shuffled = list(tools.values())
     random.shuffle(shuffled)
-    style = random.choices(("full", "verbose", "skeleton"), (16, 2, 1))[0]
+    styles: list[PromptStyle] = ["full", "verbose", "skeleton"]
+    style = random.choices(styles, (16, 2, 1))[0]
     return Pool(tuple(shuffled), random.random() < 0.2, random.random() < 0.3, random.random() < 0.1, style)
 
 
-def conversation(random: Random, given: Pool) -> list[Turn]:
+def conversation(random: Source, given: Pool) -> list[Turn]:
     """Return a conversation over a pool."""
     chosen = random.random()
     if chosen < 0.50:
@@ -88,7 +90,7 @@ def conversation(random: Random, given: Pool) -> list[Turn]:
     return _asking(random, given)
 
 
-def _carried_out(random: Random, given: Pool, number: int) -> list[Turn]:
+def _carried_out(random: Source, given: Pool, number: int) -> list[Turn]:
     """Return a request for calls; with their results, and the answer, more often than not."""
     first = random.choice(given.tools)
     is_same = random.random() < 0.6
@@ -125,7 +127,7 @@ def _call(offered: OfferedTool, arguments: Mapping[str, Any]) -> str:
     return call_text({"name": offered.tool.name, "arguments": arguments})
 
 
-def _joined(random: Random, texts: Sequence[str]) -> str:
+def _joined(random: Source, texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return texts[0]
     texts = [text.rstrip(" .") for text in texts]
@@ -142,9 +144,9 @@ def _joined(random: Random, texts: Sequence[str]) -> str:
             return ", ".join(texts[:-1]) + " and " + texts[-1]
 
 
-def _result(random: Random) -> tuple[Any, str]:
+def _result(random: Source) -> tuple[Any, str]:
     """Return what a tool returns, and the answer about it, "" if there is nothing to tell."""
-    number, word = random.randint(1, 5000), invented(random)
+    number, word = random.randint(1, 5000), pseudo_word(random)
     match random.randrange(7):
         case 0:
             return "done", ""
@@ -155,7 +157,7 @@ def _result(random: Random) -> tuple[Any, str]:
         case 3:
             return {"id": f"{word}-{number}"}, f"Done. The id is {word}-{number}."
         case 4:
-            entries = [invented(random) for _ in range(random.randint(1, 4))]
+            entries = [pseudo_word(random) for _ in range(random.randint(1, 4))]
             return {"entries": entries}, f"I found {', '.join(entries)}."
         case 5:
             return f"{word.capitalize()}: {number}", f"{word.capitalize()}: {number}"
@@ -164,13 +166,11 @@ def _result(random: Random) -> tuple[Any, str]:
             return {word: value, "status": "ok"}, f"The {word} is {value}."
 
 
-def _unfitting(random: Random, given: Pool) -> list[Turn]:
+def _unfitting(random: Source, given: Pool) -> list[Turn]:
     """Return a request that no tool of the pool can carry out, or small talk."""
     if random.random() < 0.3:
-        return [
-            ("user", random.choice(LISTS["small_talk"])),
-            ("assistant", _answer(_abstention(random), given)),
-        ]
+        said = random.choice(LISTS["small_talk"])
+        return [("user", said), ("assistant", _answer(_abstention(random), given))]
     here = {each.kind.names for each in given.tools}
     near = domains()[random.choice(given.tools).kind.domain] if random.random() < 0.3 else ()
     kinds = near or [kind for several in domains().values() for kind in several]
@@ -182,12 +182,8 @@ def _unfitting(random: Random, given: Pool) -> list[Turn]:
     turns: list[Turn] = [("user", text)]
     if not given.searches or given.is_chat:
         return [*turns, ("assistant", _answer(_abstention(random), given))]
-    turns.append(
-        (
-            "assistant",
-            call_text({"name": FIND_TOOLS.name, "arguments": {"query": random.choice(other.kind.names)}}),
-        )
-    )
+    search = {"name": FIND_TOOLS.name, "arguments": {"query": random.choice(other.kind.names)}}
+    turns.append(("assistant", call_text(search)))
     if random.random() < 0.5:
         turns.append(("tool", call_text({"step": 1, "result": {"entries": []}})))
         return [*turns, ("assistant", _answer(_abstention(random), given))]
@@ -196,7 +192,7 @@ def _unfitting(random: Random, given: Pool) -> list[Turn]:
     return [*turns, ("assistant", _call(other, arguments))]
 
 
-def _asking(random: Random, given: Pool) -> list[Turn]:
+def _asking(random: Source, given: Pool) -> list[Turn]:
     """Return a request without its values, and the question for them; another one if no tool needs values."""
     needing = [each for each in given.tools if each.tool.model_args()["required"]]
     if not needing:
@@ -210,7 +206,7 @@ def _asking(random: Random, given: Pool) -> list[Turn]:
     return [("user", bare_request(random, offered)), ("assistant", asked)]
 
 
-def _abstention(random: Random) -> str:
+def _abstention(random: Source) -> str:
     return random.choice(LISTS["abstentions"])
 
 
@@ -218,12 +214,12 @@ def _answer(text: str, given: Pool) -> str:
     return text if given.is_chat else call_text({"name": FINAL_ANSWER.name, "arguments": {"message": text}})
 
 
-def group(random: Random, encode: Callable[[str], list[int]]) -> Rows:
+def group(random: Source, encode: Callable[[str], list[int]]) -> Rows:
     """Return the next group. `encode`: splits a text with the marks of the chat template into tokens."""
     given = pool(random)
     prefix = encode(f"<|im_start|>system\n{given.system}<|im_end|>\n")
     tokens, places, parts = [*prefix], [*range(len(prefix))], [0] * len(prefix)
-    learnt = [False] * len(prefix)
+    trained = [False] * len(prefix)
     for part in range(1, _REQUESTS + 1):
         row, says = _encoded(conversation(random, given), encode)
         if len(tokens) + len(row) > _LONGEST and part > 1:
@@ -231,16 +227,16 @@ def group(random: Random, encode: Callable[[str], list[int]]) -> Rows:
         tokens += row
         places += range(len(prefix), len(prefix) + len(row))
         parts += [part] * len(row)
-        learnt += says
-    return Rows(np.array(tokens), np.array(places), np.array(parts), np.array(learnt))
+        trained += says
+    return Rows(np.array(tokens), np.array(places), np.array(parts), np.array(trained))
 
 
 def _encoded(turns: Sequence[Turn], encode: Callable[[str], list[int]]) -> tuple[list[int], list[bool]]:
     tokens: list[int] = []
-    learnt: list[bool] = []
+    trained: list[bool] = []
     for role, text in turns:
         head, said = encode(f"<|im_start|>{role}\n"), encode(f"{text}<|im_end|>")
         end = encode("\n")
         tokens += [*head, *said, *end]
-        learnt += [False] * len(head) + [role == "assistant"] * len(said) + [False] * len(end)
-    return tokens, learnt
+        trained += [False] * len(head) + [role == "assistant"] * len(said) + [False] * len(end)
+    return tokens, trained

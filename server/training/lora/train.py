@@ -14,7 +14,6 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 import torch
 import torch.multiprocessing as processes
@@ -25,6 +24,7 @@ from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.model_files import smollm2_path
 from training.lora.model import Adapted, read_adapter, read_base, write_adapter
 from training.lora.samples import Rows, group
+from training.source import Source
 
 RANK, ALPHA, FIRST = 16, 32.0, 10
 RATE, WARM_UP, LAST_RATE = 1e-3, 20, 0.05  # of AdamW; steps; the last as a share of the first
@@ -87,12 +87,12 @@ def main() -> None:
 def loss_of(model: Adapted, rows: Rows) -> Tensor:
     """Return the mean cross-entropy of what the assistant says in a group."""
     device = model.base.tensors["token_embd"].device
-    tokens, places, parts, learnt = (
-        torch.from_numpy(each).to(device) for each in (rows.tokens, rows.places, rows.parts, rows.learnt)
+    tokens, places, parts, trained = (
+        torch.from_numpy(each).to(device) for each in (rows.tokens, rows.places, rows.parts, rows.trained)
     )
     mask = ((parts[None] == 0) | (parts[None] == parts[:, None])).tril()
     vectors = model(tokens, places, mask)
-    saying = torch.nonzero(learnt).flatten()  # none begins a group, and what is before one is of its part
+    saying = torch.nonzero(trained).flatten()  # none begins a group, and what is before one is of its part
     return functional.cross_entropy(model.logits(vectors[saying - 1]), tokens[saying])
 
 
@@ -126,7 +126,7 @@ def _worker(rank: int, plan: Plan) -> None:
         model.zero_grad()
         total = 0.0
         for number in range(plan.groups):
-            random = Random(f"{plan.seed} {step} {rank} {number}")  # the same data after an interruption
+            random = Source(f"{plan.seed} {step} {rank} {number}")  # the same data after an interruption
             loss = loss_of(model, group(random, lambda text: vocabulary.tokenize(text, special=True)))
             (loss / (plan.groups * plan.workers)).backward()
             total += loss.item() / plan.groups

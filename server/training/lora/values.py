@@ -6,13 +6,15 @@ A kind is a table of a domain's file (`domains.py`): `kind`, and what it draws f
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from functools import cache
 from importlib.resources import files
-from random import Random
 from typing import Any, Final, TypeVar
+
+from training.source import Source
+from training.vocabulary import pseudo_word, words
+from training.wording import listed
 
 LISTS: Final[dict[str, list[str]]] = tomllib.loads((files(__package__) / "lists.toml").read_text("utf-8"))
 _NUMBERS: Final = (
@@ -31,98 +33,87 @@ class Value:
     value: Any
 
 
-@cache
-def _words() -> tuple[str, ...]:
-    lines = (files("training") / "words.txt").read_text("utf-8").splitlines()
-    return tuple(line for line in lines if line and not line.startswith("#"))
+def _name(random: Source, known: str) -> str:
+    return (
+        pseudo_word(random).capitalize() if random.random() < _INVENTED_SHARE else random.choice(LISTS[known])
+    )
 
 
-def invented(random: Random) -> str:
-    """Return a word that does not exist."""
-    syllables = range(random.choice((2, 2, 2, 3)))
-    parts = (random.choice(LISTS["onsets"]) + random.choice(LISTS["vowels"]) for _ in syllables)
-    return "".join(parts) + random.choice(LISTS["codas"])
+def _word(random: Source) -> str:
+    return pseudo_word(random) if random.random() < _INVENTED_SHARE / 2 else random.choice(words())
 
 
-def _name(random: Random, known: str) -> str:
-    return invented(random).capitalize() if random.random() < _INVENTED_SHARE else random.choice(LISTS[known])
-
-
-def _word(random: Random) -> str:
-    return invented(random) if random.random() < _INVENTED_SHARE / 2 else random.choice(_words())
-
-
-def _code(random: Random) -> str:
+def _code(random: Source) -> str:
     letters = "".join(random.choices("ABCDEFGHJKLMNPRSTUVWXYZ", k=random.choice((1, 2, 3))))
     digits = "".join(random.choices("0123456789", k=random.randint(2, 6)))
     return letters + random.choice(("-", "", "/", "_")) + digits
 
 
-def _file(random: Random) -> str:
+def _file(random: Source) -> str:
     stem = random.choice(("_", "-", " ", "")).join(_word(random) for _ in range(random.choice((1, 2, 2, 3))))
     folder = f"{_word(random)}/" if random.random() < 0.25 else ""
     year = random.choice(("", "", "", f"_{random.randint(2015, 2030)}", f"-v{random.randint(1, 9)}"))
     return f"{folder}{stem}{year}.{random.choice(LISTS['extensions'])}"
 
 
-def _folder(random: Random) -> str:
+def _folder(random: Source) -> str:
     path = "/".join(_word(random) for _ in range(random.choice((1, 1, 2, 3))))
     return random.choice(("", "", "/", "~/", "/srv/")) + path + random.choice(("", "", "/"))
 
 
-def _title(random: Random) -> str:
-    words = [random.choice(LISTS["title_starts"]), *(_word(random) for _ in range(random.choice((1, 2, 2))))]
-    return " ".join(word[0].upper() + word[1:] for word in words)
+def _title(random: Source) -> str:
+    parts = [random.choice(LISTS["title_starts"]), *(_word(random) for _ in range(random.choice((1, 2, 2))))]
+    return " ".join(part[0].upper() + part[1:] for part in parts)
 
 
-def _person(random: Random) -> str:
+def _person(random: Source) -> str:
     return f"{_name(random, 'first_names')} {_name(random, 'last_names')}"
 
 
-def _url(random: Random) -> str:
+def _url(random: Source) -> str:
     page = "/".join(_word(random) for _ in range(random.randint(0, 2)))
     return (
         f"https://{random.choice(('www.', ''))}{_word(random)}.{random.choice(('com', 'org', 'io'))}/{page}"
     )
 
 
-def _email(random: Random) -> str:
+def _email(random: Source) -> str:
     first, last = (_name(random, each).lower().replace(" ", "") for each in ("first_names", "last_names"))
     user = random.choice((f"{first}.{last}", first, f"{first[0]}{last}", f"{_word(random)}"))
     return f"{user}@{random.choice((*LISTS['domains'], f'{_word(random)}.com'))}".replace("'", "")
 
 
-def _phone(random: Random) -> str:
+def _phone(random: Source) -> str:
     blocks = (random.randint(1, 99), random.randint(100, 999), random.randint(1000, 9999))
     return random.choice(("+{} {} {}", "+{}-{}-{}", "0{} {}{}")).format(*blocks)
 
 
-def _street(random: Random) -> str:
-    name = random.choice((random.choice(LISTS["streets"]), f"{invented(random).capitalize()} Street"))
+def _street(random: Source) -> str:
+    name = random.choice((random.choice(LISTS["streets"]), f"{pseudo_word(random).capitalize()} Street"))
     return f"{random.randint(1, 240)} {name}"
 
 
-def _company(random: Random) -> str:
+def _company(random: Source) -> str:
     name = random.choice((_word(random).capitalize(), _name(random, "last_names")))
     return f"{name} {random.choice(LISTS['company_ends'])}"
 
 
-def _username(random: Random) -> str:
+def _username(random: Source) -> str:
     return _word(random) + random.choice(("", "_", ".", str(random.randint(1, 99)))) + _word(random)
 
 
-def _topic(random: Random) -> str:
+def _topic(random: Source) -> str:
     known = random.choice(LISTS["topics"])
-    return known if random.random() < 0.5 else " ".join(random.choices(_words(), k=random.choice((1, 2, 3))))
+    return known if random.random() < 0.5 else " ".join(random.choices(words(), k=random.choice((1, 2, 3))))
 
 
-def _sentence(random: Random) -> str:
+def _sentence(random: Source) -> str:
     known = random.choice(LISTS["sentences"])
-    words = " ".join(random.choices(_words(), k=random.randint(3, 7)))
-    return known if random.random() < 0.5 else words.capitalize()
+    said = " ".join(random.choices(words(), k=random.randint(3, 7)))
+    return known if random.random() < 0.5 else said.capitalize()
 
 
-_SOURCES: Final[Mapping[str, Callable[[Random], str]]] = {
+_SOURCES: Final[Mapping[str, Callable[[Source], str]]] = {
     "person": _person, "city": lambda random: _name(random, "cities"), "street": _street,
     "first_name": lambda random: _name(random, "first_names"), "company": _company, "file": _file,
     "country": lambda random: random.choice(LISTS["countries"]), "folder": _folder, "url": _url,
@@ -131,23 +122,21 @@ _SOURCES: Final[Mapping[str, Callable[[Random], str]]] = {
 }  # fmt: skip
 
 
-def draw(random: Random, kind: Mapping[str, Any]) -> Value:
+def draw(random: Source, kind: Mapping[str, Any]) -> Value:
     """Return a value of a kind."""
     return _DRAWN[kind["kind"]](random, kind)
 
 
-def _text(random: Random, kind: Mapping[str, Any]) -> Value:
+def _text(random: Source, kind: Mapping[str, Any]) -> Value:
     values = kind.get("values")
     text = random.choice(values) if values else _SOURCES[kind["source"]](random)
     if values and random.random() < 0.15:  # not those of the file alone
         text = _title(random) if text[:1].isupper() else f"{_word(random)} {_word(random)}"
-    quotes = (
-        '"{}"' if random.random() < 0.12 else "'{}'" if random.random() < 0.05 and "'" not in text else "{}"
-    )
-    return Value(quotes.format(text), text)
+    quote = random.choices(("", '"', "'"), (83, 12, 5))[0]
+    return Value(text if quote in text else f"{quote}{text}{quote}", text)
 
 
-def _integer(random: Random, kind: Mapping[str, Any]) -> Value:
+def _integer(random: Source, kind: Mapping[str, Any]) -> Value:
     least, most = kind.get("from", 1), kind.get("to", 100)
     value = random.randint(least, most if random.random() < 0.6 else min(most, least + 12))
     value, said = _signed(random, value, kind)
@@ -158,7 +147,7 @@ def _integer(random: Random, kind: Mapping[str, Any]) -> Value:
     return Value(_with_unit(random, said, kind), value)
 
 
-def _number(random: Random, kind: Mapping[str, Any]) -> Value:
+def _number(random: Source, kind: Mapping[str, Any]) -> Value:
     digits = kind.get("digits", 1)
     value = round(
         random.uniform(kind.get("from", 0), kind.get("to", 100)), random.randint(min(digits, 1), digits)
@@ -170,19 +159,19 @@ def _number(random: Random, kind: Mapping[str, Any]) -> Value:
 _Number = TypeVar("_Number", int, float)
 
 
-def _signed(random: Random, value: _Number, kind: Mapping[str, Any]) -> tuple[_Number, str]:
+def _signed(random: Source, value: _Number, kind: Mapping[str, Any]) -> tuple[_Number, str]:
     """Return a number and its text; some are negative, if their kind is signed."""
     if not kind.get("signed") or random.random() < 0.6:
         return value, str(value)
     return -value, random.choice(("-{}", "-{}", "minus {}")).format(value)
 
 
-def _with_unit(random: Random, said: str, kind: Mapping[str, Any]) -> str:
+def _with_unit(random: Source, said: str, kind: Mapping[str, Any]) -> str:
     units = kind.get("unit", ())
     return f"{said} {random.choice(units)}" if units else said
 
 
-def _money(random: Random, kind: Mapping[str, Any]) -> Value:
+def _money(random: Source, kind: Mapping[str, Any]) -> Value:
     value = random.uniform(kind.get("from", 1), kind.get("to", 1000))
     value = round(value, kind.get("digits", 2)) if random.random() < 0.4 else float(round(value))
     value = int(value) if value == int(value) else value
@@ -193,17 +182,17 @@ def _money(random: Random, kind: Mapping[str, Any]) -> Value:
     return Value(random.choice(_CURRENCIES).format(shown), value)
 
 
-def _percent(random: Random, kind: Mapping[str, Any]) -> Value:
+def _percent(random: Source, kind: Mapping[str, Any]) -> Value:
     value = random.randint(int(kind.get("from", 1)), int(kind.get("to", 100)))
     said = f"{value}{random.choice(('%', ' %', ' percent'))}"
     return Value(said, value / 100 if kind.get("as") == "share" else value)
 
 
-def _day(random: Random) -> date:
+def _day(random: Source) -> date:
     return date(2021, 1, 1) + timedelta(days=random.randrange(3650))
 
 
-def _said_day(random: Random, day: date) -> str:
+def _said_day(random: Source, day: date) -> str:
     month = day.strftime(random.choice(("%B", "%B", "%b")))
     forms = (
         f"{day.day} {month} {day.year}",
@@ -220,52 +209,46 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _date(random: Random, _kind: Mapping[str, Any]) -> Value:
+def _date(random: Source, _kind: Mapping[str, Any]) -> Value:
     day = _day(random)
     return Value(_said_day(random, day), day.isoformat())
 
 
-def _moment(random: Random) -> tuple[str, time]:
+def _moment(random: Source) -> tuple[str, time]:
     moment = time(random.randrange(24), random.choice((0, 0, 0, 15, 30, 45, 5, 50, 20)))
     hour, half = (moment.hour + 11) % 12 + 1, "am" if moment.hour < 12 else "pm"
     forms = [moment.strftime("%H:%M"), moment.strftime("%H:%M"), f"{hour}:{moment.minute:02} {half}"]
     if not moment.minute:
         forms += [f"{hour} {half}", f"{hour}{half}"]
     if moment.minute == 30 and hour < len(_NUMBERS):
-        part = (
-            "in the morning"
-            if moment.hour < 12
-            else "in the evening"
-            if moment.hour > 16
-            else "in the afternoon"
-        )
-        forms.append(f"half past {_NUMBERS[hour]} {part}")
+        part = ("morning", "afternoon", "evening")[(moment.hour > 11) + (moment.hour > 16)]
+        forms.append(f"half past {_NUMBERS[hour]} in the {part}")
     return random.choice(forms), moment
 
 
-def _time(random: Random, _kind: Mapping[str, Any]) -> Value:
+def _time(random: Source, _kind: Mapping[str, Any]) -> Value:
     said, moment = _moment(random)
     return Value(said, moment.strftime("%H:%M"))
 
 
-def _datetime(random: Random, _kind: Mapping[str, Any]) -> Value:
+def _datetime(random: Source, _kind: Mapping[str, Any]) -> Value:
     said, moment = _moment(random)
     day = _day(random)
     joined = random.choice(("{0} at {1}", "{1} on {0}", "{0}, {1}")).format(_said_day(random, day), said)
     return Value(joined, datetime.combine(day, moment).isoformat())
 
 
-def _year(random: Random, kind: Mapping[str, Any]) -> Value:
+def _year(random: Source, kind: Mapping[str, Any]) -> Value:
     year = random.randint(kind.get("from", 1900), kind.get("to", 2030))
     return Value(str(year), year)
 
 
-def _flag(random: Random, kind: Mapping[str, Any]) -> Value:
+def _flag(random: Source, kind: Mapping[str, Any]) -> Value:
     value = not kind.get("denies") or random.random() < 0.65
     return Value(random.choice(kind["says" if value else "denies"]), value)
 
 
-def _enum(random: Random, kind: Mapping[str, Any]) -> Value:
+def _enum(random: Source, kind: Mapping[str, Any]) -> Value:
     value, said = random.choice(list(kind["values"].items()))
     return Value(random.choice(said or [value]), int(value) if _is_numeric(kind) else value)
 
@@ -274,7 +257,7 @@ def _is_numeric(kind: Mapping[str, Any]) -> bool:
     return all(value.isdigit() for value in kind["values"])
 
 
-def _list(random: Random, kind: Mapping[str, Any]) -> Value:
+def _list(random: Source, kind: Mapping[str, Any]) -> Value:
     number = random.randint(kind.get("from", 1), kind.get("to", 3))
     each: dict[Any, Value] = {}
     for _ in range(number * 3):
@@ -282,29 +265,22 @@ def _list(random: Random, kind: Mapping[str, Any]) -> Value:
         if len(each) < number:
             each.setdefault(str(value.value), value)
     said = [value.said for value in each.values()]
-    return Value(enumerated(random, said), [value.value for value in each.values()])
+    return Value(listed(said, random), [value.value for value in each.values()])
 
 
-def enumerated(random: Random, texts: Sequence[str]) -> str:
-    """Return `a`, `a and b`, `a, b and c` or the like."""
-    if len(texts) == 1:
-        return texts[0]
-    return ", ".join(texts[:-1]) + random.choice((" and ", " and ", ", ", " & ", " and also ")) + texts[-1]
-
-
-def _object(random: Random, kind: Mapping[str, Any]) -> Value:
+def _object(random: Source, kind: Mapping[str, Any]) -> Value:
     fields = {name: draw(random, each) for name, each in kind["fields"].items()}
     return Value("", {name: each.value for name, each in fields.items()})
 
 
-_DRAWN: Final[Mapping[str, Callable[[Random, Mapping[str, Any]], Value]]] = {
+_DRAWN: Final[Mapping[str, Callable[[Source, Mapping[str, Any]], Value]]] = {
     "text": _text, "integer": _integer, "number": _number, "money": _money, "percent": _percent,
     "date": _date, "time": _time, "datetime": _datetime,
     "year": _year, "flag": _flag, "enum": _enum, "list": _list, "object": _object,
 }  # fmt: skip
 
 
-def schema(random: Random, kind: Mapping[str, Any]) -> dict[str, Any]:
+def schema(random: Source, kind: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema of a kind; what it need not say is there or not."""
     match kind["kind"]:
         case "integer" | "year":
