@@ -26,8 +26,8 @@ from gbnf_server.executors import Context
 from gbnf_server.mcp.config import McpSource, read_source
 from gbnf_server.mcp.connection import Caller, Connection, McpServerError
 from gbnf_server.mcp.elicitation import answer_server
+from gbnf_server.mcp.log import OnLog
 from gbnf_server.mcp.results import result_object
-from gbnf_server.mcp.stdio import OnLog
 from gbnf_server.system.errors import ExecutorError
 from gbnf_server.system.event_loop import BackgroundLoop
 

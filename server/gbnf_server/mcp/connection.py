@@ -44,7 +44,8 @@ from pydantic import ValidationError
 
 from gbnf.errors import clip
 from gbnf_server.mcp.config import HttpServer, McpServerConfig, StdioServer
-from gbnf_server.mcp.stdio import LONGEST_MESSAGE, TOO_LONG, OnLog, ServerLog, StdioTransport
+from gbnf_server.mcp.log import OnLog, ServerLog
+from gbnf_server.mcp.stdio import LONGEST_MESSAGE, TOO_LONG, StdioTransport
 from gbnf_server.system.errors import ExecutorError, SetupError
 
 MOST_TOOLS = 4000

@@ -15,7 +15,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Self, TypeAlias
@@ -27,10 +26,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from gbnf_server.mcp.config import StdioServer
+from gbnf_server.mcp.log import ServerLog
 from gbnf_server.system.processes import describe_exit
-
-OnLog: TypeAlias = Callable[[str, str], None]
-"""Called with a server's name and a line of its log, in a thread of its own."""
 
 LONGEST_MESSAGE = 32 << 20  # bytes
 TOO_LONG = f"it sent a message of more than {LONGEST_MESSAGE >> 20} MB"
@@ -51,41 +48,6 @@ _FLUSH_S = 0.5  # for the last messages to a server
 _EXIT_S = 2.0  # for a server whose input has ended
 _END_S = 10.0  # for its supervisor, which ends everything
 _STEP_S = 0.01
-_KEPT_LINES = 50
-_SHOWN_OF_A_LINE = 500  # characters
-
-
-class ServerLog:
-    """The last lines of what a server says besides its results, and the count of all.
-
-    They are those of its standard error, log messages and progress. `on_line` gets each; its errors are
-    ignored.
-    """
-
-    def __init__(self, name: str, on_line: OnLog | None) -> None:
-        self._name, self._on_line = name, on_line
-        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        self.count = 0
-
-    def add(self, about: str, text: str | bytes) -> None:
-        """Add a text, one entry for each of its lines."""
-        decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
-        for line in decoded.splitlines()[-_KEPT_LINES:]:
-            shown = line[:_SHOWN_OF_A_LINE] + ("…" if len(line) > _SHOWN_OF_A_LINE else "")
-            entry = f"{about}: {shown}" if about else shown
-            self._lines.append(entry)
-            self.count += 1
-            if self._on_line is not None:
-                with suppress(Exception):
-                    self._on_line(self._name, entry)
-
-    def last(self, count: int = _KEPT_LINES) -> str:
-        """Return the last lines."""
-        return "\n".join(list(self._lines)[-count:] if count else ())
-
-    def since(self, count: int) -> str:
-        """Return the lines, of those kept, that were added after the first `count`."""
-        return self.last(self.count - count)
 
 
 class StdioTransport:
