@@ -128,7 +128,7 @@ def measure_pool(browser: Any, tools: Path) -> list[str]:
             )
             filtered = page.evaluate(FILTER)
             page.click("#tab-pool")
-            page.wait_for_function("!document.querySelector('[aria-busy]')")
+            page.wait_for_selector("body:not(:has([aria-busy]))")
             pools = [
                 page.evaluate(UNTIL_FILLED, ["#pool-result", "#request", f"{request} {number}"])
                 for request in ("a route with hotels", "the weather in Rome")

@@ -42,12 +42,16 @@ def new_context(browser: Any, **options: Any) -> Any:
     """A context of its own, with much patience."""
     context = browser.new_context(**options)
     context.set_default_timeout(_PATIENCE_MS)
+    sync_api.expect.set_options(timeout=_PATIENCE_MS)
     return context
 
 
 def wait_until_idle(page: Any) -> None:
-    """Wait for what the page has asked the server."""
-    page.wait_for_function("!document.querySelector('[aria-busy]')")
+    """Wait for what the page has asked the server.
+
+    `wait_for_function` would evaluate its text in the page again and again, which the page's policy refuses.
+    """
+    page.wait_for_selector("body:not(:has([aria-busy]))")
 
 
 def served(folder: Path, *options: str) -> Iterator[str]:

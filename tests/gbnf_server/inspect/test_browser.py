@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,16 @@ from typing import Any
 
 import pytest
 
-from support.browser import Watched, browser, check_states, new_context, served, wait_until_idle, watched
+from support.browser import (
+    Watched,
+    browser,
+    check_states,
+    new_context,
+    served,
+    sync_api,
+    wait_until_idle,
+    watched,
+)
 from support.effort import pairwise
 
 __all__ = ["browser", "watched"]
@@ -234,7 +244,7 @@ def test_a_server_that_has_stopped_is_reported(browser: Any, tmp_path: Path) -> 
 def insert(page: Any, words: str) -> None:
     before = page.input_value("#text")
     page.locator(f"#text-result button[title='{words}']").click()
-    page.wait_for_function("before => document.querySelector('#text').value != before", arg=before)
+    sync_api.expect(page.locator("#text")).not_to_have_value(before)
     page.wait_for_selector("#text-result:not([aria-busy])")
 
 
@@ -271,7 +281,7 @@ def test_a_continuation_is_inserted_at_the_end_of_the_accepted_part(watched: Wat
     page.wait_for_selector(".verdict.bad")
     page.focus("#text-result button[title='the property \"arguments\"']")
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('#text').value.includes('arguments')")
+    sync_api.expect(page.locator("#text")).to_have_value(re.compile("arguments"))
     assert page.input_value("#text") == '{"name": "get_now", "arguments": {\U0001f600 nonsense'
     selected = page.evaluate(
         "(t => t.value.slice(t.selectionStart, t.selectionEnd))(document.querySelector('#text'))"
