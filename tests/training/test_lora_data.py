@@ -36,7 +36,7 @@ def test_the_calls_of_a_request_are_valid(random: Source, kind: Kind, number: in
     for arguments in calls:
         assert not list(judge.iter_errors(arguments))
         for name, original in ((new, old) for old, new in offered.renamed.items()):
-            if kind.arguments[original]["kind"] == "text" and name in arguments:
+            if offered.kind.arguments[original]["kind"] == "text" and name in arguments:
                 assert arguments[name] in text
     assert all(one != other for one, other in pairwise(calls))
 

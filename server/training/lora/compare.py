@@ -50,9 +50,7 @@ def main() -> None:
         kept = rows.parts <= 1
         tokens, trained = rows.tokens[kept], np.flatnonzero(rows.trained[kept])
         with torch.no_grad():
-            count = len(tokens)
-            mask = torch.ones(count, count, dtype=torch.bool).tril()
-            vectors = model(torch.from_numpy(tokens), torch.arange(count), mask)
+            vectors = model(torch.from_numpy(tokens), torch.arange(len(tokens)), (len(tokens),))
             ours = model.logits(vectors[trained - 1]).argmax(-1).numpy()
         llama.reset()
         llama.eval(tokens.tolist())

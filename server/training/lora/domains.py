@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ from training.wording import listed, word
 _CLAUSE: Final = re.compile(r"<([^<>]*)>")
 _SLOT: Final = re.compile(r"\{([\w.]+)\}")
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-_MENTIONED: Final = 0.45  # share of the optional arguments that a request gives
+_MENTIONED: Final = (0.0, 0.5, 0.8, 1.0)  # shares of the optional arguments that a request gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,7 @@ def offer(random: Source, kind: Kind) -> OfferedTool:
         name = f"{random.choice((kind.domain.split('_')[0], words[-1]))}.{'_'.join(words)}"
     else:
         name = random.choice(("-".join(words), "".join(word.capitalize() for word in words)))
+    kind = replace(kind, arguments={name: _variant(random, each) for name, each in kind.arguments.items()})
     renamed = {argument: argument for argument in kind.arguments}
     if random.random() < 0.3:
         camel = random.random() < 0.5
@@ -92,6 +93,14 @@ def offer(random: Source, kind: Kind) -> OfferedTool:
     }
     tool = Tool.from_mapping({"name": name, "description": random.choice(kind.about), "args": args})
     return OfferedTool(kind, tool, renamed)
+
+
+def _variant(random: Source, argument: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an argument as it is in a file, or sometimes a city with its state."""
+    if argument.get("source") != "city" or "values" in argument or random.random() < 0.6:
+        return argument
+    about = random.choice(LISTS["place_descriptions"])
+    return {"kind": "place", "about": about, "optional": argument.get("optional", False)}
 
 
 def _restyled(name: str, *, camel: bool) -> str:
@@ -116,7 +125,7 @@ def request(random: Source, offered: OfferedTool, number: int = 1) -> tuple[str,
     several = list({str([value.value for value in each.values()]): each for each in drawn}.values())
     for name in varied:
         values[name] = Value(listed([each[name].said for each in several], random), None)
-    share = random.choice((0.0, _MENTIONED, _MENTIONED, 0.9))
+    share = random.choice(_MENTIONED)
     given = {
         name for name, each in kind.arguments.items() if each.get("optional") and random.random() < share
     }

@@ -18,12 +18,15 @@ from gbnf.protocols.protocol import tools_prompt
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
 from training.lora.domains import OfferedTool, bare_request, domains, offer, others, request
 from training.lora.values import LISTS
+from training.pools import bundled_tools
 from training.source import Source
+from training.traces import trace
 from training.vocabulary import pseudo_word
 
 _SIZES: Final = (1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 8)  # tools in a pool
 _REQUESTS: Final = 5  # conversations in a group
 _LONGEST: Final = 1000  # tokens of a group
+_BUNDLED_SHARE, _DRAWN_TRACES = 0.15, 40  # of the groups; how many traces are drawn to find some for one pool
 
 Turn: TypeAlias = tuple[str, str]
 """A role and a text. The model learns those of the assistant."""
@@ -81,12 +84,12 @@ def pool(random: Source) -> Pool:
 def conversation(random: Source, given: Pool) -> list[Turn]:
     """Return a conversation over a pool."""
     chosen = random.random()
-    if chosen < 0.50:
-        return _carried_out(random, given, 1)
-    if chosen < 0.76:
-        return _carried_out(random, given, random.choice((2, 2, 3, 4)))
-    if chosen < 0.92:
+    if chosen < (0.36 if len(given.tools) <= 2 else 0.2):  # the fewer tools, the more requests fit none
         return _unfitting(random, given)
+    if chosen < 0.68:
+        return _carried_out(random, given, 1)
+    if chosen < 0.93:
+        return _carried_out(random, given, random.choice((2, 2, 3, 4)))
     return _asking(random, given)
 
 
@@ -172,7 +175,7 @@ def _unfitting(random: Source, given: Pool) -> list[Turn]:
         said = random.choice(LISTS["small_talk"])
         return [("user", said), ("assistant", _answer(_abstention(random), given))]
     here = {each.kind.names for each in given.tools}
-    near = domains()[random.choice(given.tools).kind.domain] if random.random() < 0.3 else ()
+    near = domains()[random.choice(given.tools).kind.domain] if random.random() < 0.5 else ()
     kinds = near or [kind for several in domains().values() for kind in several]
     kinds = [kind for kind in kinds if kind.names not in here]
     if not kinds:
@@ -214,14 +217,31 @@ def _answer(text: str, given: Pool) -> str:
     return text if given.is_chat else call_text({"name": FINAL_ANSWER.name, "arguments": {"message": text}})
 
 
+def _of_bundled_tools(random: Source) -> tuple[str, list[list[Turn]]]:
+    """Return a system message with bundled tools, and plans over them, in English and Italian."""
+    traces = [made for _ in range(_DRAWN_TRACES) if not (made := trace(random)).given]
+    first = traces[0]
+    needed = {step.name for step in first.steps}
+    spare = [name for name in first.pool if name not in needed]
+    names = needed | set(random.sample(spare, min(len(spare), random.choice(_SIZES[:9]))))
+    tools = [tool for name, tool in bundled_tools().items() if name in names]
+    kept = [each for each in traces if {step.name for step in each.steps} <= names]
+    turns = [each.turns() for each in kept if each is first or each.steps]
+    return system_prompt([*tools, FINAL_ANSWER], style="full"), turns[:_REQUESTS]
+
+
 def group(random: Source, encode: Callable[[str], list[int]]) -> Rows:
     """Return the next group. `encode`: splits a text with the marks of the chat template into tokens."""
-    given = pool(random)
-    prefix = encode(f"<|im_start|>system\n{given.system}<|im_end|>\n")
+    if random.random() < _BUNDLED_SHARE:
+        system, conversations = _of_bundled_tools(random)
+    else:
+        given = pool(random)
+        system, conversations = given.system, [conversation(random, given) for _ in range(_REQUESTS)]
+    prefix = encode(f"<|im_start|>system\n{system}<|im_end|>\n")
     tokens, places, parts = [*prefix], [*range(len(prefix))], [0] * len(prefix)
     trained = [False] * len(prefix)
-    for part in range(1, _REQUESTS + 1):
-        row, says = _encoded(conversation(random, given), encode)
+    for part, turns in enumerate(conversations, 1):
+        row, says = _encoded(turns, encode)
         if len(tokens) + len(row) > _LONGEST and part > 1:
             break
         tokens += row

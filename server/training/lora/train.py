@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.multiprocessing as processes
 from torch import Tensor, distributed
@@ -87,11 +88,10 @@ def main() -> None:
 def loss_of(model: Adapted, rows: Rows) -> Tensor:
     """Return the mean cross-entropy of what the assistant says in a group."""
     device = model.base.tensors["token_embd"].device
-    tokens, places, parts, trained = (
-        torch.from_numpy(each).to(device) for each in (rows.tokens, rows.places, rows.parts, rows.trained)
+    tokens, places, trained = (
+        torch.from_numpy(each).to(device) for each in (rows.tokens, rows.places, rows.trained)
     )
-    mask = ((parts[None] == 0) | (parts[None] == parts[:, None])).tril()
-    vectors = model(tokens, places, mask)
+    vectors = model(tokens, places, np.bincount(rows.parts).tolist())
     saying = torch.nonzero(trained).flatten()  # none begins a group, and what is before one is of its part
     return functional.cross_entropy(model.logits(vectors[saying - 1]), tokens[saying])
 

@@ -21,6 +21,8 @@ _NUMBERS: Final = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
 )  # fmt: skip
 _CURRENCIES: Final = ("${}", "€{}", "£{}", "{} euros", "{} dollars", "{} USD", "{} EUR", "{}")
+_CHOICES: Final = ("Choices are {} or {}.", "One of {}, {}.", "Can be {} or {}.", "({} or {})", "{} or {}.")
+_DEFAULTS: Final = ("Default is {}.", "Default is '{}'.", "Defaults to {}.", "(default: {})", "The default is {}.")
 _INVENTED_SHARE: Final = 0.4  # of names: what is copied has to be read, not known
 _FORMATS: Final = {"date": "date", "email": "email", "url": "uri"}  # "date-time" needs a zone
 
@@ -93,6 +95,12 @@ def _street(random: Source) -> str:
     return f"{random.randint(1, 240)} {name}"
 
 
+def _place(random: Source, _kind: Mapping[str, Any]) -> Value:
+    whole = random.choice(LISTS["places"])
+    city, state = whole.split(", ")
+    return Value(random.choice((whole, city, city, f"{city} {state}")), whole)
+
+
 def _company(random: Source) -> str:
     name = random.choice((_word(random).capitalize(), _name(random, "last_names")))
     return f"{name} {random.choice(LISTS['company_ends'])}"
@@ -144,7 +152,19 @@ def _integer(random: Source, kind: Mapping[str, Any]) -> Value:
         said = _NUMBERS[value]
     elif value >= 10_000 and random.random() < 0.5:
         said = f"{value:,}"
+    if most >= 10_000 and not kind.get("signed") and random.random() < 0.3:
+        value, said = _rounded(random)
+        if not least <= value <= most:
+            return _integer(random, kind)
     return Value(_with_unit(random, said, kind), value)
+
+
+def _rounded(random: Source) -> tuple[int, str]:
+    """Return a large number, and it in thousands or millions."""
+    tenths = random.randint(11, 9999)
+    unit, names = random.choice(((1000, ("k", " thousand", "K")), (1_000_000, (" million", "M", "m", " mln"))))
+    shown = f"{tenths / 10:g}"
+    return tenths * unit // 10, shown + random.choice(names)
 
 
 def _number(random: Source, kind: Mapping[str, Any]) -> Value:
@@ -276,7 +296,7 @@ def _object(random: Source, kind: Mapping[str, Any]) -> Value:
 _DRAWN: Final[Mapping[str, Callable[[Source, Mapping[str, Any]], Value]]] = {
     "text": _text, "integer": _integer, "number": _number, "money": _money, "percent": _percent,
     "date": _date, "time": _time, "datetime": _datetime,
-    "year": _year, "flag": _flag, "enum": _enum, "list": _list, "object": _object,
+    "place": _place, "year": _year, "flag": _flag, "enum": _enum, "list": _list, "object": _object,
 }  # fmt: skip
 
 
@@ -305,8 +325,16 @@ def schema(random: Source, kind: Mapping[str, Any]) -> dict[str, Any]:
             name = _FORMATS.get(other) or _FORMATS.get(kind.get("source", ""))
             if name and random.random() < 0.5:
                 found["format"] = name
-    if kind.get("about") and random.random() < 0.92:
-        found["description"] = kind["about"]
-    if "default" in kind and random.random() < 0.7:
-        found["default"] = kind["default"]
+    said = [kind["about"]] if kind.get("about") and random.random() < 0.92 else []
+    if "enum" in found and found["type"] == "string" and random.random() < 0.3:
+        choices = [f"'{choice}'" for choice in found.pop("enum")]
+        said.append(random.choice(_CHOICES).format(", ".join(choices[:-1]), choices[-1]))
+    if "default" in kind:
+        place = random.random()
+        if place < 0.5:
+            found["default"] = kind["default"]
+        elif place < 0.85:
+            said.append(random.choice(_DEFAULTS).format(kind["default"]))
+    if said:
+        found["description"] = " ".join(said)
     return found
