@@ -138,7 +138,7 @@ class Adapted(nn.Module):  # type: ignore[misc]  # torch's types are not read
 def _attention(query: Tensor, key: Tensor, value: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return the attention of (heads, T, width).
 
-    Each part by itself, and by plain products: on a CPU half the time of torch's kernel with one mask for all.
+    Each part by itself, and by plain products: half the time of torch's kernel for CPUs with one mask.
     """
     shared, *parts = sizes
     found, begin = [_attended(query[:, :shared], key[:, :shared], value[:, :shared])], shared
@@ -151,7 +151,7 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, sizes: Sequence[int]) 
 
 
 def _attended(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Return causal attention; the last query is the last key's. Several heads of queries share one of keys."""
+    """Return causal attention; the last query is the last key's. Heads of queries share those of keys."""
     heads, asking, width = query.shape
     keys, read = key.shape[:2]
     scores = torch.bmm(query.reshape(keys, -1, width) * width**-0.5, key.transpose(1, 2))

@@ -17,7 +17,7 @@ from gbnf.prompts.messages import PromptStyle, call_text, describe_added_tools, 
 from gbnf.protocols.protocol import tools_prompt
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
 from training.lora.domains import OfferedTool, bare_request, domains, offer, others, request
-from training.lora.values import LISTS
+from training.lora.values import LISTS, question
 from training.pools import bundled_tools
 from training.source import Source
 from training.traces import trace
@@ -171,9 +171,8 @@ def _result(random: Source) -> tuple[Any, str]:
 
 def _unfitting(random: Source, given: Pool) -> list[Turn]:
     """Return a request that no tool of the pool can carry out, or small talk."""
-    if random.random() < 0.3:
-        said = random.choice(LISTS["small_talk"])
-        return [("user", said), ("assistant", _answer(_abstention(random), given))]
+    if random.random() < 0.45:
+        return [("user", question(random)), ("assistant", _answer(_abstention(random), given))]
     here = {each.kind.names for each in given.tools}
     near = domains()[random.choice(given.tools).kind.domain] if random.random() < 0.5 else ()
     kinds = near or [kind for several in domains().values() for kind in several]

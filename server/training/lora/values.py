@@ -22,7 +22,13 @@ _NUMBERS: Final = (
 )  # fmt: skip
 _CURRENCIES: Final = ("${}", "€{}", "£{}", "{} euros", "{} dollars", "{} USD", "{} EUR", "{}")
 _CHOICES: Final = ("Choices are {} or {}.", "One of {}, {}.", "Can be {} or {}.", "({} or {})", "{} or {}.")
-_DEFAULTS: Final = ("Default is {}.", "Default is '{}'.", "Defaults to {}.", "(default: {})", "The default is {}.")
+_DEFAULTS: Final = (
+    "Default is {}.",
+    "Default is '{}'.",
+    "Defaults to {}.",
+    "(default: {})",
+    "{} by default.",
+)
 _INVENTED_SHARE: Final = 0.4  # of names: what is copied has to be read, not known
 _FORMATS: Final = {"date": "date", "email": "email", "url": "uri"}  # "date-time" needs a zone
 
@@ -130,6 +136,15 @@ _SOURCES: Final[Mapping[str, Callable[[Source], str]]] = {
 }  # fmt: skip
 
 
+def question(random: Source) -> str:
+    """Return what a person may ask that no tool does, or small talk."""
+    if random.random() < 0.3:
+        return random.choice(LISTS["small_talk"])
+    known = {name: source(random) for name, source in _SOURCES.items()}
+    known |= {"year": str(random.randint(1900, 2030)), "number": str(random.randint(2, 500))}
+    return random.choice(LISTS["questions"]).format(**known, date=_said_day(random, _day(random)))
+
+
 def draw(random: Source, kind: Mapping[str, Any]) -> Value:
     """Return a value of a kind."""
     return _DRAWN[kind["kind"]](random, kind)
@@ -162,7 +177,8 @@ def _integer(random: Source, kind: Mapping[str, Any]) -> Value:
 def _rounded(random: Source) -> tuple[int, str]:
     """Return a large number, and it in thousands or millions."""
     tenths = random.randint(11, 9999)
-    unit, names = random.choice(((1000, ("k", " thousand", "K")), (1_000_000, (" million", "M", "m", " mln"))))
+    scales = (1000, ("k", " thousand", "K")), (1_000_000, (" million", "M", "m", " mln"))
+    unit, names = random.choice(scales)
     shown = f"{tenths / 10:g}"
     return tenths * unit // 10, shown + random.choice(names)
 
