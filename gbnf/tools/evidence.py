@@ -32,6 +32,8 @@ _DESCRIPTION_WORDS: Final = 2
 _WORD: Final = re.compile(r"[^\W_]+")
 _DATE_FORM: Final = re.compile(r"\b(?:YYYY([-/.])MM\1DD|MM([-/.])DD\2YYYY|DD([-/.])MM\3YYYY)\b")
 _EXAMPLES: Final = re.compile(r"(?:\be\.g\.|\bfor example|\bsuch as)(.+)", re.IGNORECASE | re.DOTALL)
+_QUOTED_OPTION: Final = re.compile(r"(?<!\w)(['\"`])([^'\"`]{1,40})\1(?!\w)")
+_YEAR: Final = re.compile(r"(?:1[6-9]|20)\d\d")
 _LONGEST_REQUEST: Final = 8000  # characters that are searched
 _LISTED_SHARE: Final = 0.5
 """Of the words of a list's enum value: "3 goals" supports "goals scored"."""
@@ -44,11 +46,13 @@ EvidenceUse: TypeAlias = Literal["all", "values", "arguments", "none"]
 class ArgumentEvidence:
     """What a request says of an argument.
 
-    `is_supported`: it is required, or the request mentions it. `choices`: its enum values that the request
-    supports, or those of its items; of a date whose form is known, the dates of the request. `numbers`: those
-    of the request, as values of its type; a number that occurs twice is there twice. `is_affirmed`: it is a
-    boolean that the request mentions. `avoided`: its description, and the examples in it that are not in the
-    request. `is_list`: it is an array. `is_closed`: it, or its items, have an enum.
+    `is_supported`: it is required, or the request mentions it. `choices`: those of its enum values, or of its
+    items', that the request supports; without an enum, the texts quoted in its description that the request
+    has; of a date whose form is known, the dates of the request. `numbers`: those of the request, as values
+    of its type; a number that occurs twice is there twice. `is_affirmed`: it is a boolean that the request
+    mentions. `avoided`: its description, and the examples in it that are not in the request. `is_list`: it is
+    an array. `is_closed`: it, or its items, have an enum. `is_stated`: the request has a value for it: a
+    choice, a number beside its name, or that it should be true.
     """
 
     is_supported: bool = True
@@ -58,6 +62,7 @@ class ArgumentEvidence:
     avoided: tuple[str, ...] = ()
     is_list: bool = False
     is_closed: bool = False
+    is_stated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +178,26 @@ def _of_argument(
     item = items if isinstance(items, Mapping) else {}
     is_named = bool(said & word_stems(name))
     choices = _named_choices(said, item, is_list=is_list)
+    if not choices and item.get("type") == "string" and "enum" not in item:
+        choices = _named_choices(
+            said,
+            {"enum": [text for _, text in _QUOTED_OPTION.findall(str(known.get("description")))]},
+            least=1,
+        )
     if form := _date_form(item):
         choices = tuple(dict.fromkeys(day.strftime(form) for day in dates))
+    values = tuple(_as_values(numbers, item.get("type"), f"{name} {known.get('description')}"))
+    is_named |= "year" in name.lower() and any(_YEAR.fullmatch(value) for value in values)
+    is_affirmed = is_named and known.get("type") == "boolean"
     return ArgumentEvidence(
         is_named or bool(choices) or _is_described(said, known),
         choices,
-        tuple(_as_values(numbers, item.get("type"), f"{name} {known.get('description')}")),
-        is_named and known.get("type") == "boolean",
+        values,
+        is_affirmed,
         _examples(known, request),
         is_list,
         "enum" in item,
+        bool(choices) or is_affirmed or (is_named and bool(values)),
     )
 
 
@@ -195,8 +210,10 @@ def _as_values(numbers: Iterable[RequestNumber], kind: Any, about: str) -> Itera
             yield number.text
 
 
-def _named_choices(said: frozenset[str], schema: Mapping[str, Any], *, is_list: bool) -> tuple[str, ...]:
-    """Return the enum values that a request supports."""
+def _named_choices(
+    said: frozenset[str], schema: Mapping[str, Any], *, is_list: bool = False, least: float = 0
+) -> tuple[str, ...]:
+    """Return the enum values that a request supports, with `least` of their words or more."""
     choices = schema.get("enum")
     shares: dict[str, float] = {}
     for value in choices if isinstance(choices, list) else ():
@@ -204,7 +221,7 @@ def _named_choices(said: frozenset[str], schema: Mapping[str, Any], *, is_list: 
         if isinstance(value, str) and words:
             shares[value] = sum(not said.isdisjoint(stems) for stems in words) / len(words)
     most = max(shares.values(), default=0)
-    least = min(most, _LISTED_SHARE) if is_list else most
+    least = max(least, min(most, _LISTED_SHARE) if is_list else most)
     return tuple(value for value, share in shares.items() if share >= least > 0)
 
 

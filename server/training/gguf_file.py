@@ -1,4 +1,4 @@
-"""The demonstration model as a GGUF file that llama.cpp runs, and how close that is to the torch model.
+"""The demonstration model as a GGUF file that llama.cpp runs.
 
 Invariants: the output layer is tied (no `output.weight`); the rows of the query and key matrices are permuted
 from rotary halves to the neighbouring pairs of llama.cpp's `llama` graph.
@@ -7,34 +7,22 @@ from rotary halves to the neighbouring pairs of llama.cpp's `llama` graph.
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
 import torch
-from llama_cpp import Llama
 from tokenizers import Tokenizer
 
 from gbnf_server.backends.base import DEMO_MODEL_NAME
 from training import tokenizer as tokens
-from training.chat import CHAT_TEMPLATE, END, PAD, SPECIAL, conversation, pieces
-from training.model import Model, Shape
-from training.traces import trace
+from training.chat import CHAT_TEMPLATE, END, PAD, SPECIAL, pieces
+from training.model import Model
 
 DESCRIPTION = (
     "A demonstration: a tiny planner trained from scratch on traces generated from the tool manifests of "
     "gbnf-toolkit. It knows those tools and nothing else."
 )
-
-
-def load(folder: Path) -> tuple[Model, Tokenizer]:
-    """Return the model and tokenizer of a training folder."""
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    model = Model(Shape(vocabulary=tokenizer.get_vocab_size()))
-    model.load_state_dict(torch.load(folder / "checkpoint.pt", weights_only=True)["model"])
-    return model.eval(), tokenizer
 
 
 def read(path: Path) -> tuple[dict[str, torch.Tensor], Tokenizer]:
@@ -89,7 +77,7 @@ def write(model: Model, tokenizer: Tokenizer, path: Path) -> None:
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     _write_vocabulary(writer, tokenizer)
     for name, parameter in model.state_dict().items():
-        weight = parameter.float().numpy()
+        weight = parameter.float().cpu().numpy()
         target = name.replace("blocks.", "blk.") + ".weight"
         if name.endswith(("attn_q", "attn_k")):
             weight = _permuted(weight, shape.heads)
@@ -124,40 +112,3 @@ def _write_vocabulary(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_add_eos_token(False)
     writer.add_add_space_prefix(False)
     writer.add_chat_template(CHAT_TEMPLATE)
-
-
-def tokenizer_mismatches(llama: Llama, tokenizer: Tokenizer, count: int) -> list[str]:
-    """Return the texts that the two tokenizers split differently."""
-    return [
-        text
-        for text in tokens.texts_to_compare(count)
-        if llama.tokenize(text.encode(), add_bos=False, special=True)
-        != tokenizer.encode(text, add_special_tokens=False).ids
-    ]
-
-
-def _greedy(model: Model, ids: list[int], end: int, most: int) -> list[int]:
-    made: list[int] = []
-    with torch.no_grad():
-        while len(made) < most:
-            following = int(model.logits(model(torch.tensor([ids + made]))[0, -1]).argmax())
-            if following == end:
-                break
-            made.append(following)
-    return made
-
-
-def greedy_matches(llama: Llama, model: Model, tokenizer: Tokenizer, count: int) -> int:
-    """Of `count` first calls, how many llama.cpp writes token for token as torch does."""
-    source = random.Random(11)
-    end = tokenizer.token_to_id(END) or 0
-    matches = 0
-    for _ in range(count):
-        one = trace(source, parts=1)
-        prompt = conversation([("system", one.system()), ("user", one.request)]) + "<|assistant|>"
-        ids = tokenizer.encode(prompt, add_special_tokens=False).ids
-        ours = _greedy(model, ids, end, 100)
-        answer: Any = llama.create_completion(ids, max_tokens=100, temperature=0.0)
-        theirs = answer["choices"][0]["text"]
-        matches += tokenizer.decode(ours, skip_special_tokens=False) == theirs
-    return matches

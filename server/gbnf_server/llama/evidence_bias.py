@@ -76,6 +76,8 @@ class EvidenceBias:
     def __init__(self, model: NativeModel, evidence: Evidence) -> None:
         self._tokens, self._evidence, self._text = model.tokens_by_text, evidence, ""
         self._position = CallPosition("")
+        self._commas: list[int] = []
+        self._ends: list[int] = []
 
     def accept(self, text: str) -> None:
         """Advance by a piece of the answer."""
@@ -84,13 +86,19 @@ class EvidenceBias:
     def biased(self, logits: Logits) -> Logits:
         """Return the logits with the bonus; the same array if there is none."""
         changes = self.changes()
-        if changes:
-            logits = logits.copy()
-            logits[list(changes)] += np.fromiter(changes.values(), np.float32, len(changes))
-        return logits
+        if not changes:
+            return logits
+        biased = logits.copy()
+        biased[list(changes)] += np.fromiter(changes.values(), np.float32, len(changes))
+        if self._commas and self._ends:  # a comma gains up to where the end was: more would shorten the value
+            commas = logits[self._commas]
+            most = np.minimum(commas + CHOICE_BONUS, logits[self._ends].max())
+            biased[self._commas] = np.maximum(commas, most)
+        return biased
 
     def changes(self) -> dict[int, float]:
         """Return what the next tokens gain and lose."""
+        self._commas = self._ends = []
         if self._text[:1] not in {"", "{"}:  # prose, whatever it quotes
             return {}
         self._position = position = CallPosition(self._text[self._text.rfind(_NEXT_CALL) + 1 :])
@@ -112,10 +120,17 @@ class EvidenceBias:
         found |= self._of_number(argument.numbers)
         if in_arguments and position.awaits_value and argument.is_affirmed:
             found |= dict.fromkeys((*self._tokens_of("true"), *self._tokens_of(" true", shortest=2)), BONUS)
-        if position.ends_member and (self._has_all() if in_arguments else self._lists_all(argument)):
+        if position.ends_member:
             quote = '"' if position.kind == "string" else ""
             commas = self._tokens_of(*(quote + comma for comma in _COMMAS), shortest=len(quote) + 1)
-            found |= dict.fromkeys(commas, -CHOICE_BONUS)
+            if self._has_all() if in_arguments else self._lists_all(argument):
+                found |= dict.fromkeys(commas, -CHOICE_BONUS)
+            elif in_arguments and any(self._stated_left()):
+                self._commas, self._ends = (
+                    [*commas],
+                    [*self._tokens_of(f"{quote}}}}}", shortest=len(quote) + 1)],
+                )
+                found |= dict.fromkeys(self._ends, -CHOICE_BONUS)
         return found
 
     def _argument(self) -> ArgumentEvidence:
@@ -207,6 +222,21 @@ class EvidenceBias:
         arguments = self._evidence.arguments.get(self._position.tool, {})
         supported = (name for name, each in arguments.items() if each.is_supported)
         return frozenset(supported).difference(self._position.keys)
+
+    def _stated_left(self) -> Iterator[str]:
+        """Yield the arguments with a value in the request that the call has neither yet."""
+        position = self._position
+        written = {*position.values, position.content}
+        numbers = [*position.numbers, *([position.number] if position.number else [])]
+        for name, each in self._evidence.arguments.get(position.tool, {}).items():
+            if not each.is_stated or name in position.keys:
+                continue
+            if each.choices:
+                is_left = written.isdisjoint(each.choices)
+            else:
+                is_left = each.is_affirmed or bool(Counter(each.numbers) - Counter(numbers))
+            if is_left:
+                yield name
 
     def _unsupported_keys(self) -> Iterator[int]:
         """Yield the tokens that continue a key to unsupported arguments only."""

@@ -24,8 +24,8 @@ from training.traces import trace
 from training.vocabulary import pseudo_word
 
 _SIZES: Final = (1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 8)  # tools in a pool
-_REQUESTS: Final = 5  # conversations in a group
-_LONGEST: Final = 1000  # tokens of a group
+_REQUESTS: Final = 7  # conversations in a group
+_LONGEST: Final = 1200  # tokens of a group
 _BUNDLED_SHARE, _DRAWN_TRACES = 0.15, 40  # of the groups; how many traces are drawn to find some for one pool
 
 Turn: TypeAlias = tuple[str, str]

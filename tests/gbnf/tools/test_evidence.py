@@ -71,6 +71,33 @@ def test_the_choices_with_the_most_words_are_supported(
 
 
 @pytest.mark.parametrize(
+    ("request_", "stated"),
+    [
+        ("roots of a and b", set()),
+        ("roots in Celsius, by simpson", {"unit", "method"}),
+        ("by the method of simp", set()),
+        ("3 days, with details", {"days", "details"}),
+        ("the days, without numbers", set()),
+        ("3 hours", set()),
+        ("in 2020", {"year"}),
+        ("in 3020", set()),
+    ],
+)
+def test_what_a_request_has_a_value_for(request_: str, stated: set[str]) -> None:
+    given_ = tool(
+        unit={"type": "string", "description": "Unit ('Celsius' or 'Kelvin'). Default is 'Kelvin'."},
+        method={"type": "string", "enum": ["simpson", "trapezoid"]},
+        days={"type": "integer"},
+        details=BOOLEAN,
+        year={"type": "integer"},
+        note={"type": "string", "description": "The user's note, don't quote"},
+    )
+    arguments = evidence(request_, given_).arguments["t"]
+    assert {name for name, each in arguments.items() if each.is_stated} == stated
+    assert arguments["unit"].choices == (("Celsius",) if "unit" in stated else ())
+
+
+@pytest.mark.parametrize(
     ("kind", "description", "numbers"),
     [
         ("number", "The rate", ("0.05", "2.5", "100")),

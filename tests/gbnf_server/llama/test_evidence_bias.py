@@ -108,6 +108,32 @@ def test_what_gains_and_what_loses(model: NativeModel, text: str, gains: str, lo
     assert {each[0] for each in lost if each.strip() or loses == " "} == set(loses)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "loses"),
+    [
+        ('"city": "Rome"', True),
+        ('"now": true', True),
+        ('"now": true, "unit": "K"', True),
+        ('"now": true, "city": "K", "days": 3', False),
+        ('"now": true, "unit": "K", "city": 3', False),
+        ('"now": true, "unit": "K", "days": 3', False),
+    ],
+)
+def test_a_call_does_not_end_before_what_the_request_has_a_value_for(
+    model: NativeModel, arguments: str, loses: bool
+) -> None:
+    stated = {
+        "city": ArgumentEvidence(),
+        "now": ArgumentEvidence(is_affirmed=True, is_stated=True),
+        "unit": ArgumentEvidence(choices=("K",), is_stated=True),
+        "days": ArgumentEvidence(numbers=("3",), is_stated=True),
+    }
+    bias = EvidenceBias(model, Evidence(arguments={"on": stated}, request="3 days, now, in K"))
+    bias.accept(CALL + arguments)
+    lost = {model.piece(token).decode() for token, bonus in bias.changes().items() if bonus < 0}
+    assert any("}" in piece for piece in lost) == loses
+
+
 def test_the_names_of_likely_tools_gain_and_of_others_lose(model: NativeModel) -> None:
     callable_ = ("final_answer", "search", "find_tools", "one", "on")
     names = replace(
