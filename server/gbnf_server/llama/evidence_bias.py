@@ -126,10 +126,7 @@ class EvidenceBias:
             if self._has_all() if in_arguments else self._lists_all(argument):
                 found |= dict.fromkeys(commas, -CHOICE_BONUS)
             elif in_arguments and any(self._stated_left()):
-                self._commas, self._ends = (
-                    [*commas],
-                    [*self._tokens_of(f"{quote}}}}}", shortest=len(quote) + 1)],
-                )
+                self._commas, self._ends = [*commas], [*self._tokens_of(quote + "}}")]
                 found |= dict.fromkeys(self._ends, -CHOICE_BONUS)
         return found
 
