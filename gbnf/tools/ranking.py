@@ -136,6 +136,21 @@ def common_words(query: str, tool: Tool) -> tuple[str, ...]:
     return tuple(islice(found, _MAX_QUERY_WORDS))
 
 
+def fits_none(query: str, tools: Sequence[Tool]) -> bool:
+    """Return whether no tool has a word of a request in its name, description, arguments or their values.
+
+    False also where request and tools are not known to be in the same language.
+    """
+    words = _WORD.findall(plain_text(query))
+    spoken = _languages(words)
+    texts = [each for tool in tools for each in _texts(tool) if each[0] != "argument descriptions"]
+    described = " ".join(text for field, text in texts if field == "description")
+    if len(spoken) > 1 or spoken[0] not in _languages(_WORD.findall(plain_text(described))):
+        return False
+    said = {term for word in words[:_MAX_QUERY_WORDS] for term in _terms(word, spoken)}
+    return all(said.isdisjoint(terms) for _, text in texts for _, terms in _stemmed(text))
+
+
 @lru_cache(maxsize=8192)
 def word_stems(text: str) -> frozenset[str]:
     """Return the stems of a text's words, each marked with its language, without numbers and stop words."""

@@ -15,7 +15,7 @@ import typer
 
 from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
 from gbnf_server.cli.input_files import check_one_stdin, is_schema_file, read_schema, source_name
-from gbnf_server.cli.model_options import ModelOption, ModelSource, WhitespaceOption
+from gbnf_server.cli.model_options import LoraOption, ModelOption, ModelSource, WhitespaceOption
 from gbnf_server.cli.output import say, write
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
 
@@ -55,6 +55,7 @@ def inspect(
         typer.Option(help="How calls are written: as JSON, or as the chat template of --model does."),
     ] = "json",
     model: ModelOption = None,
+    lora: LoraOption = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write one self-contained file without the live parts, and exit."),
@@ -82,12 +83,13 @@ def inspect(
       gbnf inspect --call-format native --model Qwen3-4B-Q4_K_M.gguf
       gbnf inspect --run run.json                 from `gbnf run --record run.json`
     """
-    choice = _choice(whitespace, property_order, call_format, model)
-    with _inspection(context, paths or [], sources, schema, model, run or [], choice) as inspection:
+    source = ModelSource(model, lora=lora)
+    choice = _choice(whitespace, property_order, call_format, source)
+    with _inspection(context, paths or [], sources, schema, source, run or [], choice) as inspection:
         if html is not None:
             _write_file(html, inspection.file())
         else:
-            inspection.decoder = _decoder(model, inspection)
+            inspection.decoder = _decoder(source, inspection)
             _serve(inspection, port, opens=not no_open and sys.stdout is not None and sys.stdout.isatty())
 
 
@@ -97,7 +99,7 @@ def _inspection(
     paths: list[Path],
     sources: ToolSources,
     schema: str | None,
-    model: str | None,
+    source: ModelSource,
     run: list[Path],
     choice: GrammarChoice,
 ) -> Iterator[Inspection]:
@@ -119,7 +121,7 @@ def _inspection(
             raise typer.BadParameter("--call-format native is for tools: a JSON Schema has no calls")
         yield _schema_inspection(schemas[0], runs, choice)
         return
-    counter = _token_counter(model)
+    counter = _token_counter(source)
     title = ", ".join([*map(str, given), *(sources.tools or ()), *(sources.mcp or ())]) or "The bundled tools"
     with sources.open() as pool:
         if not pool and not runs:
@@ -130,7 +132,7 @@ def _inspection(
 
 
 def _choice(
-    whitespace: Whitespace, property_order: PropertyOrder, call_format: str, model: str | None
+    whitespace: Whitespace, property_order: PropertyOrder, call_format: str, source: ModelSource
 ) -> GrammarChoice:
     """Return how the grammars are compiled. Raises ModelLoadError for the model's file."""
     from gbnf_server.inspect.grammar_view import GrammarChoice
@@ -145,7 +147,7 @@ def _choice(
     from gbnf_server.backends.in_process import ChatTemplate
     from gbnf_server.llama.native import NativeModel
 
-    path = ModelSource(model).path()
+    path = source.path()
     with closing(NativeModel(path, vocab_only=True)) as native:
         tool_format = ChatTemplate(native).tool_format
     if tool_format is None:
@@ -180,13 +182,13 @@ def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice
         raise InputError(f"{name}: {error}") from None
 
 
-def _token_counter(model: str | None) -> Callable[[str], int] | None:
+def _token_counter(source: ModelSource) -> Callable[[str], int] | None:
     """Return what counts the tokens of a text; None without a model. Raises ModelLoadError for its file."""
     from gbnf_server.system.errors import ModelLoadError
 
-    path = ModelSource(model).path()
+    path = source.path()
     if not path.is_file():
-        if model is None:
+        if source.model is None:
             return None
         raise ModelLoadError(f"there is no model file {path}. Use the path of a GGUF file.")
 
@@ -203,11 +205,10 @@ def _token_counter(model: str | None) -> Callable[[str], int] | None:
     return count
 
 
-def _decoder(model: str | None, inspection: Inspection) -> LiveDecoder | None:
+def _decoder(source: ModelSource, inspection: Inspection) -> LiveDecoder | None:
     """Return what decodes requests for the page; None without a model, which is loaded for the first one."""
     from gbnf_server.inspect.live_decoding import LiveDecoder
 
-    source = ModelSource(model)
     if inspection.schema is not None or foreign_tools(inspection.tools):
         source = model_for_other_tools(source)
     if not source.path().is_file():

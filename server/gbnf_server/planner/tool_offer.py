@@ -31,7 +31,7 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.evidence import Evidence, gather_evidence, is_covered
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
-from gbnf.tools.ranking import common_words
+from gbnf.tools.ranking import common_words, fits_none
 from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
@@ -190,7 +190,9 @@ def _evidence(
 ) -> Evidence | None:
     """Return what the request says of the next call."""
     avoids_search = FIND_TOOLS in tools and (ends or (options.margin > 0 and not state.steps))
-    own = (tool for tool in tools if tool not in (FIND_TOOLS, ASK_USER, FINAL_ANSWER))
+    own = [tool for tool in tools if tool not in (FIND_TOOLS, ASK_USER, FINAL_ANSWER)]
+    if options.is_small and FINAL_ANSWER in tools and FIND_TOOLS not in tools and not state.steps:
+        ends = fits_none(_said(state), own)
     entries = (
         each
         for several in reversed(state.entries.values())

@@ -15,7 +15,7 @@ from gbnf.errors import InvalidArgumentError
 from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool
 from gbnf.tools.phrases import plain_text
 from gbnf.tools.pool_filter import BEST, Selection, best_first, filter_pool
-from gbnf.tools.ranking import BM25, common_words
+from gbnf.tools.ranking import BM25, common_words, fits_none
 from support.effort import scaled
 from support.pools import BUNDLED
 
@@ -255,6 +255,23 @@ OFFICE = (
 )
 def test_requests_find_their_tools(query: str, name: str) -> None:
     assert_rank(best_first(OFFICE, query), name)
+
+
+@pytest.mark.parametrize(
+    ("query", "fits"),
+    [
+        ("who won the world cup in 1998?", True),
+        ("what is the number of the beast?", True),
+        ("I need the invoice of the customer Rossi", False),
+        ("turn on the heating", False),
+        ("chi ha vinto il mondiale?", False),  # in another language than these tools
+        ("1998", False),  # in no language
+        ("ワールドカップの優勝者は", False),
+        ("", False),
+    ],
+)
+def test_what_fits_no_tool_is_known_in_the_tools_language_only(query: str, fits: bool) -> None:
+    assert fits_none(query, OFFICE[:4]) is fits
 
 
 def test_the_name_counts_more_than_the_description_and_that_more_than_arguments() -> None:

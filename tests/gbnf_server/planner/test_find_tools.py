@@ -327,9 +327,12 @@ def test_a_small_model_chooses_among_the_best_tools_first_and_among_more_after_a
         ("feed the dog, weigh the dog", [call("feed_dog"), call("weigh_dog")], [False, False, True]),
         ("give the dog its food", [call("forecast")], [False, False]),
         ("give the dog its food", ["nothing"], [False, False]),
+        ("what is the meaning of life?", [], [True]),
+        ("what is the meaning of life?", [call("forecast")], [True, False]),
+        ("il senso della vita", [], [False]),
     ],
 )
-def test_an_answer_is_likely_when_nothing_of_the_request_is_left(
+def test_an_answer_is_likely_when_nothing_of_the_request_is_left_or_fits_a_tool(
     query: str, texts: list[str], ends: list[bool]
 ) -> None:
     options = replace(SMALL, margin=0.0)
