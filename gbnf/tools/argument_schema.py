@@ -7,48 +7,20 @@ what this project's own keywords name: `fills`, and each group of `requires_one_
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping
-from copy import copy
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import quote
 
-from jsonschema import Draft202012Validator, ValidationError
-from jsonschema.exceptions import best_match
-from jsonschema_specifications import REGISTRY
 from referencing import Registry, Resource, exceptions
 from referencing.jsonschema import DRAFT202012
 
-from gbnf.errors import GbnfError
+from gbnf.errors import GbnfError, SchemaError
 from gbnf.schema.drafts import as_2020_12
-from gbnf.schema.format_checks import FORMAT_CHECKER
-from gbnf.schema.keywords import IN_PLACE_APPLICATORS, SchemaPath, map_subschemas, subschemas, walk
+from gbnf.schema.keywords import IN_PLACE_APPLICATORS, SchemaPath, resolve_pointer, subschemas, walk
+from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.schema.pattern_matching import is_supported_pattern
 
 _ROOT_URI = "urn:args"
-_FORMATS = copy(FORMAT_CHECKER)
-_FORMATS.checkers = {
-    **_FORMATS.checkers,
-    "regex": (lambda text: not isinstance(text, str) or is_supported_pattern(text), ()),
-}
-
-
-def _whole_metaschema() -> Any:
-    """Return the metaschema of draft 2020-12 and its vocabularies as one schema.
-
-    With references from one document to another, a check takes four times as long.
-    """
-    root: dict[str, Any] = Draft202012Validator.META_SCHEMA
-    parts = [root, *(REGISTRY.contents(urljoin(root["$id"], part["$ref"])) for part in root["allOf"])]
-    whole: dict[str, Any] = {"type": root["type"]}
-    for keyword in ("properties", "$defs"):
-        whole[keyword] = {name: schema for part in parts for name, schema in part.get(keyword, {}).items()}
-    text = json.dumps(whole).replace('"$dynamicRef": "#meta"', '"$ref": "#"')
-    return json.loads(re.sub(r'"\$ref": "[^"#]+#', '"$ref": "#', text))
-
-
-_METASCHEMA = Draft202012Validator(_whole_metaschema(), format_checker=_FORMATS)
 _DECLARES_ELSEWHERE = frozenset(
     {
         "$ref",
@@ -60,6 +32,9 @@ _DECLARES_ELSEWHERE = frozenset(
     }
 )
 """Keywords beside which a required property may be declared elsewhere, or needs no declaration."""
+
+
+_SCHEMA = "Write a table of keywords, true or false."
 
 
 class ArgumentSchemaError(GbnfError):
@@ -84,11 +59,13 @@ def checked_argument_schema(given: Any) -> dict[str, Any]:
         hint = 'Write type = "object", and declare the arguments below [args.properties].'
         raise ArgumentSchemaError(("type",), given["type"], "the type of the arguments must be object", hint)
     args: dict[str, Any] = {"type": "object", **given} | {"type": "object"}
-    _check_descriptions(args)
-    error = best_match(_METASCHEMA.iter_errors(_with_plain_descriptions(args)))  # it knows only strings
-    if error is not None:
-        raise ArgumentSchemaError(tuple(error.absolute_path), error.instance, _problem(error), _hint(error))
+    try:
+        MetaschemaChecker("2020-12", frozenset({"requires_one_of"})).check(args, "")
+    except SchemaError as error:
+        raise _located(error, args) from None
     for path, schema in walk(args):
+        _check_annotations(path, schema)
+        _check_patterns(path, schema)
         _check_required(path, schema)
         _check_requires_one_of(path, schema)
     _check_references(args)
@@ -96,60 +73,61 @@ def checked_argument_schema(given: Any) -> dict[str, Any]:
     return args
 
 
-def _check_descriptions(args: dict[str, Any]) -> None:
-    for path, schema in walk(args):
-        if not isinstance(schema, Mapping):
-            continue
-        texts = schema.get("description", "")
-        for language, text in texts.items() if isinstance(texts, Mapping) else ():
-            if not isinstance(text, str):
-                problem = "a description must be a string or a table of languages"
-                raise ArgumentSchemaError(
-                    (*path, "description", language), text, problem, "Put the text in quotes."
-                )
+def _located(error: SchemaError, args: Mapping[str, Any]) -> ArgumentSchemaError:
+    """Return the error of a keyword's form, with the path and the value there."""
+    path, value = resolve_pointer(f"#{quote(error.pointer)}", args) or ((), None)
+    is_unknown_type = path[-1:] == ("type",) and isinstance(value, str)
+    return ArgumentSchemaError(path, value, "unknown type" if is_unknown_type else error.problem, error.hint)
 
 
-def _with_plain_descriptions(schema: Any) -> Any:
+def _check_annotations(path: SchemaPath, schema: Any) -> None:
+    """Check what names and describes a schema, and definitions, whether or not something refers to them."""
     if not isinstance(schema, Mapping):
-        return schema
-    plain = dict(schema)
-    if isinstance(plain.get("description"), Mapping):
-        plain["description"] = ""
-    return map_subschemas(plain, lambda _place, member: _with_plain_descriptions(member))
+        return
+    for keyword in ("$id", "$anchor", "$dynamicAnchor", "title", "description"):
+        text = schema.get(keyword, "")
+        texts = text if keyword == "description" and isinstance(text, Mapping) else {None: text}
+        for language, each in texts.items():
+            if not isinstance(each, str):
+                at = (keyword,) if language is None else (keyword, language)
+                kind = "a string or a table of languages" if keyword == "description" else "a string"
+                raise ArgumentSchemaError(
+                    (*path, *at), each, f"{keyword} must be {kind}", "Put it in quotes."
+                )
+    definitions = schema.get("$defs", {})
+    if not isinstance(definitions, Mapping):
+        raise ArgumentSchemaError((*path, "$defs"), definitions, "$defs must be a table of schemas", _SCHEMA)
+    for name, each in definitions.items():
+        if not isinstance(each, Mapping | bool):
+            raise ArgumentSchemaError((*path, "$defs", name), each, "it must be a schema", _SCHEMA)
 
 
-def _problem(error: ValidationError) -> str:
-    match error.validator:
-        case "type":
-            types: Any = error.validator_value
-            return f"it must be of type {types if isinstance(types, str) else ' or '.join(types)}"
-        case "format" if error.validator_value == "regex":
-            return "invalid regular expression"
-        case "anyOf" if error.absolute_path and error.absolute_path[-1] == "type":
-            return "unknown type"
-        case _:
-            return f"invalid JSON Schema: {error.message}"
-
-
-def _hint(error: ValidationError) -> str:
-    path = list(error.absolute_path)
-    if path and path[-1] == "type":
-        return "The types are null, boolean, integer, number, string, array and object."
-    if path and path[-1] == "required" and error.validator == "type":
-        return 'List the required names in the object: required = ["…"].'
-    if error.validator == "format" and error.validator_value == "regex":
-        return "Close every group and bracket, and escape a literal character with two backslashes."
-    return "See https://json-schema.org/understanding-json-schema."
+def _check_patterns(path: SchemaPath, schema: Any) -> None:
+    """Check that the validator of calls can match each pattern."""
+    if not isinstance(schema, Mapping):
+        return
+    patterns: list[tuple[SchemaPath, str]] = (
+        [(("pattern",), schema["pattern"])] if "pattern" in schema else []
+    )
+    patterns += [(("patternProperties", key), key) for key in schema.get("patternProperties", ())]
+    for at, pattern in patterns:
+        if not is_supported_pattern(pattern):
+            hint = "Close every group and bracket, and escape a literal character with two backslashes."
+            raise ArgumentSchemaError((*path, *at), pattern, "invalid regular expression", hint)
 
 
 def _check_required(path: SchemaPath, schema: Any) -> None:
     """Check that each required property is declared: a closed object cannot have any other."""
     if not isinstance(schema, Mapping):
         return
+    required = schema.get("required", [])
+    if isinstance(required, bool):  # as in draft 3
+        hint = 'List the required names in the object: required = ["…"].'
+        raise ArgumentSchemaError((*path, "required"), required, "it must be an array of names", hint)
     in_place = any(step in IN_PLACE_APPLICATORS for step in path)
     if in_place or _DECLARES_ELSEWHERE & schema.keys() or (path and "properties" not in schema):
         return
-    for name in schema.get("required", []):
+    for name in required:
         if name not in schema.get("properties", {}):
             hint = f"Declare it below properties.{name}, or remove it from required."
             raise ArgumentSchemaError((*path, "required"), name, "a required property is not declared", hint)

@@ -1,7 +1,8 @@
-"""Compare an adapter in torch and in llama.cpp: `python -m training.lora.compare adapter.gguf`.
+"""Compare an adapter in torch and in llama.cpp: `python bench/adapter.py adapter.gguf`.
 
 Prints at how many places of generated conversations both say the same token, among those that the model
-learns. llama.cpp rounds the vectors that it multiplies with quantised weights, so near ties differ.
+learns. llama.cpp rounds the vectors that it multiplies with quantised weights, so near ties differ. Needs the
+extra `train`.
 """
 
 from __future__ import annotations
