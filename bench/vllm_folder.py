@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
-from safetensors.numpy import save_file
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from gbnf_server.llama.demo_model import model_path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "server"))
-from training.tokenizer import encoder
+from training.chat import SPECIAL, pieces
 
 _NAMES = {
     "token_embd": "model.embed_tokens",
@@ -43,10 +41,46 @@ _NAMES = {
     "ffn_norm": "post_attention_layernorm",
 }
 """The names of Hugging Face's Llama for those of llama.cpp's."""
+# llama.cpp's splitting before BPE for `deepseek-llm` (src/llama-vocab.cpp), which the model's file names
+_LETTERS = (
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-"
+    "ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-"
+    "ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+)
+_LLAMA_CPP_SPLITS = (
+    r"[\r\n]",
+    rf"\s?[{_LETTERS}]+",
+    r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+    r"\s+$",
+    "[一-龥ࠀ-一가-퟿]+",
+    r"\p{N}+",
+)
+
+
+def _splitting(patterns: Sequence[str]) -> pre_tokenizers.PreTokenizer:
+    splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    return pre_tokenizers.Sequence(
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+
+
+def encoder(tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> Tokenizer:
+    """Return a tokenizer of these tokens, by id, and merges, best first, which splits as llama.cpp does."""
+    made = Tokenizer(
+        models.BPE(vocab={token: place for place, token in enumerate(tokens)}, merges=list(merges))
+    )
+    made.pre_tokenizer = _splitting(_LLAMA_CPP_SPLITS)
+    made.decoder = decoders.ByteLevel()
+    known = set(tokens)
+    made.add_tokens([AddedToken(piece, normalized=False) for piece in pieces() if piece in known])
+    made.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    return made
 
 
 def write(folder: Path) -> None:
     """Write configuration, weights (float32), tokenizer and chat template."""
+    from safetensors.numpy import save_file  # noqa: PLC0415  # a test needs the tokenizer alone
+
     folder.mkdir(parents=True, exist_ok=True)
     reader = gguf.GGUFReader(model_path())
     found = {name: field.contents() for name, field in reader.fields.items()}

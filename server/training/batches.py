@@ -6,29 +6,24 @@ Invariants: rows are a pure function of the generator; only the assistant's toke
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from training import vocabulary as v
 from training.chat import END
 from training.source import Source
 from training.traces import trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
-
-    from tokenizers import Tokenizer
 
     from training.traces import Trace
 
-Stage = Literal["copy", "short", "plans"]
 ANSWER_WEIGHT = 0.4
 """Loss weight of the last turn: an answer is long, and a clumsy one does less harm than a wrong call."""
 ROW = 640
 """Tokens of a row; longer conversations are skipped."""
-COPY_LENGTH = 128
-"""Maximum tokens of an exercise in copying."""
 
 
 @dataclass(slots=True)
@@ -44,18 +39,14 @@ class Rows:
     used: int = 0
 
 
-def _tokens(tokenizer: Tokenizer, text: str) -> list[int]:
-    return list(tokenizer.encode(text, add_special_tokens=False).ids)
-
-
-def conversation_tokens(tokenizer: Tokenizer, made: Trace) -> tuple[list[int], list[float]]:
+def conversation_tokens(encode: Callable[[str], list[int]], made: Trace) -> tuple[list[int], list[float]]:
     """Return a trace's tokens, and the loss weight of each."""
     ids: list[int] = []
     weights: list[float] = []
     turns = [("system", made.system()), *made.turns()]
     says = 0
     for place, (role, content) in enumerate(turns):
-        piece = _tokens(tokenizer, f"<|{role}|>{content}{END}")
+        piece = encode(f"<|{role}|>{content}{END}")
         ids += piece
         own = 0.0
         if role == "assistant":
@@ -66,39 +57,17 @@ def conversation_tokens(tokenizer: Tokenizer, made: Trace) -> tuple[list[int], l
     return ids, weights
 
 
-def _copying(random: Source, tokenizer: Tokenizer) -> tuple[list[int], list[float]]:
-    """Something said, and said again: values of requests, or tokens that mean nothing."""
-    start, middle, end = (_tokens(tokenizer, mark) for mark in ("<|user|>", f"{END}<|assistant|>", END))
-    if random.random() < 0.5:
-        size = tokenizer.get_vocab_size()
-        value = [random.randrange(6, size) for _ in range(random.randint(4, 24))]
-    else:
-        make = random.choice((v.text, v.folder, v.file_path, v.address, v.noun, v.day, v.text))
-        value = _tokens(tokenizer, ", ".join(make(random) for _ in range(random.choice((1, 2, 3)))))
-    value = value[: (COPY_LENGTH - 4) // 2]
-    ids = [*start, *value, *middle, *value, *end]
-    return ids, [0.0] * (len(ids) - len(value) - 1) + [1.0] * (len(value) + 1)
-
-
-def _one(random: Source, tokenizer: Tokenizer, stage: Stage) -> tuple[list[int], list[float]]:
-    while True:
-        if stage == "copy":
-            made = _copying(random, tokenizer)
-        else:
-            made = conversation_tokens(tokenizer, trace(random, parts=1 if stage == "short" else None))
-        if len(made[0]) <= ROW:
-            return made
-
-
-def rows(random: Random, tokenizer: Tokenizer, stage: Stage, count: int) -> Rows:
+def rows(random: Random, encode: Callable[[str], list[int]], count: int) -> Rows:
     """Return `count` rows of `ROW` tokens: the longest conversations first, each in the row that it fits
     best."""
     source = Source(random.getrandbits(64))
     waiting: list[tuple[list[int], list[float]]] = []
     total = 0
     while total < ROW * count * 1.03:
-        waiting.append(_one(source, tokenizer, stage))
-        total += len(waiting[-1][0])
+        made_tokens = conversation_tokens(encode, trace(source))
+        if len(made_tokens[0]) <= ROW:
+            waiting.append(made_tokens)
+            total += len(made_tokens[0])
     waiting.sort(key=lambda task: len(task[0]), reverse=True)
     shape = (count, ROW)
     made = Rows(np.zeros(shape, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.int64))

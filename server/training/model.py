@@ -1,8 +1,7 @@
-"""A small Llama architecture in torch, trained from scratch and then run by llama.cpp.
+"""A small Llama architecture in torch, with the weights that llama.cpp runs.
 
 Shapes: B rows of T tokens, width 256, 4 heads of 64. Invariants: the computation equals llama.cpp's `llama`
-graph (RMSNorm, rotary halves before export permutes them, SwiGLU, tied embeddings), which `export.py`
-verifies.
+graph (RMSNorm, rotary halves before export permutes them, SwiGLU, tied embeddings).
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ class Block(nn.Module):  # type: ignore[misc]  # torch's types are not read
             _matrix(hidden, width),
             _matrix(width, hidden),
         )
-        nn.init.zeros_(self.attn_output)  # a block that starts as the identity learns faster
-        nn.init.zeros_(self.ffn_down)
 
     def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor) -> Tensor:
         """Return the vectors after this block. `x`: (rows, length, width)."""
@@ -72,7 +69,7 @@ class Model(nn.Module):  # type: ignore[misc]  # torch's types are not read
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
-        self.token_embd = nn.Parameter(torch.randn(shape.vocabulary, shape.width) * 0.02)
+        self.token_embd = _matrix(shape.vocabulary, shape.width)
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.output_norm = nn.Parameter(torch.ones(shape.width))
 
@@ -104,7 +101,7 @@ class Model(nn.Module):  # type: ignore[misc]  # torch's types are not read
 
 
 def _matrix(rows: int, columns: int) -> nn.Parameter:
-    return nn.Parameter(torch.randn(rows, columns) * columns**-0.5 * 0.6)
+    return nn.Parameter(torch.zeros(rows, columns))
 
 
 def _rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:

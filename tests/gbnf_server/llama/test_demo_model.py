@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from random import Random
 
 import pytest
 from llama_cpp import Llama
@@ -88,14 +89,27 @@ def test_a_value_splits_alike_in_a_request_and_in_a_call(llama: Llama) -> None:
 @pytest.mark.slow
 def test_llama_cpp_splits_texts_as_the_training_tokenizer_does(llama: Llama) -> None:
     pytest.importorskip("tokenizers")
-    from training.tokenizer import encoder, texts_to_compare
+    from vllm_folder import encoder
 
     vocabulary = [llama._model.token_get_text(token) for token in range(llama.n_vocab())]
     merges = _merges()
     tokenizer = encoder(vocabulary, merges)
-    for text in texts_to_compare(600):
+    for text in _texts(600):
         ours = tokenizer.encode(text, add_special_tokens=False).ids
         assert llama.tokenize(text.encode(), add_bos=False, special=True) == ours, text
+
+
+def _texts(count: int) -> list[str]:
+    """Return texts to compare tokenizers on: conversations, and unusual characters of every kind."""
+    source = Random(7)
+    alphabet = "abc XYZ 019 .,:;!?'\"{}[]()<>|/\\-_+*=%$#@~^`\n\t èéàçñüß €…—“” 日本語 한글 مرحبا Привет 😀"
+    made: list[str] = []
+    while len(made) < count:
+        one = trace(source)
+        turns = [("system", one.system()), *one.turns()]
+        made.append("".join(f"<|{role}|>{content}<|end|>" for role, content in turns))
+        made.append("".join(source.choice(alphabet) for _ in range(source.randint(1, 60))))
+    return made[:count]
 
 
 def _merges() -> list[tuple[str, str]]:
