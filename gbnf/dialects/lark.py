@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gbnf.compiler.grammar import Grammar
-from gbnf.grammar.analysis import is_nullable, nullable
+from gbnf.grammar.analysis import in_cycles, is_nullable, nullable
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.emit import repetition_suffix
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, char_class
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Seq, char_class
+from gbnf.grammar.passes import drop_unreachable
 
 _EMPTY = '""'
 _NOTHING = "/[^\\x{0}-\\x{10FFFF}]/"
@@ -25,7 +26,8 @@ _NOTHING = "/[^\\x{0}-\\x{10FFFF}]/"
 def lark_text(grammar: Grammar) -> str:
     """Return the grammar in llguidance's dialect of Lark."""
     rules = grammar.rules
-    reached, is_recursive = _reached(rules)
+    reached = drop_unreachable(rules).productions
+    is_recursive = any(in_cycles({name: rules.references[name] for name in reached}))
     initial = "r" if is_recursive else "R"  # Lark: lowercase rules, uppercase terminals
     names = {name: f"{initial}{number}" for number, name in enumerate(reached)}
     characters: dict[str, str] = {}
@@ -41,26 +43,6 @@ def lark_text(grammar: Grammar) -> str:
     maybe = "?" if is_nullable(Ref(rules.root), nullable(rules)) and not is_recursive else ""
     # With forcing, the mask of a forced text would allow only one of its tokenizations.
     return "\n".join(['%llguidance {"no_forcing": true}', f"start: {root}{maybe}", *lines]) + "\n"
-
-
-def _reached(rules: Rules) -> tuple[list[str], bool]:
-    """Return the rules that the start symbol reaches, and whether one of them reaches itself."""
-    reached: dict[str, None] = {}
-    open_rules: set[str] = set()
-    is_recursive = False
-    pending: list[tuple[str, bool]] = [(rules.root, False)]
-    while pending:
-        name, is_left = pending.pop()
-        if is_left:
-            open_rules.discard(name)
-        elif name in open_rules:
-            is_recursive = True
-        elif name not in reached:
-            reached[name] = None
-            open_rules.add(name)
-            pending.append((name, True))
-            pending += [(used, False) for used in reversed(rules.references[name])]
-    return list(reached), is_recursive
 
 
 def _expr(expr: Expr, names: dict[str, str], character: Callable[[CharClass], str]) -> str:

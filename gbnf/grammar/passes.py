@@ -6,9 +6,10 @@ A reference without a production belongs to a part that is linked later, and is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
+from gbnf.grammar.analysis import strong_components
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     Alt,
@@ -32,7 +33,8 @@ def drop_unproductive(rules: Rules) -> Rules:
     productive: set[str] = set()
     pending = _unproductive(rules, rules.productions, productive)
     if pending:
-        pending = _unproductive(rules, _reverse_topological(rules, pending), productive)
+        components = strong_components({name: rules.references[name] for name in pending})
+        pending = _unproductive(rules, [name for some in components for name in some], productive)
     while pending:
         waiting = _unproductive(rules, pending, productive)
         if len(waiting) == len(pending):
@@ -60,22 +62,6 @@ def _unproductive(rules: Rules, names: Iterable[str], productive: set[str]) -> l
         else:
             waiting.append(name)
     return waiting
-
-
-def _reverse_topological(rules: Rules, names: Sequence[str]) -> list[str]:
-    """Return the rules, each after those that it refers to, as far as recursion permits."""
-    ordered: dict[str, None] = {}
-    entered: set[str] = set()
-    wanted = frozenset(names)
-    pending = list(names)
-    while pending:
-        name = pending[-1]
-        if name in entered:
-            ordered.setdefault(pending.pop())
-        else:
-            entered.add(name)
-            pending += [one for one in rules.references[name] if one in wanted and one not in entered]
-    return list(ordered)
 
 
 def merge_equal(rules: Rules) -> Rules:

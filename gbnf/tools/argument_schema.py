@@ -7,7 +7,8 @@ what this project's own keywords name: `fills`, and each group of `requires_one_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 from urllib.parse import quote
 
@@ -138,7 +139,7 @@ def _check_references(args: dict[str, Any]) -> None:
     uri = root.id() or _ROOT_URI
     registry: Registry[Any] = Registry().with_resource(uri, root).crawl()
     resolvers: dict[SchemaPath, Any] = {(): registry.resolver(uri)}
-    edges_from: dict[int, list[tuple[int, SchemaPath]]] = {}
+    edges_from: dict[int, dict[int, SchemaPath]] = {}
     for path, schema in walk(args):
         if not isinstance(schema, Mapping):
             continue
@@ -148,10 +149,9 @@ def _check_references(args: dict[str, Any]) -> None:
         if path and "$id" in schema:
             resolver = resolver.in_subresource(DRAFT202012.create_resource(schema))
         resolvers[path] = resolver
-        edges = edges_from.setdefault(id(schema), [])
-        edges += [
-            (id(member), (*path, *at)) for at, member in subschemas(schema) if at[0] in IN_PLACE_APPLICATORS
-        ]
+        edges = edges_from.setdefault(id(schema), {})
+        in_place = ((at, member) for at, member in subschemas(schema) if at[0] in IN_PLACE_APPLICATORS)
+        edges |= {id(member): (*path, *at) for at, member in in_place}
         for keyword in schema.keys() & {"$ref", "$dynamicRef"}:
             reference = schema[keyword]
             try:
@@ -168,33 +168,14 @@ def _check_references(args: dict[str, Any]) -> None:
                 raise ArgumentSchemaError(
                     (*path, keyword), reference, "the reference does not resolve to a schema", hint
                 )
-            edges.append((id(found), (*path, keyword)))
-    for path in _cycles(edges_from):
+            edges[id(found)] = (*path, keyword)
+    try:
+        TopologicalSorter(edges_from).prepare()
+    except CycleError as error:
+        target, source = error.args[1][:2]
         hint = "Put a property or an array between the schema and its reference to itself."
-        raise ArgumentSchemaError(path, None, "the schema is infinitely recursive", hint)
-
-
-def _cycles(edges_from: Mapping[int, list[tuple[int, SchemaPath]]]) -> Iterator[SchemaPath]:
-    """Yield a path at which references and in-place applicators form a cycle."""
-    finished: set[int] = set()
-    for start in edges_from:
-        active: dict[int, None] = {}
-        pending: list[tuple[int, bool]] = [(start, False)]
-        while pending:
-            node, left = pending.pop()
-            if left:
-                active.pop(node)
-                finished.add(node)
-                continue
-            if node in finished:
-                continue
-            active[node] = None
-            pending.append((node, True))
-            for target, path in edges_from.get(node, ()):
-                if target in active:
-                    yield path
-                    return
-                pending.append((target, False))
+        path = edges_from[source][target]
+        raise ArgumentSchemaError(path, None, "the schema is infinitely recursive", hint) from None
 
 
 def _check_requires_one_of(path: SchemaPath, schema: Any) -> None:
