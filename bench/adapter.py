@@ -17,7 +17,8 @@ from llama_cpp import Llama
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.process_globals import patch_default_model_params
 from gbnf_server.system.model_files import smollm2_path
-from training.lora.model import Adapted, read_adapter, read_base
+from training.llama import read_base
+from training.lora.model import Adapted, read_adapter
 from training.lora.samples import group
 from training.lora.train import ALPHA, FIRST, RANK
 from training.source import Source

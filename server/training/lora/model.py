@@ -1,17 +1,10 @@
-"""The base model in torch, with a LoRA adapter: the weights that llama.cpp runs, read from its GGUF file.
-
-Shapes: T tokens of one packed row, width 576, 9 heads of 64 and 3 of keys. The computation equals llama.cpp's
-`llama` graph with the dequantised weights; llama.cpp also quantises the vectors that it multiplies with
-quantised weights, so logits differ a little. Rotary pairs are neighbours, as in the file, so that neither
-weights nor adapters are permuted.
-"""
+"""A LoRA adapter of a model in torch, and its GGUF file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import gguf
 import numpy as np
@@ -19,50 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from training.llama import Base, Llama
+
 MATRICES: Final = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The model's dimensions, as its file has them."""
-
-    layers: int
-    heads: int
-    key_heads: int
-    rope_base: float
-    epsilon: float
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """A GGUF model of the architecture `llama`: its dimensions, and tensors by name."""
-
-    shape: Shape
-    tensors: dict[str, Tensor]
-
-
-def read_base(path: Path, dtype: torch.dtype) -> Base:
-    """Return a model with dequantised weights; norms stay 32 bits wide."""
-    reader = gguf.GGUFReader(path)
-
-    def field(name: str) -> Any:
-        return reader.fields[f"llama.{name}"].contents()
-
-    shape = Shape(
-        int(field("block_count")),
-        int(field("attention.head_count")),
-        int(field("attention.head_count_kv")),
-        float(field("rope.freq_base")),
-        float(field("attention.layer_norm_rms_epsilon")),
-    )
-    tensors = {}
-    for tensor in reader.tensors:
-        values = torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32))
-        tensors[tensor.name.removesuffix(".weight")] = values if values.ndim == 1 else values.to(dtype)
-    return Base(shape, tensors)
-
-
-class Adapted(nn.Module):  # type: ignore[misc]  # torch's types are not read
+class Adapted(Llama):
     """The base model, frozen, and the two factors of a low rank that are added to each matrix of a block.
 
     `first`: the first block with an adapter; those before it need no gradient. `alpha`: the product of the
@@ -70,8 +25,8 @@ class Adapted(nn.Module):  # type: ignore[misc]  # torch's types are not read
     """
 
     def __init__(self, base: Base, *, rank: int, alpha: float, first: int) -> None:
-        super().__init__()
-        self.base, self.rank, self.alpha, self.first = base, rank, alpha, first
+        super().__init__(base)
+        self.rank, self.alpha, self.first = rank, alpha, first
         self.factors = nn.ParameterDict()
         for block in range(first, base.shape.layers):
             for matrix in MATRICES:
@@ -86,48 +41,15 @@ class Adapted(nn.Module):  # type: ignore[misc]  # torch's types are not read
         `places`: of the tokens. `sizes`: tokens of the shared beginning, and of each part after it: a part
         reads the beginning and itself.
         """
-        tensors, shape = self.base.tensors, self.base.shape
-        vectors = tensors["token_embd"][tokens].float()
-        half = tensors["blk.0.attn_q"].shape[0] // shape.heads // 2
-        speeds = shape.rope_base ** (-torch.arange(half, device=places.device) / half)
-        angles = places[:, None].float() * speeds
-        turns = angles.cos(), angles.sin()
-        with torch.no_grad():
-            for block in range(self.first):
-                vectors = self._block(block, vectors, turns, sizes)
-        for block in range(self.first, shape.layers):
-            vectors = self._block(block, vectors, turns, sizes)
-        return functional.rms_norm(vectors, vectors.shape[-1:], tensors["output_norm"], shape.epsilon)
 
-    def logits(self, vectors: Tensor) -> Tensor:
-        """Return the logits, (T, vocabulary); the embedding is also the output matrix."""
-        embedding = self.base.tensors["token_embd"]
-        return functional.linear(vectors.to(embedding.dtype), embedding).float()
+        def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            return _attention(query, key, value, sizes)
 
-    def _block(
-        self, block: int, vectors: Tensor, turns: tuple[Tensor, Tensor], sizes: Sequence[int]
-    ) -> Tensor:
-        tensors, shape, count = self.base.tensors, self.base.shape, len(vectors)
+        return self.vectors(tokens, places, attend, fixed=self.first)
 
-        def normal(name: str) -> Tensor:
-            weight = tensors[f"blk.{block}.{name}"]
-            return functional.rms_norm(vectors, weight.shape, weight, shape.epsilon)
-
-        def heads(name: str, number: int) -> Tensor:
-            return self._times(block, name, x).view(count, number, -1).transpose(0, 1)
-
-        x = normal("attn_norm").to(tensors["token_embd"].dtype)
-        query = _rotate(heads("attn_q", shape.heads), *turns)
-        key = _rotate(heads("attn_k", shape.key_heads), *turns)
-        value = heads("attn_v", shape.key_heads)
-        mixed = _attention(query, key, value, sizes).transpose(0, 1).reshape(count, -1)
-        vectors = vectors + self._times(block, "attn_output", mixed)
-        x = normal("ffn_norm").to(x.dtype)
-        gated = functional.silu(self._times(block, "ffn_gate", x)) * self._times(block, "ffn_up", x)
-        return vectors + self._times(block, "ffn_down", gated)
-
-    def _times(self, block: int, matrix: str, x: Tensor) -> Tensor:
-        full = functional.linear(x, self.base.tensors[f"blk.{block}.{matrix}"])
+    def times(self, block: int, matrix: str, x: Tensor) -> Tensor:
+        """Return the product of an adapted matrix with vectors."""
+        full = super().times(block, matrix, x)
         if block < self.first:
             return full
         first, second = (self.factors[f"blk_{block}_{matrix}_{which}"].to(x.dtype) for which in "ab")
@@ -158,13 +80,6 @@ def _attended(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     later = torch.ones(asking, read, dtype=torch.bool, device=query.device).triu(read - asking + 1)
     weights = scores.view(heads, asking, read).masked_fill(later, -torch.inf).softmax(-1, torch.float32)
     return torch.bmm(weights.to(query.dtype).view(keys, -1, read), value).view(heads, asking, width)
-
-
-def _rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Turn neighbouring pairs of (heads, T, width) by their angles."""
-    even, odd = x[..., 0::2].float(), x[..., 1::2].float()
-    turned = torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), -1)
-    return turned.flatten(-2).to(x.dtype)
 
 
 def write_adapter(model: Adapted, path: Path, about: dict[str, str]) -> None:

@@ -15,8 +15,9 @@ from torch.nn import functional
 
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.model_files import smollm2_path
+from training.llama import read_base
 from training.loop import Learner, Plan, parse_plan, train
-from training.lora.model import Adapted, read_adapter, read_base, write_adapter
+from training.lora.model import Adapted, read_adapter, write_adapter
 from training.lora.samples import Rows, group
 from training.source import Source
 
