@@ -1,27 +1,27 @@
-"""Compare an adapter in torch and in llama.cpp: `python bench/adapter.py adapter.gguf`.
+"""Compare an adapter in torch and in llama.cpp, and what it costs ordinary text.
+
+    python bench/adapter.py adapter.gguf [--conversations N] [--text FILE …]
 
 Prints at how many places of generated conversations both say the same token, among those that the model
-learns. llama.cpp rounds the vectors that it multiplies with quantised weights, so near ties differ. Needs the
-extra `train`.
+learns: llama.cpp rounds the vectors that it multiplies with quantised weights, so near ties differ. Then the
+perplexity of text files with and without the adapter, by llama.cpp, in windows of 512 tokens whose second
+half counts. Needs the extra `train` without `--text`.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import torch
 from llama_cpp import Llama
 
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.process_globals import patch_default_model_params
 from gbnf_server.system.model_files import smollm2_path
-from training.llama import read_base
-from training.lora.model import Adapted, read_adapter
-from training.lora.samples import group
-from training.lora.train import ALPHA, FIRST, RANK
-from training.source import Source
+
+WINDOW = 512
 
 
 def main() -> None:
@@ -31,23 +31,61 @@ def main() -> None:
     )
     parser.add_argument("adapter", type=Path)
     parser.add_argument("--conversations", type=int, default=100, help="number of conversations")
+    parser.add_argument("--text", type=Path, nargs="+", help="text files: the perplexity alone")
     options = parser.parse_args()
-    torch.set_num_threads(1)
     patch_default_model_params()
-    base_path = smollm2_path()
-    vocabulary = NativeModel(base_path, vocab_only=True)
-    model = Adapted(read_base(base_path, torch.float32), rank=RANK, alpha=ALPHA, first=FIRST)
-    read_adapter(model, options.adapter)
-    llama = Llama(
-        str(base_path),
-        lora_path=str(options.adapter),
+    if options.text:
+        texts = [file.read_text() for file in options.text]
+        plain, adapted = (perplexity(open_llama(adapter), texts) for adapter in (None, options.adapter))
+        print(f"perplexity {plain:.2f}, with the adapter {adapted:.2f} ({adapted / plain - 1:+.1%})")
+    else:
+        compare(options.adapter, options.conversations)
+
+
+def open_llama(adapter: Path | None) -> Llama:
+    return Llama(
+        str(smollm2_path()),
+        lora_path=None if adapter is None else str(adapter),
         n_ctx=2048,
         n_threads=1,
         logits_all=True,
         verbose=False,
     )
+
+
+def perplexity(llama: Llama, texts: Iterable[str]) -> float:
+    total, count = 0.0, 0
+    for text in texts:
+        tokens = np.array(llama.tokenize(text.encode(), add_bos=False))
+        for begin in range(0, len(tokens) - WINDOW + 1, WINDOW):
+            window = tokens[begin : begin + WINDOW]
+            llama.reset()
+            llama.eval(window.tolist())
+            scores = llama.scores[WINDOW // 2 - 1 : WINDOW - 1]
+            most = scores.max(-1, keepdims=True)
+            sums = most[:, 0] + np.log(np.exp(scores - most).sum(-1))
+            said = scores[np.arange(len(scores)), window[WINDOW // 2 :]]
+            total += float((sums - said).sum())
+            count += len(scores)
+    return float(np.exp(total / count))
+
+
+def compare(adapter: Path, conversations: int) -> None:
+    import torch  # noqa: PLC0415  # perplexity needs none of these
+
+    from training.llama import read_base  # noqa: PLC0415
+    from training.lora.model import Adapted, read_adapter  # noqa: PLC0415
+    from training.lora.samples import group  # noqa: PLC0415
+    from training.lora.train import ALPHA, FIRST, RANK  # noqa: PLC0415
+    from training.source import Source  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    vocabulary = NativeModel(smollm2_path(), vocab_only=True)
+    model = Adapted(read_base(smollm2_path(), torch.float32), rank=RANK, alpha=ALPHA, first=FIRST)
+    read_adapter(model, adapter)
+    llama = open_llama(adapter)
     places = same = right = 0
-    for seed in range(options.conversations):
+    for seed in range(conversations):
         rows = group(Source(f"compare {seed}"), lambda text: vocabulary.tokenize(text, special=True))
         kept = rows.parts <= 1
         tokens, trained = rows.tokens[kept], np.flatnonzero(rows.trained[kept])
