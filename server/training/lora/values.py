@@ -323,6 +323,8 @@ def schema(random: Source, kind: Mapping[str, Any]) -> dict[str, Any]:
             found: dict[str, Any] = {"type": "integer"}
             if "from" in kind and not kind.get("signed") and random.random() < 0.3:
                 found |= {"minimum": kind["from"], "maximum": kind["to"]}
+        case "percent" if kind.get("as") != "share" and random.random() < 0.4:
+            found = {"type": "integer"}
         case "number" | "money" | "percent":
             found = {"type": "number"}
         case "flag":
