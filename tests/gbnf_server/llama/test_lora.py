@@ -12,6 +12,7 @@ import pytest
 from gbnf import compile_pool
 from gbnf.prompts.messages import Message, system_prompt
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools.evidence import gather_evidence
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
@@ -138,7 +139,9 @@ def test_the_bundled_adapter_calls_tools_that_it_has_never_seen() -> None:
     right = 0
     with source.open() as backend:
         for request, name in CALLED.items():
-            asked = Request([system, {"role": "user", "content": request}], grammar, max_tokens=100)
+            evidence = gather_evidence(request, tools[:-1])
+            messages: list[Message] = [system, {"role": "user", "content": request}]
+            asked = Request(messages, grammar, max_tokens=100, evidence=evidence)
             call = json.loads(backend.complete(asked).text)
             right += call["name"] == name
             if "Mill Lane" in request:
