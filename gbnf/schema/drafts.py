@@ -124,7 +124,8 @@ class _Rewriter:
 
     def _dependencies(self, new: dict[str, Any]) -> None:
         """Use `dependentRequired` and `dependentSchemas` for `dependencies` (2019-09)."""
-        if not isinstance(new.get("dependencies"), Mapping):
+        places = ("dependencies", "dependentRequired", "dependentSchemas")
+        if "dependencies" not in new or not all(isinstance(new.get(each, {}), Mapping) for each in places):
             return
         dependencies = new.pop("dependencies")
         if not self._is_old:
@@ -135,8 +136,10 @@ class _Rewriter:
             if isinstance(needed, Mapping | bool):
                 schemas[name] = {"allOf": [schemas[name], needed]} if name in schemas else needed
             else:
-                names = [needed] if isinstance(needed, str) else needed
-                required[name] = [*required.get(name, ()), *names] if isinstance(names, list) else names
+                names, earlier = [needed] if isinstance(needed, str) else needed, required.get(name, [])
+                are_lists = isinstance(names, list) and isinstance(earlier, list)
+                malformed = names if isinstance(earlier, list) else earlier
+                required[name] = [*earlier, *names] if are_lists else malformed
         new |= {"dependentRequired": required} if required else {}
         new |= {"dependentSchemas": schemas} if schemas else {}
 

@@ -17,7 +17,14 @@ from referencing.jsonschema import DRAFT202012
 
 from gbnf.errors import GbnfError, SchemaError
 from gbnf.schema.drafts import as_2020_12
-from gbnf.schema.keywords import IN_PLACE_APPLICATORS, SchemaPath, resolve_pointer, subschemas, walk
+from gbnf.schema.keywords import (
+    DEFINITIONS,
+    IN_PLACE_APPLICATORS,
+    SchemaPath,
+    resolve_pointer,
+    subschemas,
+    walk,
+)
 from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.schema.pattern_matching import is_supported_pattern
 
@@ -95,12 +102,14 @@ def _check_annotations(path: SchemaPath, schema: Any) -> None:
                 raise ArgumentSchemaError(
                     (*path, *at), each, f"{keyword} must be {kind}", "Put it in quotes."
                 )
-    definitions = schema.get("$defs", {})
-    if not isinstance(definitions, Mapping):
-        raise ArgumentSchemaError((*path, "$defs"), definitions, "$defs must be a table of schemas", _SCHEMA)
-    for name, each in definitions.items():
-        if not isinstance(each, Mapping | bool):
-            raise ArgumentSchemaError((*path, "$defs", name), each, "it must be a schema", _SCHEMA)
+    for keyword in DEFINITIONS:
+        definitions = schema.get(keyword, {})
+        if not isinstance(definitions, Mapping):
+            problem = f"{keyword} must be a table of schemas"
+            raise ArgumentSchemaError((*path, keyword), definitions, problem, _SCHEMA)
+        for name, each in definitions.items():
+            if not isinstance(each, Mapping | bool):
+                raise ArgumentSchemaError((*path, keyword, name), each, "it must be a schema", _SCHEMA)
 
 
 def _check_patterns(path: SchemaPath, schema: Any) -> None:
