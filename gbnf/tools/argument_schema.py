@@ -40,8 +40,6 @@ _DECLARES_ELSEWHERE = frozenset(
     }
 )
 """Keywords beside which a required property may be declared elsewhere, or needs no declaration."""
-
-
 _SCHEMA = "Write a table of keywords, true or false."
 
 

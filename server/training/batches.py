@@ -30,13 +30,12 @@ ROW = 640
 class Rows:
     """A batch: (B, T) tokens, the loss weight of each *next* token, and the conversation of each token.
 
-    Padding belongs to conversation 0. `used` counts the tokens without padding.
+    Padding belongs to conversation 0.
     """
 
     tokens: np.ndarray
     weights: np.ndarray
     members: np.ndarray
-    used: int = 0
 
 
 def conversation_tokens(encode: Callable[[str], list[int]], made: Trace) -> tuple[list[int], list[float]]:
@@ -83,5 +82,4 @@ def rows(random: Random, encode: Callable[[str], list[int]], count: int) -> Rows
         made.weights[row, start : end - 1] = weights[1:]
         made.members[row, start:end] = members[row]
         filled[row] = end
-    made.used = sum(filled)
     return made

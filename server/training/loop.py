@@ -45,14 +45,14 @@ class Plan:
 class Learner:
     """What the loop needs of a model.
 
-    `optimizers`: each with its highest rate. `losses`: of one process in one step, for a random source and
-    the share of the training that is done. `export`: writes the file that llama.cpp loads. Rates rise for
-    `warm_up` steps and fall linearly to the share `last_rate`.
+    `optimizers`: each with its highest rate. `losses`: of one process in one step, for a random source.
+    `export`: writes the file that llama.cpp loads. Rates rise for `warm_up` steps and fall linearly to the
+    share `last_rate`.
     """
 
     module: nn.Module
     optimizers: tuple[tuple[torch.optim.Optimizer, float], ...]
-    losses: Callable[[Source, float], Iterator[Tensor]]
+    losses: Callable[[Source], Iterator[Tensor]]
     export: Callable[[Path], None]
     warm_up: int
     last_rate: float
@@ -105,14 +105,14 @@ def _work(rank: int, plan: Plan, make: MakeLearner) -> None:
     parameters = [each for each in learner.module.parameters() if each.requires_grad]
     begun = time.monotonic()
     while step < plan.until:
-        done = step / plan.until
-        rate = min(1.0, (step + 1) / learner.warm_up) * (1 - (1 - learner.last_rate) * done)
+        fallen = (1 - learner.last_rate) * step / plan.until
+        rate = min(1.0, (step + 1) / learner.warm_up) * (1 - fallen)
         for optimizer, highest in learner.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = highest * rate
         learner.module.zero_grad()
         total = 0.0
-        for loss in learner.losses(Source(f"{plan.seed} {step} {rank}"), done):
+        for loss in learner.losses(Source(f"{plan.seed} {step} {rank}")):
             (loss / (plan.groups * plan.workers)).backward()
             total += loss.item() / plan.groups
         gradients = [each.grad for each in parameters if each.grad is not None]

@@ -78,7 +78,7 @@ def make(plan: Plan) -> Learner:
     def encode(text: str) -> list[int]:
         return vocabulary.tokenize(text, special=True)
 
-    def losses(source: Source, _done: float) -> Iterator[Tensor]:
+    def losses(source: Source) -> Iterator[Tensor]:
         yield loss_of(model, forward, rows(source, encode, plan.groups), plan.device) * plan.groups
 
     def export(path: Path) -> None:

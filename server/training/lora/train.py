@@ -53,7 +53,7 @@ def make(plan: Plan) -> Learner:
         read_adapter(model, plan.start)
     adam = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.0)
 
-    def losses(source: Source, _done: float) -> Iterator[Tensor]:
+    def losses(source: Source) -> Iterator[Tensor]:
         for _ in range(plan.groups):
             yield loss_of(model, group(source, lambda text: vocabulary.tokenize(text, special=True)))
 
