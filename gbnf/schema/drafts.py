@@ -137,9 +137,9 @@ class _Rewriter:
                 schemas[name] = {"allOf": [schemas[name], needed]} if name in schemas else needed
             else:
                 names, earlier = [needed] if isinstance(needed, str) else needed, required.get(name, [])
-                are_lists = isinstance(names, list) and isinstance(earlier, list)
-                malformed = names if isinstance(earlier, list) else earlier
-                required[name] = [*earlier, *names] if are_lists else malformed
+                if isinstance(names, list) and isinstance(earlier, list):
+                    names = [*earlier, *names]
+                required[name] = names if isinstance(earlier, list) else earlier  # malformed ones stay so
         new |= {"dependentRequired": required} if required else {}
         new |= {"dependentSchemas": schemas} if schemas else {}
 

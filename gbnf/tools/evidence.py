@@ -177,13 +177,10 @@ def _of_argument(
     items = known.get("items") if is_list else known
     item = items if isinstance(items, Mapping) else {}
     is_named = bool(said & word_stems(name))
-    choices = _named_choices(said, item, is_list=is_list)
-    if not choices and item.get("type") == "string" and "enum" not in item:
-        choices = _named_choices(
-            said,
-            {"enum": [text for _, text in _QUOTED_OPTION.findall(str(known.get("description")))]},
-            least=1,
-        )
+    choices = _named_choices(said, item.get("enum"), is_list=is_list)
+    if item.get("type") == "string" and "enum" not in item:
+        quoted = [text for _, text in _QUOTED_OPTION.findall(str(known.get("description")))]
+        choices = _named_choices(said, quoted, least=1)
     if form := _date_form(item):
         choices = tuple(dict.fromkeys(day.strftime(form) for day in dates))
     values = tuple(_as_values(numbers, item.get("type"), f"{name} {known.get('description')}"))
@@ -211,10 +208,9 @@ def _as_values(numbers: Iterable[RequestNumber], kind: Any, about: str) -> Itera
 
 
 def _named_choices(
-    said: frozenset[str], schema: Mapping[str, Any], *, is_list: bool = False, least: float = 0
+    said: frozenset[str], choices: Any, *, is_list: bool = False, least: float = 0
 ) -> tuple[str, ...]:
-    """Return the enum values that a request supports, with `least` of their words or more."""
-    choices = schema.get("enum")
+    """Return the choices that a request supports, with `least` of their words or more."""
     shares: dict[str, float] = {}
     for value in choices if isinstance(choices, list) else ():
         words = [stems for word in _WORD.findall(str(value)) if (stems := word_stems(word))]

@@ -76,8 +76,6 @@ class EvidenceBias:
     def __init__(self, model: NativeModel, evidence: Evidence) -> None:
         self._tokens, self._evidence, self._text = model.tokens_by_text, evidence, ""
         self._position = CallPosition("")
-        self._commas: list[int] = []
-        self._ends: list[int] = []
 
     def accept(self, text: str) -> None:
         """Advance by a piece of the answer."""
@@ -90,15 +88,15 @@ class EvidenceBias:
             return logits
         biased = logits.copy()
         biased[list(changes)] += np.fromiter(changes.values(), np.float32, len(changes))
-        if self._commas and self._ends:  # a comma gains up to where the end was: more would shorten the value
-            commas = logits[self._commas]
-            most = np.minimum(commas + CHOICE_BONUS, logits[self._ends].max())
-            biased[self._commas] = np.maximum(commas, most)
+        ends = self._early_ends()
+        commas = self._commas() if ends else []
+        if commas:  # they gain up to where the end was: more would shorten the value
+            most = np.minimum(logits[commas] + CHOICE_BONUS, logits[ends].max())
+            biased[commas] = np.maximum(logits[commas], most)
         return biased
 
     def changes(self) -> dict[int, float]:
         """Return what the next tokens gain and lose."""
-        self._commas = self._ends = []
         if self._text[:1] not in {"", "{"}:  # prose, whatever it quotes
             return {}
         self._position = position = CallPosition(self._text[self._text.rfind(_NEXT_CALL) + 1 :])
@@ -120,15 +118,24 @@ class EvidenceBias:
         found |= self._of_number(argument.numbers)
         if in_arguments and position.awaits_value and argument.is_affirmed:
             found |= dict.fromkeys((*self._tokens_of("true"), *self._tokens_of(" true", shortest=2)), BONUS)
-        if position.ends_member:
-            quote = '"' if position.kind == "string" else ""
-            commas = self._tokens_of(*(quote + comma for comma in _COMMAS), shortest=len(quote) + 1)
-            if self._has_all() if in_arguments else self._lists_all(argument):
-                found |= dict.fromkeys(commas, -CHOICE_BONUS)
-            elif in_arguments and any(self._stated_left()):
-                self._commas, self._ends = [*commas], [*self._tokens_of(quote + "}}")]
-                found |= dict.fromkeys(self._ends, -CHOICE_BONUS)
-        return found
+        if position.ends_member and (self._has_all() if in_arguments else self._lists_all(argument)):
+            found |= dict.fromkeys(self._commas(), -CHOICE_BONUS)
+        return found | dict.fromkeys(self._early_ends(), -CHOICE_BONUS)
+
+    def _commas(self) -> list[int]:
+        """Return the tokens of a comma after the value that ends here, with its quote."""
+        quote = self._quote()
+        return [*self._tokens_of(*(quote + comma for comma in _COMMAS), shortest=len(quote) + 1)]
+
+    def _early_ends(self) -> list[int]:
+        """Return the tokens that would end a call without an argument that the request has a value for."""
+        position = self._position
+        if not (position.ends_member and position.depth == _ARGUMENTS_DEPTH and any(self._stated_left())):
+            return []
+        return [] if self._has_all() else [*self._tokens_of(f"{self._quote()}}}}}")]
+
+    def _quote(self) -> str:
+        return '"' if self._position.kind == "string" else ""
 
     def _argument(self) -> ArgumentEvidence:
         """Return the evidence for the argument whose value is being written."""
