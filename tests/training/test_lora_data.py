@@ -18,6 +18,7 @@ from support.oracle import CHECKOUT, SHARED
 from support.smollm2 import model_file, requires_smollm2
 from training.lora.domains import Kind, domains, offer, request
 from training.lora.samples import group
+from training.lora.values import LISTS
 from training.source import Source
 
 KINDS = [kind for several in domains().values() for kind in several]
@@ -100,6 +101,8 @@ def test_no_benchmark_is_in_it() -> None:
     ]
     theirs = set(chain.from_iterable(map(grams, texts_of(questions))))
     assert theirs
+    for text in chain.from_iterable(LISTS.values()):
+        assert not grams(re.sub(r"\{\w+\}", " ", text)) & theirs, text
     for kind in KINDS:
         wordings = [re.sub(r"[<>]|\{[\w.]+\}", " ", template) for template in kind.requests]
         for text in (*wordings, *kind.about, *texts_of(dict(kind.arguments))):

@@ -92,7 +92,7 @@ class EvidenceBias:
         commas = self._commas() if ends else []
         if commas:  # they gain up to where the end was: more would shorten the value
             most = np.minimum(logits[commas] + CHOICE_BONUS, logits[ends].max())
-            biased[commas] = np.maximum(logits[commas], most)
+            biased[commas] = np.maximum(biased[commas], most)
         return biased
 
     def changes(self) -> dict[int, float]:

@@ -40,6 +40,17 @@ EVIDENCE = Evidence(
     entries=("Rome",),
     request=REQUEST,
 )
+STATED = Evidence(
+    arguments={
+        "on": {
+            "city": ArgumentEvidence(),
+            "now": ArgumentEvidence(is_affirmed=True, is_stated=True),
+            "unit": ArgumentEvidence(choices=("K",), is_stated=True),
+            "days": ArgumentEvidence(numbers=("3",), is_stated=True),
+        }
+    },
+    request="3 days, now, in K",
+)
 CALL = '{"name": "on", "arguments": {'
 
 
@@ -122,13 +133,7 @@ def test_what_gains_and_what_loses(model: NativeModel, text: str, gains: str, lo
 def test_a_call_does_not_end_before_what_the_request_has_a_value_for(
     model: NativeModel, arguments: str, loses: bool
 ) -> None:
-    stated = {
-        "city": ArgumentEvidence(),
-        "now": ArgumentEvidence(is_affirmed=True, is_stated=True),
-        "unit": ArgumentEvidence(choices=("K",), is_stated=True),
-        "days": ArgumentEvidence(numbers=("3",), is_stated=True),
-    }
-    bias = EvidenceBias(model, Evidence(arguments={"on": stated}, request="3 days, now, in K"))
+    bias = EvidenceBias(model, STATED)
     bias.accept(CALL + arguments)
     lost = {model.piece(token).decode() for token, bonus in bias.changes().items() if bonus < 0}
     assert any("}" in piece for piece in lost) == loses
@@ -196,14 +201,29 @@ POSITIONS = [
 ]
 
 
+@pytest.mark.parametrize("evidence", [EVIDENCE, STATED])
 @given(st.integers(0, 2**32 - 1), st.floats(0.5, 20), st.sampled_from(POSITIONS))
-def test_a_sure_model_decides_alone(model: NativeModel, seed: int, scale: float, text: str) -> None:
+def test_a_sure_model_decides_alone(
+    model: NativeModel, evidence: Evidence, seed: int, scale: float, text: str
+) -> None:
     logits = (np.random.default_rng(seed).normal(size=model.size) * scale).astype(np.float32)
-    bias = EvidenceBias(model, EVIDENCE)
+    bias = EvidenceBias(model, evidence)
     bias.accept(CALL + text)
     weights = np.exp(logits.astype(np.float64) - logits.max())
     if weights.max() / weights.sum() > UNMOVED:
         assert bias.biased(logits).argmax() == logits.argmax()
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.5, 20))
+def test_a_comma_takes_the_place_of_an_early_end(model: NativeModel, seed: int, scale: float) -> None:
+    logits = (np.random.default_rng(seed).normal(size=model.size) * scale).astype(np.float32)
+    bias = EvidenceBias(model, STATED)
+    bias.accept(CALL + '"now": true')
+    comma, end = (model.tokens_by_text[each] for each in ",}")
+    changed = bias.biased(logits)
+    assert changed[end] == pytest.approx(logits[end] - CHOICE_BONUS)
+    assert changed[comma] == pytest.approx(max(logits[comma], min(logits[comma] + CHOICE_BONUS, logits[end])))
+    assert set(np.flatnonzero(changed != logits)) <= {comma, end}
 
 
 _VALUES = st.recursive(
