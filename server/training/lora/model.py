@@ -27,6 +27,7 @@ class Adapted(Llama):
     def __init__(self, base: Base, *, rank: int, alpha: float, first: int) -> None:
         super().__init__(base)
         self.rank, self.alpha, self.first = rank, alpha, first
+        self.is_adapted = True
         self.factors = nn.ParameterDict()
         for block in range(first, base.shape.layers):
             for matrix in MATRICES:
@@ -50,7 +51,7 @@ class Adapted(Llama):
     def times(self, block: int, matrix: str, x: Tensor) -> Tensor:
         """Return the product of an adapted matrix with vectors."""
         full = super().times(block, matrix, x)
-        if block < self.first:
+        if block < self.first or not self.is_adapted:
             return full
         first, second = (self.factors[f"blk_{block}_{matrix}_{which}"].to(x.dtype) for which in "ab")
         low = functional.linear(functional.linear(x, first), second)

@@ -29,6 +29,16 @@ _DEFAULTS: Final = (
     "(default: {})",
     "{} by default.",
 )
+_SPANS: Final = (
+    (1, ("{} seconds", "{}s", "{} sec")),
+    (60, ("{} minutes", "{} min", "{} mins")),
+    (3600, ("{} hours", "{}h", "{} hrs")),
+    (86_400, ("{} days",)),
+)
+_SAID_SPANS: Final = {
+    "half an hour": 1800, "a minute": 60, "an hour": 3600, "an hour and a half": 5400, "1h 15min": 4500,
+    "a quarter of an hour": 900, "two and a half hours": 9000, "half a minute": 30,
+}  # fmt: skip
 _INVENTED_SHARE: Final = 0.4  # of names: what is copied has to be read, not known
 _FORMATS: Final = {"date": "date", "email": "email", "url": "uri"}  # "date-time" needs a zone
 
@@ -161,7 +171,7 @@ def _text(random: Source, kind: Mapping[str, Any]) -> Value:
 
 def _integer(random: Source, kind: Mapping[str, Any]) -> Value:
     least, most = kind.get("from", 1), kind.get("to", 100)
-    value = random.randint(least, most if random.random() < 0.6 else min(most, least + 12))
+    value = random.randint(least, most if random.random() < 0.6 else min(most, 2 * least + 12))
     value, said = _signed(random, value, kind)
     if 0 <= value < len(_NUMBERS) and random.random() < 0.35:
         said = _NUMBERS[value]
@@ -207,6 +217,47 @@ def _with_unit(random: Source, said: str, kind: Mapping[str, Any]) -> str:
     return f"{said} {random.choice(units)}" if units else said
 
 
+def _compass(random: Source, kind: Mapping[str, Any]) -> Value:
+    """Return a coordinate with its direction: `ends` are the letters of the two, the positive one first."""
+    value, which = round(random.uniform(1, kind["to"]), random.choice((1, 2, 4))), random.randrange(2)
+    said = random.choice(("{}{}", "{} {}", "{}° {}")).format(value, kind["ends"][which])
+    return Value(said, -value if which else value)
+
+
+def _tiny(random: Source, kind: Mapping[str, Any]) -> Value:
+    """Return a number like 3e-07."""
+    digit, exponent = random.choice((1, 2, 5, 1.6, 4.2, 8)), random.randint(kind.get("least", -10), -5)
+    said = random.choice(("{}e{}", "{}e{}", "{} x 10^{}", "{}E{}")).format(digit, exponent)
+    return Value(_with_unit(random, said, kind), float(f"{digit}e{exponent}"))
+
+
+def _duration(random: Source, kind: Mapping[str, Any]) -> Value:
+    """Return a time span in the unit `as` ("s", "min", "h"), said in it or in another."""
+    unit = {"s": 1, "min": 60, "h": 3600}[kind["as"]]
+    number = random.choice((1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 45, 90))
+    forms = [
+        (size * number, form.format(number))
+        for size, texts in _SPANS
+        for form in texts
+        if number > 1 and size * number % unit == 0 and size <= 24 * unit
+    ]
+    forms += [(seconds, said) for said, seconds in _SAID_SPANS.items() if seconds % unit == 0]
+    seconds, said = random.choice(forms)
+    return Value(said, seconds // unit)
+
+
+def _formula(random: Source, kind: Mapping[str, Any]) -> Value:
+    """Return a polynomial in Python's notation, said with `^`."""
+    name, powers = kind.get("variable", "x"), random.choice(((2, 1, 0), (2,), (3,), (2, 0), (3, 1), (1, 0)))
+    parts: list[str] = []
+    for power in powers:
+        factor, sign = random.randint(1, 9), random.choice("+-") if parts else ""
+        text = {0: "", 1: name}.get(power, f"{name}**{power}")
+        parts.append(f"{sign} {'' if factor == 1 and power else factor}{text}".strip())
+    text = " ".join(parts)
+    return Value(random.choice(("", "", "y = ", f"f({name}) = ")) + text.replace("**", "^"), text)
+
+
 def _money(random: Source, kind: Mapping[str, Any]) -> Value:
     value = random.uniform(kind.get("from", 1), kind.get("to", 1000))
     value = round(value, kind.get("digits", 2)) if random.random() < 0.4 else float(round(value))
@@ -219,9 +270,12 @@ def _money(random: Source, kind: Mapping[str, Any]) -> Value:
 
 
 def _percent(random: Source, kind: Mapping[str, Any]) -> Value:
-    value = random.randint(int(kind.get("from", 1)), int(kind.get("to", 100)))
+    value: float = random.randint(int(kind.get("from", 1)), int(kind.get("to", 100)))
+    is_share = kind.get("as") == "share"
+    if is_share and random.random() < 0.2:
+        value += 0.5
     said = f"{value}{random.choice(('%', ' %', ' percent'))}"
-    return Value(said, value / 100 if kind.get("as") == "share" else value)
+    return Value(said, round(value / 100, 4) if is_share else value)
 
 
 def _day(random: Source) -> date:
@@ -311,7 +365,8 @@ def _object(random: Source, kind: Mapping[str, Any]) -> Value:
 
 _DRAWN: Final[Mapping[str, Callable[[Source, Mapping[str, Any]], Value]]] = {
     "text": _text, "integer": _integer, "number": _number, "money": _money, "percent": _percent,
-    "date": _date, "time": _time, "datetime": _datetime,
+    "date": _date, "time": _time, "datetime": _datetime, "compass": _compass, "tiny": _tiny,
+    "duration": _duration, "formula": _formula,
     "place": _place, "year": _year, "flag": _flag, "enum": _enum, "list": _list, "object": _object,
 }  # fmt: skip
 
@@ -319,13 +374,13 @@ _DRAWN: Final[Mapping[str, Callable[[Source, Mapping[str, Any]], Value]]] = {
 def schema(random: Source, kind: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema of a kind; what it need not say is there or not."""
     match kind["kind"]:
-        case "integer" | "year":
+        case "integer" | "year" | "duration":
             found: dict[str, Any] = {"type": "integer"}
             if "from" in kind and not kind.get("signed") and random.random() < 0.3:
                 found |= {"minimum": kind["from"], "maximum": kind["to"]}
         case "percent" if kind.get("as") != "share" and random.random() < 0.4:
             found = {"type": "integer"}
-        case "number" | "money" | "percent":
+        case "number" | "money" | "percent" | "compass" | "tiny":
             found = {"type": "number"}
         case "flag":
             found = {"type": "boolean"}
