@@ -24,7 +24,7 @@ _PATH: Final = re.compile(
 )
 _NUMBER: Final = re.compile(
     r"""(?<![\w.,])(?P<sign>[-−]?)[$€£¥]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?(?!\.?\d)
-    (?:\s*(?P<unit>%|(?:percent|k|thousand|million|M|billion|bn)\b))?""",
+    (?P<power>e[+-]?\d{1,2}\b)?(?:\s*(?P<unit>%|(?:percent|k|thousand|million|M|billion|bn)\b))?""",
     re.VERBOSE | re.IGNORECASE,
 )
 _POWERS_OF_TEN: Final = {"k": 3, "thousand": 3, "million": 6, "m": 6, "billion": 9, "bn": 9}
@@ -123,7 +123,11 @@ def _numbers(request: str) -> Iterator[RequestNumber]:
         if len(found["whole"]) > _MOST_DIGITS or len(found["fraction"] or "") > _MOST_DIGITS:
             continue
         unit = (found["unit"] or "").casefold()
-        value = Decimal(found["whole"].replace(",", "") + (found["fraction"] or ""))
+        digits = found["whole"].replace(",", "") + (found["fraction"] or "")
+        if found["power"]:
+            yield RequestNumber(str(float(f"{found['sign']}{digits}{found['power']}".replace("−", "-"))))
+            continue
+        value = Decimal(digits)
         value = (-value if found["sign"] else value).scaleb(_POWERS_OF_TEN.get(unit, 0))
         yield RequestNumber(_written(value), _written(value / 100) if unit in {"%", "percent"} else "")
     for word in re.findall(r"\w+", request):

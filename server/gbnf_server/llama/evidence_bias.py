@@ -34,7 +34,8 @@ _NEXT_CALL: Final = '\n{"name":'  # of several in an answer
 _COMMAS: Final = (', "', ',"')  # before a string or a key
 _ARGUMENTS_DEPTH: Final = 2  # of their object, in {"name": …, "arguments": {…}}
 _MOST_OTHER_ITEMS: Final = 2  # of a list, that the request does not have
-_SHORTEST_REPEATED: Final = 3  # characters: shorter strings, such as "en", may well occur twice
+_SHORTEST_REPEATED: Final = 3
+"""Characters: shorter strings, such as "en", may well occur twice, and begin a name that they do not copy."""
 
 _Kind = Literal["key", "string", "other"]
 
@@ -128,11 +129,17 @@ class EvidenceBias:
         return [*self._tokens_of(*(quote + comma for comma in _COMMAS), shortest=len(quote) + 1)]
 
     def _early_ends(self) -> list[int]:
-        """Return the tokens that would end a call without an argument that the request has a value for."""
-        position = self._position
-        if not (position.ends_member and position.depth == _ARGUMENTS_DEPTH and any(self._stated_left())):
+        """Return the tokens that would end a call, or a list of choices, without what the request has."""
+        position, argument, quote = self._position, self._argument(), self._quote()
+        if not position.ends_member:
             return []
-        return [] if self._has_all() else [*self._tokens_of(f"{self._quote()}}}}}")]
+        if position.depth == _ARGUMENTS_DEPTH:
+            is_early = any(self._stated_left()) and not self._has_all()
+            return [*self._tokens_of(f"{quote}}}}}")] if is_early else []
+        is_list = argument.is_list and position.depth == _ARGUMENTS_DEPTH + 1
+        is_early = is_list and not {*position.items, position.content}.issuperset(argument.choices)
+        ends = f"{quote}]}}}}", f"{quote}],"
+        return [*self._tokens_of(*ends, shortest=len(quote) + 1)] if is_early else []
 
     def _quote(self) -> str:
         return '"' if self._position.kind == "string" else ""
@@ -158,7 +165,8 @@ class EvidenceBias:
         losing = dict.fromkeys(self._tokens_of(*self._rests((*repeated, *avoided))), -BONUS)
         losing |= dict.fromkeys(self._tokens_of(*self._rests(self._used())), -CHOICE_BONUS)
         copied = (*self._evidence.phrases, *self._evidence.entries)
-        return losing | dict.fromkeys(self._continuing(copied), BONUS)
+        is_copied = len(position.content) >= _SHORTEST_REPEATED
+        return losing | dict.fromkeys(self._continuing(copied), CHOICE_BONUS if is_copied else BONUS)
 
     def _continuing(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the tokens that continue the string to one of some texts that the call does not have.

@@ -55,6 +55,7 @@ def test_names_quotes_codes_and_paths(request_: str, names: list[str]) -> None:
         ),
         ("a = 3, b = -11 and 4.50", [RequestNumber("3"), RequestNumber("-11"), RequestNumber("4.5")]),
         ("12.5 percent", [RequestNumber("12.5", "0.125")]),
+        ("1e-9 and -2.5E-8 C", [RequestNumber("1e-09"), RequestNumber("-2.5e-08")]),
         ("from 2019-2020", [RequestNumber("2019"), RequestNumber("2020")]),
         ("two dice, twice 6", [RequestNumber("6"), RequestNumber("2")]),
         ("A12 and 3.4.5", []),

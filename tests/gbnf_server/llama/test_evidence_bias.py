@@ -86,7 +86,7 @@ def changes(model: NativeModel, text: str) -> tuple[set[str], set[str]]:
         (CALL + '"unit": "', "", ""),
         (CALL + '"kinds": ["', "wr", ""),
         (CALL + '"kinds": ["wind', '"', ""),
-        (CALL + '"kinds": ["wind"', "", ""),
+        (CALL + '"kinds": ["wind"', "", "]"),
         (CALL + '"kinds": ["wind", "', "r", ""),
         (CALL + '"kinds": ["wind", "rain"', "", ","),
         (CALL + '"x": "Oslo", "names": ["Bonn", "Tel", "Aviv"', "", ""),
