@@ -1,19 +1,21 @@
 """Compare an adapter in torch and in llama.cpp, and what it costs ordinary text.
 
-    python bench/adapter.py adapter.gguf [--conversations N] [--text FILE …]
+    python bench/adapter.py adapter.gguf [--conversations N] [--server URL] [--text FILE …]
 
 Prints at how many places of generated conversations both say the same token, among those that the model
-learns: llama.cpp rounds the vectors that it multiplies with quantised weights, so near ties differ. Then the
-perplexity of text files with and without the adapter, by llama.cpp, in windows of 512 tokens whose second
-half counts. Needs the extra `train` without `--text`.
+learns: llama.cpp rounds the vectors that it multiplies with quantised weights, so near ties differ. With
+`--server`, the same of a llama-server (`llama-server -m MODEL --lora adapter.gguf`), asked once for each
+conversation. With `--text`, the perplexity of text files with and without the adapter, by llama.cpp, in
+windows of 512 tokens whose second half counts; this does not need the extra `train`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import httpx
 import numpy as np
 from llama_cpp import Llama
 
@@ -31,6 +33,7 @@ def main() -> None:
     )
     parser.add_argument("adapter", type=Path)
     parser.add_argument("--conversations", type=int, default=100, help="number of conversations")
+    parser.add_argument("--server", help="URL of a llama-server with the adapter")
     parser.add_argument("--text", type=Path, nargs="+", help="text files: the perplexity alone")
     options = parser.parse_args()
     patch_default_model_params()
@@ -39,7 +42,7 @@ def main() -> None:
         plain, adapted = (perplexity(open_llama(adapter), texts) for adapter in (None, options.adapter))
         print(f"perplexity {plain:.2f}, with the adapter {adapted:.2f} ({adapted / plain - 1:+.1%})")
     else:
-        compare(options.adapter, options.conversations)
+        compare(options.adapter, options.conversations, options.server)
 
 
 def open_llama(adapter: Path | None) -> Llama:
@@ -70,7 +73,13 @@ def perplexity(llama: Llama, texts: Iterable[str]) -> float:
     return float(np.exp(total / count))
 
 
-def compare(adapter: Path, conversations: int) -> None:
+def next_token(server: str, tokens: Sequence[int]) -> int:
+    body = {"prompt": tokens, "n_predict": 1, "temperature": 0, "n_probs": 1, "cache_prompt": True}
+    answer = httpx.post(f"{server}/completion", json=body, timeout=60).raise_for_status().json()
+    return int(answer["completion_probabilities"][0]["id"])
+
+
+def compare(adapter: Path, conversations: int, server: str | None) -> None:
     import torch  # noqa: PLC0415  # perplexity needs none of these
 
     from training.llama import read_base  # noqa: PLC0415
@@ -84,7 +93,7 @@ def compare(adapter: Path, conversations: int) -> None:
     model = Adapted(read_base(smollm2_path(), torch.float32), rank=RANK, alpha=ALPHA, first=FIRST)
     read_adapter(model, adapter)
     llama = open_llama(adapter)
-    places = same = right = 0
+    places = same = right = served = 0
     for seed in range(conversations):
         rows = group(Source(f"compare {seed}"), lambda text: vocabulary.tokenize(text, special=True))
         kept = rows.parts <= 1
@@ -97,7 +106,11 @@ def compare(adapter: Path, conversations: int) -> None:
         theirs = llama.scores[trained - 1].argmax(-1)
         places, same = places + len(trained), same + int((ours == theirs).sum())
         right += int((theirs == tokens[trained]).sum())
+        if server is not None:
+            served += next_token(server, tokens[: trained[0]].tolist()) == theirs[0]
     print(f"{places} places: the same token at {same} ({same / places:.1%}); llama.cpp's is right at {right}")
+    if server is not None:
+        print(f"llama-server: the same first token in {served} of {conversations} conversations")
 
 
 if __name__ == "__main__":
