@@ -127,20 +127,28 @@ def test_what_is_tried_again_shares_one_deadline(clock: Clock, monkeypatch: pyte
 
     monkeypatch.setattr(Transport, "handle_async_request", handle)
     monkeypatch.setattr(http_client, "sleep", sleep)
-    client = HttpClient(
-        "http://127.0.0.1:9",
-        server_name="it",
-        api_key=None,
-        retry_policy=RetryPolicy(timeout=10, retries=9, loading_timeout=60),
-    )
+    with pytest.raises(BackendUnreachableError, match="within 10 s"):
+        asyncio.run(ask(RetryPolicy(timeout=10, retries=9, loading_timeout=60)))
+    assert left == pytest.approx([10, 7, 4, 1])
 
-    async def ask() -> None:
-        async with client.session() as session:
+
+async def ask(policy: RetryPolicy, requests: int = 1) -> None:
+    client = HttpClient("http://127.0.0.1:9", server_name="it", api_key=None, retry_policy=policy)
+    async with client.session() as session:
+        for _ in range(requests):
             await session.request("GET", "/")
 
-    with pytest.raises(BackendUnreachableError, match="within 10 s"):
-        asyncio.run(ask())
-    assert left == pytest.approx([10, 7, 4, 1])
+
+def test_the_requests_of_a_session_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected = []
+
+    async def connect(*_: object) -> httpcore.AsyncNetworkStream:
+        connected.append(httpcore.AsyncMockStream([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"] * 3))
+        return connected[-1]
+
+    monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", connect)
+    asyncio.run(ask(RetryPolicy(), 3))
+    assert len(connected) == 1
 
 
 def test_a_bug_below_is_a_broken_protocol() -> None:

@@ -145,8 +145,10 @@ def test_reasoning_that_the_template_opens_is_closed_under_a_grammar() -> None:
     ):
         client.complete(Request(ASK, grammar=CALL))
         client.complete(Request(ASK, grammar=None))
+        client.complete(Request(ASK, grammar=CALL, reasoning=True))
         prompts = [body["prompt"] for path, body in script.asked if path == "/completion"]
-    assert prompts == ["7c1f-system 7c1f-tool <think>\n\n</think>\n\n", "7c1f-system 7c1f-tool <think>\n"]
+    opened = "7c1f-system 7c1f-tool <think>\n"
+    assert prompts == [f"{opened}\n</think>\n\n", opened, opened]
 
 
 LOADING = Reply(503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}})
@@ -174,7 +176,7 @@ def test_a_server_that_loads_for_ever(ask: Ask) -> None:
         assert len(script.asked) > 1
 
 
-@pytest.mark.parametrize("said", ["0", "Wed, 21 Oct 2015 07:28:00 GMT"])
+@pytest.mark.parametrize("said", ["0", *(f"Wed, 21 Oct 2015 07:28:00 {zone}" for zone in ("GMT", "-0000"))])
 def test_a_server_that_is_busy_says_when_to_come_back(ask: Ask, said: str) -> None:
     busy = Reply(429, {"error": {"message": "slow down"}}, {"retry-after": said})
     with scripted(completion=[busy, busy, completion('{"name": "find"}')]) as script:

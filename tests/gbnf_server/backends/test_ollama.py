@@ -174,6 +174,7 @@ def test_reasoning_is_returned_separately() -> None:
         (6000, 1500, False),
         (6000, 2047, True),  # full but for one: no space for an answer
         (12000, 1026, True),  # half the context and two, which newer servers keep of what is too long
+        (12000, 1040, True),  # the most that they keep
         (6000, 0, False),  # the server reported nothing
         (2048, 300, False),  # no more bytes than tokens: it was whole, however few they are
     ],
@@ -254,6 +255,7 @@ def test_what_is_not_essential_may_be_odd(odd_fields: dict[str, Any], ask: Ask) 
         (Reply(404, {"error": "model 'm' not found"}), ServerResponseError, "ollama pull m"),
         (Reply(400, {"error": "the prompt exceeds the context length"}), ContextOverflowError, "8192"),
         (Reply(400, {"error": "invalid format: failed to parse grammar"}), GrammarRefusedError, "grammar"),
+        (Reply(500, {"error": "Failed to parse Grammar"}), GrammarRefusedError, "parse"),
         (Reply(500, {"error": "llama runner has terminated"}), ServerResponseError, "500"),
         (Reply(200, "[]"), BackendError, "not a JSON object"),
         (Reply(200, {"message": {"content": 5}, "done": True}), BackendError, "sent 5 instead"),

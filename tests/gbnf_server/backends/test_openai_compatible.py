@@ -178,7 +178,7 @@ def test_the_request_is_as_published(server: ServerKind, ask: Ask) -> None:
 def test_an_answer_with_its_counts(server: ServerKind, ask: Ask) -> None:
     with served(chat()) as script, client(script.url, server) as backend:
         typed: Backend = backend
-        assert typed.context_length() == 4096
+        assert (typed.context_length(), typed.info().takes_images) == (4096, True)
         answer = ask(backend)
     assert (answer.text, answer.finish_reason, answer.grammar_violation) == (CALL, "stop", None)
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.cached_tokens) == (
@@ -211,7 +211,7 @@ def test_reasoning_is_returned_separately() -> None:
 
 
 def test_the_model_and_its_context() -> None:
-    with served(chat(), listed=models("a", "b")) as script:
+    with served(chat(), listed=models("a", "b", *map(str, range(3000)))) as script:
         named = client(script.url, model="b", context_length=100)
         assert (named.complete(Request(ASK, grammar=None)).text, named.context_length()) == (CALL, 100)
         assert [path for path, _ in script.asked] == ["/v1/chat/completions"]

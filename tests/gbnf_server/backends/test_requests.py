@@ -192,14 +192,14 @@ def test_a_rendered_prompt_is_completed_where_the_template_is_given(
             tool_format = backend.info().tool_format
             assert tool_format is not None
             grammar = tool_format.grammar([PING], tool_choice="required")
-            request = Request(ASK, grammar, tools=[declare_tool(PING)])
+            request = Request(ASK, grammar, tools=[declare_tool(PING)], top_k=5)
             answer = backend.complete(request)
         [(path, body)] = script.asked
     assert (path, answer.text, answer.grammar_violation) == ("/v1/completions", CALLED, None)
     assert body["prompt"].startswith("[TOOLS]")
     assert "ping" in body["prompt"]
     assert body["prompt"].endswith("<|assistant|>")
-    assert body["skip_special_tokens"] is False
+    assert (body["skip_special_tokens"], body["top_k"]) == (False, 5)
     assert key in body
     assert "messages" not in body
 
