@@ -50,6 +50,7 @@ from support.gateway_answers import (
     text,
 )
 from support.models import make_model
+from support.scripts import Script
 from support.server import require_llama_server
 from support.tool_formats import FAMILIES
 from support.tool_templates import TEMPLATES
@@ -424,6 +425,11 @@ def test_nothing_of_a_stop_string_or_after_it_is_in_a_text(
         assert end(events).usage.prompt_tokens == end(whole).usage.prompt_tokens
         if places:
             assert end(events).reason == "stop"
+
+
+def test_a_model_of_the_planner_may_answer_by_a_call() -> None:
+    said = '{"name": "final_answer", "arguments": {"message": "hi"}}'
+    assert text(answer(ask(tools=TOOLS), Script({USER["content"]: [said]}))) == "hi"
 
 
 def test_several_answers_come_one_after_another(backend: InProcess) -> None:

@@ -22,7 +22,9 @@ from support.server import serving
 
 
 @contextmanager
-def upstream(status: int = 200, headers: dict[str, str] | None = None) -> Iterator[tuple[str, list[Any]]]:
+def upstream(
+    status: int = 200, headers: dict[str, str] | None = None, end: bytes = b"0\r\n\r\n"
+) -> Iterator[tuple[str, list[Any]]]:
     """The URL of a server that answers with what it was asked."""
     seen: list[Any] = []
 
@@ -39,7 +41,7 @@ def upstream(status: int = 200, headers: dict[str, str] | None = None) -> Iterat
             self.end_headers()
             for piece in (b'{"a":', b" 1}"):
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-            self.wfile.write(b"0\r\n\r\n")
+            self.wfile.write(end)
 
         do_GET = do_POST = _answer  # noqa: N815 - the names that http.server looks for
 
@@ -133,6 +135,11 @@ def test_errors_and_redirects_are_passed_on_as_they_are() -> None:
     assert (response.status_code, len(seen)) == (307, 1)
     assert response.headers["x-other"] == "y"
     assert not {"set-cookie", "keep-alive", "transfer-encoding"} & response.headers.keys()
+
+
+def test_a_response_that_breaks_gets_no_end() -> None:
+    with upstream(end=b"no chunk\r\n") as (url, _), pytest.raises(httpx.RemoteProtocolError):
+        ask(url, "GET", "/props")
 
 
 def test_no_server_is_an_error_in_the_shape_of_the_api() -> None:

@@ -16,6 +16,7 @@ from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible
+from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, http_probe
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
@@ -25,7 +26,7 @@ from gbnf_server.system.errors import (
     ServerResponseError,
 )
 from support.backends import FakeBackend, acomplete
-from support.gateways import until
+from support.gateways import ScriptedEngine, until
 from support.server import Reply, scripted
 
 DOWN = BackendUnreachableError("nobody answers")
@@ -76,7 +77,8 @@ def play(fakes: list[Fake], scene: Callable[[Upstreams], Awaitable[None]], place
     async def run() -> None:
         upstreams = Upstreams([Upstream(fake, fake.probe, places) for fake in fakes], pause=pause)
         await scene(upstreams)
-        await upstreams.stop_probing()
+        await Gateway(ScriptedEngine(), upstreams, model="m").close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "no probe goes on"
         assert all(upstream.running == 0 for upstream in upstreams.upstreams)
 
     asyncio.run(run())
