@@ -312,9 +312,7 @@ class RunRecorder:
                     if isinstance(event, Answered):
                         outcome = event.completion
                     yield event
-        except GeneratorExit:  # after the end, or instead of it
-            raise
-        except BaseException as error:
+        except (Exception, asyncio.CancelledError) as error:  # GeneratorExit may come after the end
             outcome = error
             raise
         finally:
