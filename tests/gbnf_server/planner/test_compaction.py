@@ -20,7 +20,7 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import Event, HistoryCompacted, Planner, PlannerOptions, Run
-from gbnf_server.planner.compaction import prompt_size
+from gbnf_server.planner.compaction import PromptMeter, prompt_size
 from gbnf_server.planner.effects import CallModel, ExecuteTool
 from gbnf_server.planner.events import StepStarted, ToolDone
 from gbnf_server.planner.options import ResolvedOptions
@@ -245,6 +245,12 @@ def test_tiers_in_their_order() -> None:
         assert driven(texts, context, replies).run.outcome == "answered"
         whole = driven(texts, context, replies, compact=False).run
         assert whole.outcome == ("answered" if context == 8000 else "failed")
+
+
+@pytest.mark.parametrize(("known", "reported"), [(None, 99), (99, None), (None, None)])
+def test_a_prompt_that_did_not_fit_exceeds_the_context(known: int | None, reported: int | None) -> None:
+    meter = PromptMeter(known).overflowed(ContextOverflowError(None, reported), ())
+    assert meter.estimate(0) > (known or reported or 0)
 
 
 def test_it_compacts_rarely_and_ahead_of_the_call() -> None:

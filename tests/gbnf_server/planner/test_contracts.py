@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ import pytest
 from gbnf.contracts import Contract, choice, lines, pick
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.planner.contracts import messages, run_contract
+from gbnf_server.planner.contracts import arun_contract, messages, run_contract
 from support.backends import FakeBackend
+from support.gateways import until
 from support.models import make_model
 
 CONTRACT = Contract(best=pick(3), mood=choice(["glad", "sad"]), haiku=lines(2, limit=8))
@@ -66,6 +68,15 @@ def test_a_silent_server_times_out_as_a_hang(silent: str) -> None:
         runs = [run_contract(CONTRACT, "Which?", backend, timeout_s=0.1) for _ in range(2)]
     assert [run.outcome for run in runs] == ["hang", "hang"]
     assert all(run.error == "no answer within 0.1 s" for run in runs)
+
+
+def test_a_call_that_hangs_is_cancelled(silent: str) -> None:
+    async def ask(backend: LlamaServer) -> None:
+        assert (await arun_contract(CONTRACT, "Which?", backend, timeout_s=0.1)).outcome == "hang"
+        await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+
+    with LlamaServer(silent) as backend:
+        asyncio.run(ask(backend))
 
 
 def test_a_backend_that_blocks_the_loop_is_a_hang_too() -> None:

@@ -295,7 +295,7 @@ def test_a_cancelled_run_does_not_wait_for_a_person(tmp_path: Path, backend: InP
         await _until(person.thinks.is_set, task)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await task
+            await asyncio.wait_for(task, 30)
 
     asyncio.run(cancel_while_the_person_thinks())
     assert not person.may_answer.is_set()

@@ -190,8 +190,9 @@ def test_what_was_paid_is_paid_once_unless_that_is_wanted() -> None:
     "more", [{"dialect": "json_schema"}, {"constrained": False}, {"call_format": "text"}]
 )
 def test_without_a_grammar_for_it_the_repetition_is_refused(more: dict[str, Any]) -> None:
-    texts = [call("pay"), call("pay"), ANSWER]
-    driven = drive_by_hand(POOL, map(completion, texts), options=resolved(**more))
+    texts = [call("look"), call("pay"), call("pay"), ANSWER]
+    driven = drive_by_hand(POOL, map(completion, texts), replies=[FAILED], options=resolved(**more))
+    assert not any(event.excluded for event in driven.of(StepStarted))
     [blocked] = driven.of(CallBlocked)
     assert blocked.refusal == "repeated"
     assert blocked.error.startswith("pay has already been done")
@@ -199,7 +200,8 @@ def test_without_a_grammar_for_it_the_repetition_is_refused(more: dict[str, Any]
 
 
 def test_a_run_ends_if_only_repetitions_are_left() -> None:
-    tool = Tool("ring", args={"type": "object"}, run=RunPolicy("write"))
+    args = {"type": "object", "properties": {}, "description": "None."}
+    tool = Tool("ring", args=args, run=RunPolicy("write"))
     driven = drive_by_hand(
         [tool], [completion(call("ring"))], replies=[FAILED], options=resolved(required=("ring",))
     )

@@ -51,6 +51,7 @@ def test_the_example_is_read() -> None:
     [run] = parse_runs(json.dumps(RUN), "run.json")
     assert run.run is not None
     assert (run.query, run.run.outcome, len(run.events)) == ("go", "exhausted", 2)
+    assert (run.run.prompt_tokens, run.run.completion_tokens, run.run.cached_tokens) == (0, 0, 0)
     assert (len(run.decodings[0].trace), run.decodings[0].seed) == (1, 0)
     assert parse_runs(json.dumps(RUN, indent=1), "run.json") == (run,)
 

@@ -50,6 +50,12 @@ def test_nothing_is_salvaged_from_an_answer_or_from_nothing() -> None:
     assert salvage(run_of(step(1, "read_files", None, "no"))) is None
 
 
+def test_a_list_in_a_result_is_its_members() -> None:
+    salvaged = salvage(run_of(step(1, "look", {"names": ["a", "b"], "tags": []})))
+    assert salvaged is not None
+    assert salvaged.text == "names: a, b; tags: nothing"
+
+
 def test_a_long_result_is_truncated_in_the_list() -> None:
     salvaged = salvage(run_of(step(1, "read_files", {"entries": ["x" * 5000]})))
     assert salvaged is not None
