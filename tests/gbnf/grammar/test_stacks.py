@@ -97,6 +97,23 @@ def test_tuples_that_only_their_ends_tell_apart(levels: int) -> None:
         assert {finding.keyword for finding in grammar.report} == {"anyOf"}
 
 
+def test_merged_alternatives_keep_what_all_of_them_have() -> None:
+    root, more = {"$ref": "#"}, {"anyOf": [{"$ref": "#"}, {"const": 5}]}
+    array, object_ = {"type": "array", "minItems": 1}, {"type": "object", "required": ["a"]}
+    alternatives = [
+        {**array, "prefixItems": [{"enum": [1, 2]}, root], "maxItems": 3},
+        {**array, "prefixItems": [{"enum": [2, 3]}, more], "maxItems": 4, "items": {"type": "null"}},
+        {**object_, "properties": {"a": root, "b": {"const": 0}}, "maxProperties": 1, **_REST},
+        {**object_, "properties": {"a": more}, **_REST},
+    ]
+    grammar = compile_schema({"anyOf": [{"const": 0}, *alternatives]})
+    assert {finding.keyword for finding in grammar.report if finding.kind == "unenforced"} == {"anyOf"}
+    accepted = ["[1]", "[3, [2, 5, 6, null]]", '{"a": 5}', '{"a": {"a": 0}}']
+    refused = ["[]", "[4, 0]", "[2, 6]", "[1, 0, null, null, null]", "{}", '{"b": 0}', '{"a": 6}']
+    verdicts = engine().match_many(grammar, [*accepted, *refused])
+    assert [one.complete for one in verdicts] == [True] * len(accepted) + [False] * len(refused)
+
+
 def test_many_stacks_are_what_the_engine_would_keep() -> None:
     text = 'root ::= "[" root "]" | "[" root "}" | "x"'
     assert max(engine_stacks(text, "[" * 10)) > MAX_STACKS
