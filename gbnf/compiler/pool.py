@@ -151,7 +151,7 @@ def compile_tools(
     options: CompileOptions,
     has_steps: bool,
     *,
-    strict: bool = False,
+    strict: bool,
     taken: AbstractSet[str] = RESERVED,
     notation: Notation = JSON,
 ) -> CompiledPool:

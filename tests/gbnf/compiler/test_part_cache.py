@@ -68,7 +68,7 @@ def compiled(tools: Any, options: Any, steps: Any, notation: Any) -> Any:
             given = {name: getattr(options, name) for name in CompileOptions.__dataclass_fields__}
             grammar = compile_pool(tools, steps=steps, **given)
             return str(grammar), dict(grammar.rules.productions), grammar.report
-        pool = compile_tools(tools, options, bool(steps), notation=NOTATIONS[notation])
+        pool = compile_tools(tools, options, bool(steps), strict=False, notation=NOTATIONS[notation])
     except GbnfError as error:
         return type(error), str(error)
     return [(one.name, one.arguments, one.part.text, one.part.needs, one.part.productions, one.findings)
