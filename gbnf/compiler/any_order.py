@@ -235,7 +235,7 @@ class _Automaton:
         ]
         self._all_satisfied = (1 << len(self._groups[0])) - 1
         keys = [layout.key(name) for name in names]
-        self._prefix = commonprefix(keys) if len(keys) > 1 else ""  # noqa: RUF071  # these are no paths
+        self._prefix = commonprefix(keys)  # noqa: RUF071  # these are no paths
         self._classes = list(self._make_classes(shapes, names))
         self._included = list(self._make_included(shapes, names)) if len(shapes) > 1 else []
         self._known_distinct: dict[tuple[int, int], int] = {}

@@ -34,8 +34,6 @@ MAX_STATES = 1000
 MAX_GROUP_STATES = 2000
 #: The greatest number of properties that is counted: each is a level of nesting in the grammar.
 MAX_COUNT = 100
-#: The most chains whose positions name a rule after the last property.
-_FEW_CHAINS = 4
 
 #: The keys of a class of other properties (None: every key), and an expression for their values.
 Other = tuple["Dfa | None", Expr]
@@ -230,7 +228,7 @@ class _ObjectAutomaton:
         return self._chains[pair.chain][pair.position]
 
     def _label(self, state: _ObjectState) -> str:
-        if sum(map(bool, state.at)) > 1 or len(self._chains) > _FEW_CHAINS:
+        if sum(map(bool, state.at)) > 1:
             return "After " + " ".join(map(str, state.at))
         last = next((names[at - 1] for names, at in zip(self._chains, state.at, strict=True) if at), "")
         return f"After {last}" if last else "More"

@@ -11,7 +11,7 @@ from gbnf.compiler.automaton_rules import words_expr
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import Expr
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.charset import Alphabet, CharSet, common_refinement, minterms
+from gbnf.regular.charset import ANY_CHAR, Alphabet, CharSet, common_refinement, minterms
 from gbnf.regular.transition_tables import DEAD, explore
 from gbnf.work_limits import work_cache
 
@@ -76,8 +76,6 @@ def _delimited(language: Dfa, delimiter: str) -> Dfa:
                 found.append(end if at in table.accepting else None)
         return found
 
-    if language.is_empty:
-        return language
     return Dfa(explore(alphabet, (0, 0), successors, lambda state: state == end, MAX_STATES))
 
 
@@ -123,6 +121,6 @@ def trimmed_texts() -> Dfa:
 def beginning_with(text: str, delimiter: str) -> Dfa:
     """Return the texts that, with the delimiter behind them, begin with `text`."""
     chain = [[(char, at + 1)] for at, char in enumerate(text)]
-    rest = [[(CharSet.of((0, sys.maxunicode)), len(text))]]
+    rest = [[(ANY_CHAR, len(text))]]
     early = [at for at in range(len(text)) if delimiter.startswith(text[at:])]
     return Dfa.from_transitions([*chain, *rest], (len(text),)) | Dfa.of_words(text[:at] for at in early)
