@@ -26,7 +26,7 @@ from support.oracle import accepts, engine
 from support.random_texts import generate
 from support.values import canonical, in_declared_order, is_valid
 
-OPTIONS = CompileOptions(closed=False)
+OPTIONS = CompileOptions(closed=False, property_order="declared")
 ANY_ORDER = CompileOptions(closed=False, property_order="any")
 NAMES_OF_NOTATIONS = st.sampled_from(list(NOTATIONS))
 
@@ -138,6 +138,14 @@ def test_a_derivation_reads_as_valid_arguments(name: str, schema: Any, options: 
 def test_every_awkward_string_is_accepted_where_it_can_be_read_back(name: str, schema: Any) -> None:
     arguments = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
     judge(name, arguments, [{"a": text} for text in SIGNS])
+
+
+def test_a_python_literal_has_the_keys_and_the_characters_of_its_schema() -> None:
+    control = {"type": "string", "pattern": "^[\x83-\x9b]$"}
+    inner = {"type": "object", "properties": dict.fromkeys(SIGNS, control), "additionalProperties": False}
+    arguments = {"type": "object", "properties": {"a": inner}, "required": ["a"]}
+    values = [{sign: "\x83"} for sign in SIGNS] + [{"a": chr(code)} for code in range(0x7F, 0xA1)]
+    judge("Seed-OSS", arguments, [{"a": value} for value in values])
 
 
 @pytest.mark.parametrize("name", ["Gemma-4", "MiniMax-M3"])
