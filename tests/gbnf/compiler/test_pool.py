@@ -170,6 +170,8 @@ def test_rule_names_are_unique_whatever_the_tools_are_called(schemas: Any, names
 def test_names_are_readable() -> None:
     names = set(compile_pool(BUNDLED, final_answer=True).rules.productions)
     assert {"argsGetInputs", "getInputsDialogItem", "argsFindFiles", "argsFinalAnswer"} <= names
+    alike = tool("t", properties={name: {"enum": [name, 1]} for name in ("b", "B", "a1", "a 1")})
+    assert {"tB", "tB2", "tA1", "tA1x2"} <= set(compile_pool([alike]).rules.productions)
 
 
 @pytest.mark.parametrize(
@@ -375,10 +377,8 @@ def test_each_tool_is_compiled_once_where_names_are_the_same_in_camel_case() -> 
 def test_a_tool_that_cannot_be_called_is_left_out_unless_strict() -> None:
     impossible = {"type": "object", "properties": {"a": False}, "required": ["a"]}
     tools = [Tool("good", args={"type": "object"}), Tool("bad", args=impossible)]
-    grammar = compile_pool(tools)
-    assert [(finding.tool, finding.kind) for finding in grammar.report if finding.kind == "left_out"] == [
-        ("bad", "left_out")
-    ]
+    for grammar in (compile_pool(tools), compile_name_and_arguments(tools)):
+        assert [finding.tool for finding in grammar.report if finding.kind == "left_out"] == ["bad"]
     for pool, strict in ((tools, True), (tools[1:], False)):
         with pytest.raises(SchemaError, match="no arguments satisfy the schema of 'bad'"):
             compile_pool(pool, strict=strict)
