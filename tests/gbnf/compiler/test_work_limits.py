@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gbnf import work_limits
 from gbnf.calls.repair import repair_call
 from gbnf.calls.validation import validate_call
+from gbnf.compiler import lowering
 from gbnf.compiler.schema import compile_schema, paused_garbage_collection
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
@@ -140,6 +141,16 @@ def test_pointers_in_a_deep_schema_are_computed_without_visiting_every_ancestor_
         return count
 
     assert calls(1600) < 3 * calls(800)
+
+
+@pytest.mark.parametrize("order", ["any", "declared"])
+def test_what_is_beyond_the_most_rules_is_left_open(order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lowering, "MAX_RULES", 20)
+    items = [{"enum": [{"a": number, "b": 0}, number]} for number in range(40)]
+    grammar = compile_schema({"type": "array", "prefixItems": items}, property_order=order)
+    assert "/prefixItems/39" in {finding.pointer for finding in grammar.report}
+    assert accepts(grammar, json.dumps([*range(39), "any value"]))
+    assert not accepts(grammar, json.dumps(["any value", *range(1, 40)]))
 
 
 @pytest.mark.slow
