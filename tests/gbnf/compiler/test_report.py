@@ -42,6 +42,7 @@ def test_the_first_finding_of_a_pointer_and_keyword_is_kept() -> None:
     ]
 
 
+NULLS = {"type": "array", "items": {"type": "null"}}
 MANY = {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 100, "maxItems": 300}
 
 
@@ -51,6 +52,8 @@ MANY = {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 1
         ({"type": "string", "minLength": MAX_BOUND}, []),
         ({"type": "string", "minLength": MAX_BOUND + 1}, [("/minLength", "unenforced")]),
         ({"type": "string", "maxLength": MAX_BOUND + 1}, [("/maxLength", "unenforced")]),
+        ({**NULLS, "maxItems": MAX_BOUND + 1}, []),
+        ({**NULLS, "maxItems": MAX_BOUND + 2}, [("/maxItems", "unenforced")]),
         ({"type": "string", "pattern": "^a*$", "maxLength": 5000}, [("/maxLength", "unenforced")]),
         ({"type": "integer", "multipleOf": MAX_DIVISOR}, []),
         ({"type": "integer", "multipleOf": MAX_DIVISOR + 1}, [("/multipleOf", "unenforced")]),

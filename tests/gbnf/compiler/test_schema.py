@@ -142,9 +142,13 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
             id="required and optional properties",
         ),
         pytest.param(
-            {"type": "object", "properties": {"a": {}}, "additionalProperties": {"type": "integer"}},
+            {
+                "type": "object",
+                "properties": {"a": {}, "\tb": {"const": "x"}},
+                "additionalProperties": {"type": "integer"},
+            },
             ['{"a": "x", "b": 1}', '{"aa": 1}', '{"": 1}', '{"\\n": 1}'],
-            ['{"a": 1, "a": 2}', '{"b": "x"}', '{"\\u0061": 1}'],
+            ['{"a": 1, "a": 2}', '{"b": "x"}', '{"\\u0061": 1}', '{"\\tb": 1}'],
             id="a declared key does not slip in among the additional ones",
         ),
         pytest.param(
@@ -234,16 +238,22 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
             {
                 "type": "array",
                 "uniqueItems": True,
-                "items": {"anyOf": [{"enum": [1, True]}, {"type": "integer", "minimum": 1, "maximum": 3}]},
+                "maxItems": 2,
+                "items": {
+                    "anyOf": [
+                        {"enum": [1, True]},
+                        {"type": ["integer", "boolean"], "minimum": 1, "maximum": 3},
+                    ]
+                },
             },
-            ["[1, 2]", "[true, 1]"],
-            ["[1, 1]", "[true, true]"],
+            ["[1, 2]", "[true, 1]", "[false, true]"],
+            ["[1, 1]", "[true, true]", "[1, 2, 3]"],
             id="unique items of branches that overlap",
         ),
         pytest.param(
             {
                 "type": "object",
-                "allOf": [{"properties": {f"a{n}": {} for n in range(20)}}, {"properties": {"b": {}}}],
+                "allOf": [{"properties": {f"a{n}": {} for n in range(24)}}, {"properties": {"b": {}}}],
             },
             ['{"a0": 1, "b": 1, "a19": 1}', '{"b": 1, "a17": 1}'],
             ['{"a17": 1, "a0": 1}', '{"a18": 1, "a17": 1}'],
@@ -276,6 +286,15 @@ UNKNOWN = "https://json-schema.org/draft-07/schema#"  # with an s; jsonschema kn
             ["0.5", "1.5"],
             ["0", "1", "2", "1.0"],
             id="multiples without the integers",
+        ),
+        pytest.param(
+            {"type": "number", "multipleOf": 0.5}, ["1.5", "-20", "0"], ["1.3", "1.55", "1."], id="multiples"
+        ),
+        pytest.param(
+            {"type": "integer", "multipleOf": 11, "maximum": 22},
+            ["22", "-33"],
+            ["33", "21"],
+            id="multiples up to a bound",
         ),
         *(
             pytest.param(
