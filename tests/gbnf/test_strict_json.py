@@ -34,10 +34,8 @@ def test_a_text_is_parsed_to_a_value_that_can_be_sent_on_or_refused(text: str) -
         ("", "character 0"),
         ('{"name": "a"', "character 12"),
         ('{"name": "a"} and more', "Extra data"),
-        ('```json\n{"name": "a"}\n```', "character 0"),
         ('{"name": "a", "name": "b"}', "'name' occurs twice"),
         ('{"a": NaN}', "NaN is not a JSON number"),
-        ('{"a": -Infinity}', "-Infinity is not a JSON number"),
         ('{"a": 1e999}', "too large"),
         ('{"a": "\\ud800"}', "surrogate"),
         ('{"\\udc00": 1}', "surrogate"),
@@ -51,29 +49,19 @@ def test_what_is_no_sound_json_is_refused_with_the_reason(text: str, problem: st
         parse_json(text)
 
 
-def test_surrounding_whitespace_is_no_fault() -> None:
-    assert parse_json('\n {"name": "a"} \n') == {"name": "a"}
-
-
 @given(text=st.text(st.characters()))
 def test_lone_surrogates_become_replacement_characters(text: str) -> None:
     clean = replace_lone_surrogates(text)
     assert clean.encode().decode() == clean
-    if text.encode("utf-8", "ignore").decode() == text:
-        assert clean == text
-    else:
-        assert "\ufffd" in clean or len(clean) < len(text)  # a pair was joined
-
-
-@given(text=st.text(st.characters()))
-def test_a_text_with_a_surrogate_is_one_that_utf_8_cannot_encode(text: str) -> None:
     assert has_surrogate(text) == (text.encode("utf-8", "ignore").decode() != text)
+    if has_surrogate(text):
+        assert "\ufffd" in clean or len(clean) < len(text)  # a pair was joined
+    else:
+        assert clean == text
 
 
-def test_what_the_options_allow_is_read() -> None:
+def test_what_is_no_fault() -> None:
+    assert parse_json('\n {"name": "a"} \n') == {"name": "a"}
+    assert parse_json('{"a": [1], "a": [1]}') == {"a": [1]}
     assert parse_json('{"a": "x\ny"}', control_characters=True) == {"a": "x\ny"}
     assert parse_json('["\\ud800"]', surrogates=True) == ["\ud800"]
-
-
-def test_a_key_may_repeat_its_value() -> None:
-    assert parse_json('{"a": [1], "a": [1]}') == {"a": [1]}
