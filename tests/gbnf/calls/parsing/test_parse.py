@@ -35,99 +35,71 @@ def kinds(step: ToolCalls | FinalAnswer) -> set[str]:
     return {repair.kind for repair in step.repairs}
 
 
-NOW: dict[str, Any] = {}
-FIND = {"base_path": ".", "limit": 5}
+NOW: tuple[str, dict[str, Any]] = ("get_now", {})
+FIND = ("find_files", {"base_path": ".", "limit": 5})
+FILES = [{"path": "a.md", "content": "hi"}, {"path": "b.md"}]
 
 
 @pytest.mark.parametrize(
-    ("text", "syntax", "repairs"),
+    ("text", "syntax", "call", "repairs"),
     [
-        ('```tool\n{"name": "get_now", "arguments": {}}\n```', "fenced", set()),
-        ("```tool_code\nprint(default_api.get_now())\n```", "fenced", {"name"}),
-        ("```tool\nget_now\n```", "fenced", set()),
-        ("CALL get_now", "call", {"arguments"}),
-        ('{"function": "get_now", "parameters": {}}', "bare", set()),
-        ('{"name": "get_now", "input": {}}', "bare", set()),
-        ('{"name": "get_now"}', "bare", {"arguments"}),
-        ('[{"name": "get_now", "arguments": {}}]', "bare", set()),
-        ('{"tool_call": {"name": "get_now", "arguments": {}}}', "bare", {"wrapper"}),
-        ('{"name": "get_now", "arguments": {}, "why": "time"}', "bare", {"extra"}),
-        ("{'name': 'get_now', 'arguments': {},}", "bare", {"json"}),
-        ('{"name": "get_now", "arguments": {}', "bare", {"json"}),
-        ('{"name": "get_now", "arguments": {}\n\nI hope this helps.', "bare", {"json", "prose"}),
-        (
-            '{"id": "x", "type": "function", "function": {"name": "get_now", "arguments": "{}"}}',
-            "openai",
-            set(),
-        ),
-        ('{"function": {"name": "get_now", "arguments": {}}}', "openai", set()),
-        ('Sure!\n```json\n{"tool": "Get-Now", "args": {}}\n```\nDone.', "bare", {"wrapper", "name", "prose"}),
-        ('<tool_call>{"name": "get_now", "arguments": {}}', "tagged", {"wrapper"}),
-        ('[TOOL_CALLS][{"name": "get_now", "arguments": {}}]', "mistral", set()),
-        ("result = get_now()", "python", set()),
-        ("[get_now()]", "python", set()),
-        ("`get_now()`", "python", {"wrapper"}),
-        ("```python\nget_now()\n```", "python", {"wrapper"}),
-        ("I should call it.</think>CALL get_now {}", "call", {"reasoning"}),
-        ('{"name": "functions.get_now", "arguments": {}}', "bare", {"name"}),
-    ],
-)
-def test_calls_without_arguments(text: str, syntax: str, repairs: set[str]) -> None:
-    assert_call(text, syntax, "get_now", {}, repairs)
-
-
-@pytest.mark.parametrize(
-    ("text", "syntax", "repairs"),
-    [
-        ('```tool\nfind_files\nbase_path: "."\nlimit: 5\n```', "fenced", set()),
-        ("```tool\nfind_files\nbase_path: .\nlimit: 5\n```", "fenced", set()),
-        ('```tool_call\nfind_files\n{"base_path": ".", "limit": 5}\n```', "fenced", set()),
-        ('I will.\nCall: Find Files {"base_path": ".", "limit": 5}', "call", {"name", "prose"}),
-        ('{"name": "find_files", "base_path": ".", "limit": 5}', "bare", set()),
+        ('```tool\n{"name": "get_now", "arguments": {}}\n```', "fenced", NOW, set()),
+        ("```tool_code\nprint(default_api.get_now())\n```", "fenced", NOW, {"name"}),
+        ("```tool\nget_now\n```", "fenced", NOW, set()),
+        ("CALL get_now", "call", NOW, {"arguments"}),
+        ('{"function": "get_now", "parameters": {}}', "bare", NOW, set()),
+        ('{"name": "get_now", "input": {}}', "bare", NOW, set()),
+        ('{"name": "get_now"}', "bare", NOW, {"arguments"}),
+        ('[{"name": "get_now", "arguments": {}}]', "bare", NOW, set()),
+        ('{"tool_call": {"name": "get_now", "arguments": {}}}', "bare", NOW, {"wrapper"}),
+        ('{"name": "get_now", "arguments": {}, "why": "time"}', "bare", NOW, {"extra"}),
+        ("{'name': 'get_now', 'arguments': {},}", "bare", NOW, {"json"}),
+        ('{"name": "get_now", "arguments": {}\n\nI hope this helps.', "bare", NOW, {"json", "prose"}),
+        ('{"id": "x", "function": {"name": "get_now", "arguments": "{}"}}', "openai", NOW, set()),
+        ('{"function": {"name": "get_now", "arguments": {}}}', "openai", NOW, set()),
+        ('Sure!\n```json\n{"tool": "Get-Now", "args": {}}\n```', "bare", NOW, {"wrapper", "name", "prose"}),
+        ('<tool_call>{"name": "get_now", "arguments": {}}', "tagged", NOW, {"wrapper"}),
+        ('[TOOL_CALLS][{"name": "get_now", "arguments": {}}]', "mistral", NOW, set()),
+        ("result = get_now()", "python", NOW, set()),
+        ("[get_now()]", "python", NOW, set()),
+        ("`get_now()`", "python", NOW, {"wrapper"}),
+        ("```python\nget_now()\n```", "python", NOW, {"wrapper"}),
+        ("I should call it.</think>CALL get_now {}", "call", NOW, {"reasoning"}),
+        ('{"name": "functions.get_now", "arguments": {}}', "bare", NOW, {"name"}),
+        ("```tool\nfind_files\nbase_path: .\nlimit: 5\n```", "fenced", FIND, set()),
+        ('```tool_call\nfind_files\n{"base_path": ".", "limit": 5}\n```', "fenced", FIND, set()),
+        ('I will.\nCall: Find Files {"base_path": ".", "limit": 5}', "call", FIND, {"name", "prose"}),
+        ('{"name": "find_files", "base_path": ".", "limit": 5}', "bare", FIND, set()),
         (
             '{"name": "find_files", "arguments": "{\\"base_path\\": \\".\\", \\"limit\\": 5}"}',
             "bare",
+            FIND,
             {"arguments"},
         ),
-        ('<function=find_files>{"base_path": ".", "limit": 5}</function>', "function", set()),
-        ('[TOOL_CALLS]find_files[ARGS]{"base_path": ".", "limit": 5}', "mistral", set()),
-        ("tool: find_files\nargs:\nbase_path: .\nlimit: 5", "yaml", {"arguments"}),
-        ('Thought: hm\nAction: find_files\nAction Input: {"base_path": ".", "limit": 5}', "yaml", {"prose"}),
-        ('find_files(".", 5)', "python", {"arguments"}),
-    ],
-)
-def test_calls_with_arguments(text: str, syntax: str, repairs: set[str]) -> None:
-    assert_call(text, syntax, "find_files", FIND, repairs)
-
-
-@pytest.mark.parametrize(
-    ("text", "syntax", "name", "arguments", "repairs"),
-    [
+        ('<function=find_files>{"base_path": ".", "limit": 5}</function>', "function", FIND, set()),
+        ('[TOOL_CALLS]find_files[ARGS]{"base_path": ".", "limit": 5}', "mistral", FIND, set()),
+        ("tool: find_files\nargs:\nbase_path: .\nlimit: 5", "yaml", FIND, {"arguments"}),
+        ('find_files(".", 5)', "python", FIND, {"arguments"}),
         (
-            "```tool\nwrite_note\ntitle: |\n  a: 1\n  b\ncount: 2\n```",
+            "```tool\nwrite_note\ntitle: |\n  a: 1\n  b\n```",
             "fenced",
-            "write_note",
-            {"title": "a: 1\nb", "count": 2},
+            ("write_note", {"title": "a: 1\nb"}),
             set(),
         ),
-        ("```tool\nget_now\ntimezone: 5\n```", "fenced", "get_now", {"timezone": "5"}, set()),
-        ("```tool\nget_now\ntimezone: a: b\n```", "fenced", "get_now", {"timezone": "a: b"}, set()),
+        ("```tool\nget_now\ntimezone: 5\n```", "fenced", ("get_now", {"timezone": "5"}), set()),
+        ('```tool\nget_now\ntimezone: "a: b"\n```', "fenced", ("get_now", {"timezone": "a: b"}), set()),
+        ("```tool\nget_now\ntimezone: a: b\n```", "fenced", ("get_now", {"timezone": "a: b"}), set()),
         (
             "tool: write_files\nargs:\n  files:\n    - path: a.md\n      content: hi\n    - path: b.md\n",
             "yaml",
-            "write_files",
-            {"files": [{"path": "a.md", "content": "hi"}, {"path": "b.md"}]},
+            ("write_files", {"files": FILES}),
             set(),
         ),
     ],
 )
-def test_other_calls(text: str, syntax: str, name: str, arguments: Any, repairs: set[str]) -> None:
-    assert_call(text, syntax, name, arguments, repairs)
-
-
-def assert_call(text: str, syntax: str, name: str, arguments: Any, repairs: set[str]) -> None:
+def test_calls(text: str, syntax: str, call: tuple[str, Any], repairs: set[str]) -> None:
     step = read(text)
-    assert [(call.name, call.arguments, call.truncated) for call in step.calls] == [(name, arguments, False)]
+    assert [(one.name, one.arguments, one.truncated) for one in step.calls] == [(*call, False)]
     assert step.syntax == syntax
     assert step.invalid == ()
     assert kinds(step) == repairs
