@@ -34,7 +34,6 @@ def test_pieces_make_no_difference_and_no_stop_string_is_passed_on(
     [
         (["one\n", "\ntwo"], ["one", ""]),  # the line breaks might have been one
         (["one\n", "two"], ["one", "\ntwo"]),
-        (["a\n\nb", "c"], ["a", ""]),
     ],
 )
 def test_what_may_begin_a_stop_string_is_retained(pieces: list[str], passed: list[str]) -> None:
