@@ -81,10 +81,8 @@ REFUSED = [
     ('root ::= ""?', 1, 12, "nothing to repeat"),
     ('root ::= "a"{0}*', 1, 16, "nothing to repeat"),
     ('root ::= "a"{,5}', 1, 13, "not a repetition"),
-    ('root ::= "a"{x}', 1, 13, "not a repetition"),
     ('root ::= "a"{1\n}', 1, 13, "not a repetition"),
     ('root ::= "a"{2001}', 1, 13, "above 2000"),
-    ('root ::= "a"{2001,}', 1, 13, "above 2000"),
     ('root ::= ("a" "b"{0,50}){0,50}', 1, 25, "51 × 50"),
     ('root ::= pair{0,50} | (pair pair2){1001}\npair ::= "a"\npair2 ::= "b"', 1, 35, "exceeds"),
     ('root ::= "a"{50}{50}', 1, 17, "50 × 50"),
@@ -112,7 +110,6 @@ def test_refused(gbnf: str, line: int, column: int, problem: str) -> None:
 # llama.cpp takes these, for something else than they say
 LOOSENED = [
     ("root ::= []", 1, 10, "empty class"),
-    ("root ::= [^]", 1, 10, "empty class"),
     ("root ::= [z-a]", 1, 11, "is reversed"),
     ('root ::= "a"{2,2001}', 1, 13, "above 2000"),
     ('root ::= "a"\nroot ::= "b"', 2, 1, "second rule root"),

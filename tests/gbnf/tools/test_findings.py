@@ -31,7 +31,6 @@ def found(tool: Tool) -> list[tuple[str, str, str]]:
         ({"args": {"additional_properties": False}}, "", "additional_properties", "additionalProperties"),
         ({"args": {"$defs": {"a/b": {"any_of": []}}}}, "/$defs/a~1b", "any_of", "anyOf"),
         ({"args": {"propertys": {"a": {}}}}, "", "propertys", "properties"),
-        ({"args": {"properties": {"a": {"item": {}}}}}, "/properties/a", "item", "items"),
         ({"run": {"timeout": 3}}, "/run", "timeout", "timeout_s"),
         ({"run": {"effects": "read"}}, "/run", "effects", "effect"),
         ({"offer": {"marker": ["undo"]}}, "/offer", "marker", "markers"),

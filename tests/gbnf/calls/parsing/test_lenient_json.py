@@ -76,10 +76,7 @@ def test_strict_json_is_never_repaired(value: Any) -> None:
         ("[1, /* two */ 2]", [1, 2]),
         ("[NaN]", ["NaN"]),
         ('{"a": [1, 2', {"a": [1, 2]}),
-        (
-            '{"a": {"a": "a: 1, a: 2"}, "b": [{"a": 1}, {"a": 2}],}',
-            {"a": {"a": "a: 1, a: 2"}, "b": [{"a": 1}, {"a": 2}]},
-        ),
+        ('{"a": {"a": "a: 1"}, "b": [{"a": 1}],}', {"a": {"a": "a: 1"}, "b": [{"a": 1}]}),
     ],
 )
 def test_a_repaired_value_names_its_repairs(text: str, value: Any) -> None:
@@ -103,9 +100,7 @@ def test_many_repairs_are_summarised() -> None:
         '{"a": 1, a: 2}',
         '{"a": "x" "a": "y"}',
         '{"a": {"b": 1}, /* "a" */ "a": 2,}',
-        '{"a": 1, "a": 2',
         '[{"a": 1 "a": 2}]',
-        "",
         "// x",
         '["\\ud800"]',
         '["\\ud800\n"]',
