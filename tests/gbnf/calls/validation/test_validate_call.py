@@ -16,8 +16,6 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from support.json_values import SIMPLE, nested
 from support.pools import BUNDLED
 
-BY_NAME = {tool.name: tool for tool in BUNDLED}
-
 property_names = st.sampled_from(
     sorted(
         {name for make_tool in BUNDLED for name in make_tool.args.get("properties", {})}
