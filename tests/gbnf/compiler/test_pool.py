@@ -124,7 +124,6 @@ def test_the_text_is_that_of_the_rules(names: Any, steps: Any, whitespace: Any) 
     grammar = compile_pool([tool(name) for name in names], steps=steps, whitespace=whitespace)
     assert emit(grammar.rules) == str(grammar)
     assert [*grammar.rules.productions] == [line.split(" ")[0] for line in str(grammar).splitlines()]
-    assert len(grammar.rules.productions) == len([*grammar.rules.productions])
 
 
 def test_the_text_is_that_of_the_rules_where_names_share_many_prefixes() -> None:
