@@ -208,21 +208,18 @@ def test_answers_stay_as_they_are(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "name", "nearest"),
     [
-        ('{"name": "Submit", "arguments": {}}', "Submit", None),
         ('{"name": "get_nov", "arguments": {}}', "get_nov", "get_now"),
         ('CALL find_file {"base_path": "."}', "find_file", "find_files"),
         ("```tool\nget_time\nzone: UTC\n```", "get_time", "get_now"),
         ("tool: read_all\nargs:\n  path: a", "read_all", "files.read-all"),
     ],
 )
-def test_invented_names_are_refused_with_the_nearest(text: str, name: str, nearest: str | None) -> None:
+def test_invented_names_are_refused_with_the_nearest(text: str, name: str, nearest: str) -> None:
     step = read(text)
     assert step.calls == ()
     [invalid] = step.invalid
-    assert invalid.name == name
-    assert invalid.nearest is not None
-    assert invalid.nearest == (nearest or invalid.nearest)
-    assert repr(invalid.nearest) in invalid.error
+    assert (invalid.name, invalid.nearest) == (name, nearest)
+    assert repr(nearest) in invalid.error
 
 
 @pytest.mark.parametrize("syntax", [syntax.name for syntax in CALL_SYNTAXES])
