@@ -99,6 +99,7 @@ def _ranges(draw: st.DrawFn) -> dict[str, Any]:
     return schema
 
 
+@settings(max_examples=scaled(60))
 @given(_ranges(), st.data())
 def test_a_range_takes_its_doubles_and_no_others(schema: Any, data: st.DataObject) -> None:
     ends = [value for value in schema.values() if isinstance(value, float)]
@@ -117,6 +118,7 @@ def test_a_range_takes_its_doubles_and_no_others(schema: Any, data: st.DataObjec
 
 
 @pytest.mark.slow
+@settings(max_examples=scaled(60))
 @given(_ranges(), st.booleans(), st.data())
 def test_what_a_range_derives_is_valid_as_a_parser_reads_it(schema: Any, bounded: bool, data: Any) -> None:
     try:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from gbnf import Grammar, compile_pool, compile_schema
 from gbnf.compiler.origins import changed_rules, find_origins
@@ -17,6 +17,7 @@ from gbnf.grammar.ir import Ref, Rules
 from gbnf.grammar.passes import substitute
 from gbnf.schema.keywords import resolve_pointer
 from gbnf.tools import Tool
+from support.effort import scaled
 from support.pools import BUNDLED
 from support.schemas import SCHEMAS
 
@@ -75,7 +76,7 @@ def test_parts_with_and_without_effect(schema: Any) -> None:
                 assert reduced.rules.productions.get(name) != whole.rules.productions[name]
 
 
-@pytest.mark.slow
+@settings(max_examples=scaled(40))
 @given(SCHEMAS)
 def test_the_origins_are_those_of_rules_that_were_stored(schema: Any) -> None:
     """Stored expressions have nothing of what is computed on demand."""

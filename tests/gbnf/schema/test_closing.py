@@ -7,7 +7,7 @@ from itertools import permutations, product
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -15,6 +15,7 @@ from gbnf import compile_pool, compile_schema, validate_call
 from gbnf.errors import SchemaError
 from gbnf.schema.closing import close_objects
 from gbnf.tools import Tool
+from support.effort import scaled
 from support.oracle import engine
 
 _NAMES = ("a", "b", "c")
@@ -86,6 +87,7 @@ def _valid(schema: Any) -> set[str]:
 
 
 @pytest.mark.slow
+@settings(max_examples=scaled(60))
 @given(_SCHEMAS, st.booleans())
 def test_the_grammar_of_an_object_is_what_jsonschema_accepts(schema: Any, closed: bool) -> None:
     valid = _valid(close_objects(schema) if closed else schema)
@@ -105,6 +107,7 @@ def _tool(schema: Any, **more: Any) -> Tool:
 
 
 @pytest.mark.slow
+@settings(max_examples=scaled(50))
 @given(_SCHEMAS)
 def test_grammar_and_validator_of_a_tool_agree(schema: Any) -> None:
     tool = _tool(schema, **{"$defs": schema.pop("$defs")})

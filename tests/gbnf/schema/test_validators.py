@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft3Validator, Draft202012Validator
 
 from gbnf.schema.validators import extend_validator
+from support.effort import scaled
 from support.schemas import DOCUMENTS
 from support.values import JSON_VALUES, VALIDATORS, is_valid, values_near
 
 
-@pytest.mark.slow
+@settings(max_examples=scaled(60))
 @given(st.data())
 def test_it_agrees_with_jsonschema(data: st.DataObject) -> None:
     schema = data.draw(DOCUMENTS)

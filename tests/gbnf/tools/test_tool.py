@@ -35,7 +35,7 @@ def unenforced(grammar: Any) -> set[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=scaled(60))
+@settings(max_examples=scaled(40))
 @given(ARGUMENTS, st.sampled_from(["declared", "any"]), st.data())
 def test_only_the_excluded_calls_are_refused(
     schema: dict[str, Any], order: Literal["declared", "any"], data: st.DataObject
