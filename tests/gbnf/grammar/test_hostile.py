@@ -41,7 +41,7 @@ def below(depth: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", [2, 12, *(pytest.param(size, marks=pytest.mark.slow) for size in (60, 2_000))]
+    "size", [2, 12, *(pytest.param(size, marks=pytest.mark.slow) for size in (60, 1_200))]
 )
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_the_table(name: str, size: int) -> None:
