@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf import load_manifests
 from gbnf.prompts.messages import Image, Message
-from gbnf_server.backends.base import Backend, Completion, Usage
+from gbnf_server.backends.base import Completion, Usage
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import Event, HistoryCompacted, Planner, PlannerOptions, Run
 from gbnf_server.planner.compaction import PromptMeter, prompt_size
@@ -25,11 +22,9 @@ from gbnf_server.planner.effects import CallModel, ExecuteTool
 from gbnf_server.planner.events import StepStarted, ToolDone
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.errors import ContextOverflowError, ExecutorError
-from gbnf_server.system.folders import manifests_path
 from support.by_hand import ANSWER, POOL, Driven, call, drive_by_hand, resolved
 from support.effort import scaled
 from support.executors import world
-from support.server import require_llama_server
 
 BYTES_PER_TOKEN = 4
 
@@ -111,15 +106,17 @@ def cases(draw: st.DrawFn) -> Case:
 SOME = [tool for tool in POOL if tool.name in {"compute", "find_files", "read_files", "create_dirs"}]
 
 
-def laws(examples: int = 100) -> settings:
-    return settings(
-        max_examples=scaled(examples), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
-
-
-@laws()
+@settings(max_examples=scaled(200))
 @given(cases())
-def test_messages_stay_well_formed(case: Case) -> None:
+def test_laws_of_compacted_runs(case: Case) -> None:
+    messages_stay_well_formed(case)
+    entries_that_a_step_refers_to_are_never_compacted(case)
+    a_compaction_never_grows_and_in_between_prompts_only_grow(case)
+    a_run_fails_only_if_the_shortest_history_does_not_fit(case)
+    without_compaction_the_history_is_sent_whole(case)
+
+
+def messages_stay_well_formed(case: Case) -> None:
     for effect in case.driven.of(CallModel):
         system, user, *pairs = without_reasoning(effect)
         assert (system["role"], user["role"]) == ("system", "user")
@@ -146,9 +143,7 @@ def without_reasoning(effect: CallModel) -> tuple[Message, ...]:
     return (*messages[:-1], {**last, "content": content})
 
 
-@laws()
-@given(cases())
-def test_entries_that_a_step_refers_to_are_never_compacted(case: Case) -> None:
+def entries_that_a_step_refers_to_are_never_compacted(case: Case) -> None:
     entries: dict[int, Any] = {}
     refers_to: tuple[int, ...] = ()
     for request in case.driven.requests:
@@ -169,9 +164,7 @@ def test_entries_that_a_step_refers_to_are_never_compacted(case: Case) -> None:
             assert done.result["entries"] == entries.get(done.number, []), "the run keeps whole results"
 
 
-@laws()
-@given(cases())
-def test_a_compaction_never_grows_and_in_between_prompts_only_grow(case: Case) -> None:
+def a_compaction_never_grows_and_in_between_prompts_only_grow(case: Case) -> None:
     before: tuple[Message, ...] = ()
     compacted = False
     number = 0
@@ -192,9 +185,7 @@ def test_a_compaction_never_grows_and_in_between_prompts_only_grow(case: Case) -
                 before, compacted, number = messages, False, request.step
 
 
-@laws()
-@given(cases())
-def test_a_run_fails_only_if_the_shortest_history_does_not_fit(case: Case) -> None:
+def a_run_fails_only_if_the_shortest_history_does_not_fit(case: Case) -> None:
     run = case.driven.run
     calls = case.driven.of(CallModel)
     assert len(run.steps) <= case.options.max_steps
@@ -210,9 +201,7 @@ def test_a_run_fails_only_if_the_shortest_history_does_not_fit(case: Case) -> No
             assert len(pairs[1]["content"]) < 600
 
 
-@laws(50)
-@given(cases())
-def test_without_compaction_the_history_is_sent_whole(case: Case) -> None:
+def without_compaction_the_history_is_sent_whole(case: Case) -> None:
     if not case.options.compact:
         assert case.driven.of(HistoryCompacted) == []
         for effect in case.driven.of(CallModel):
@@ -232,19 +221,15 @@ def test_tiers_in_their_order() -> None:
     """The same results and calls in smaller and smaller contexts."""
     texts = [*(compute(n) for n in range(10)), ANSWER]
     replies = [{"entries": [f"entry {n}"], "text": "word " * 300} for n in range(10)]
-    strongest = {
-        context: max(
-            (event.tier for event in driven(texts, context, replies).of(HistoryCompacted)), default=0
-        )
-        for context in (8000, 3200, 1500, 900)
-    }
-    assert list(strongest.values()) == sorted(strongest.values())
-    assert strongest[8000] == 0
-    assert strongest[900] == 4
-    for context in strongest:
-        assert driven(texts, context, replies).run.outcome == "answered"
+    strongest = []
+    for context in (8000, 3200, 1500, 900):
+        done = driven(texts, context, replies)
+        assert done.run.outcome == "answered"
+        strongest.append(max((event.tier for event in done.of(HistoryCompacted)), default=0))
         whole = driven(texts, context, replies, compact=False).run
         assert whole.outcome == ("answered" if context == 8000 else "failed")
+    assert strongest == sorted(strongest)
+    assert (strongest[0], strongest[-1]) == (0, 4)
 
 
 @pytest.mark.parametrize(("known", "reported"), [(None, 99), (99, None), (None, None)])
@@ -312,33 +297,21 @@ def test_images_stay_with_the_request() -> None:
     assert done.of(HistoryCompacted)
 
 
-@pytest.fixture(params=["in process", "llama-server"])
-def small_model(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """The embedded model with half of its context."""
-    if request.param == "in process":
-        with InProcess(model_path(), context_length=512) as model:
-            yield model
-        return
-    require_llama_server()
-    with (
-        build.start(model_path(), context_length=512, threads=1) as running,
-        LlamaServer(running.url) as server,
-    ):
-        yield server
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not model_path().is_file(), reason="there is no embedded model yet")
-def test_a_real_model_finishes_what_did_not_fit(tmp_path: Path, small_model: Backend) -> None:
+def test_a_real_model_finishes_what_did_not_fit(tmp_path: Path) -> None:
+    """The embedded model with half of its context."""
+
     def run(*, compact: bool) -> tuple[Run, list[HistoryCompacted]]:
         context = world(tmp_path / str(compact))
         (context.workspace.root / "notes").mkdir()
         for number in range(4):
             (context.workspace.root / "notes" / f"notes{number}.md").write_text("Remember the milk. " * 40)
         seen: list[Event] = []
-        pool, options = load_manifests(manifests_path()), PlannerOptions(compact=compact, salvage=False)
-        planner = Planner(pool, small_model, options, context=context, hooks=[seen.append])
-        finished = planner.run("find all md files in notes and read them")
+        options = PlannerOptions(compact=compact, salvage=False)
+        with InProcess(model_path(), context_length=512) as model:
+            planner = Planner(POOL, model, options, context=context, hooks=[seen.append])
+            finished = planner.run("find all md files in notes and read them")
         return finished, [event for event in seen if isinstance(event, HistoryCompacted)]
 
     whole, _ = run(compact=False)
