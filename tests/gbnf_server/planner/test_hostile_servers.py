@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,9 @@ def attacks(root: Path, mode: str, cases: list[tuple[str, Way, str]]) -> list[tu
 
 
 def pairs(mode: str) -> list[tuple[str, Way, str]]:
-    """Each way with one wire, and each wire: over the modes, all of them with each other."""
-    turn, wires = [*MODES].index(mode), [*WIRES]
-    return [(wires[(number + turn) % len(wires)], way, "") for number, way in enumerate(WAYS)]
+    """Each wire with one way: over the modes, all of them with each other."""
+    turn = [*MODES].index(mode)
+    return [(wire, WAYS[(number + turn) % len(WAYS)], "") for number, wire in enumerate(WIRES)]
 
 
 @pytest.mark.parametrize("mode", one_in(32, MODES))
@@ -87,11 +88,10 @@ def test_a_hostile_server_is_found_out_when_a_planner_asks_for_its_model(tmp_pat
         Planner([TOOL], backend, context=world(tmp_path))
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
-    "mode",
-    ["retry_after_year_of_20_digits_503", "error_in_undefined", "cookie_of_latin_1", "resets", "latin_1"],
-)
+MANY = ["retry_after_year_of_20_digits_503", "error_in_undefined", "cookie_of_latin_1", "resets", "latin_1"]
+
+
+@pytest.mark.parametrize(("mode", "wire"), zip(MANY, cycle(WIRES), strict=False))
 def test_many_runs_end(mode: str, wire: str, tmp_path: Path) -> None:
     retry_policy = RetryPolicy(timeout=120.0, retries=1, backoff=0.001, loading_timeout=0.02)
     with hostile(MODES[mode], WIRES[wire]) as server, WIRES[wire].client(server.url, retry_policy) as backend:
