@@ -81,7 +81,8 @@ HEAD = "strategy = 'x'\n[model]\nname = 'm'\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rung = ", "invalid TOML"),
+        (None, "can't be read"),
+        ("strategy = ", "invalid TOML"),
         ("strategy = 'x'", "are required"),
         (f"{HEAD}bytes = 'big'\n[settings]", "bytes is 'big'"),
         (f"{HEAD}[settings]\nunion = false", "union is unknown"),
@@ -90,21 +91,16 @@ HEAD = "strategy = 'x'\n[model]\nname = 'm'\n"
         (f"{HEAD}[settings]\nreasoning = 'banana'", "'banana' is none of off, field"),
     ],
 )
-def test_an_invalid_profile_is_an_error(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "m.toml").write_text(text)
+def test_an_invalid_profile_is_an_error(tmp_path: Path, text: str | None, said: str) -> None:
+    path = tmp_path / "m.toml"
+    path.mkdir() if text is None else path.write_text(text)
     with pytest.raises(SetupError, match=said) as broken:
         find(ModelKey("m"), tmp_path)
     assert "m.toml" in str(broken.value)
     assert "--no-profile" in str(broken.value)
 
 
-def test_a_profile_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "m.toml").mkdir()
-    with pytest.raises(SetupError, match="can't be read"):
-        find(ModelKey("m"), tmp_path)
-
-
-def test_a_folder_that_is_not_there_is_made_and_one_that_is_a_file_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_that_is_a_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="can't be written"):
         save(Profile(ModelKey("m"), "", "soft", {}), tmp_path / "file")
