@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf import validate_call
@@ -112,16 +112,23 @@ def runs(draw: st.DrawFn) -> tuple[ResolvedOptions, Driven]:
     return chosen, driven
 
 
-def laws(examples: int = 100) -> settings:
-    return settings(
-        max_examples=scaled(examples), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
-
-
-@laws()
+@settings(max_examples=scaled(300))
 @given(runs())
-def test_only_whole_valid_calls_are_executed(case: tuple[ResolvedOptions, Driven]) -> None:
+def test_laws_of_runs(case: tuple[ResolvedOptions, Driven]) -> None:
     chosen, driven = case
+    only_whole_valid_calls_are_executed(chosen, driven)
+    events_are_well_formed(driven)
+    every_run_ends_within_its_limits(chosen, driven)
+    a_call_is_let_through_at_most_twice(driven)
+    what_needs_approval_is_never_executed_without(driven)
+    the_history_grows_by_one_call_and_one_result(chosen, driven)
+    the_system_message_stays_the_same_while_the_grammar_narrows(driven)
+    an_answer_is_salvaged_where_results_are_there_and_nothing_is_pending(chosen, driven)
+    only_steps_with_entries_are_offered(driven)
+    events_and_run_are_json(driven)
+
+
+def only_whole_valid_calls_are_executed(chosen: ResolvedOptions, driven: Driven) -> None:
     for step in driven.run.steps:
         if step.call is not None and step.name != FINAL_ANSWER.name:
             called = next(event for event in driven.of(ToolCalled) if event.step == step.number)
@@ -151,10 +158,7 @@ def test_only_whole_valid_calls_are_executed(case: tuple[ResolvedOptions, Driven
                 written = None
 
 
-@laws()
-@given(runs())
-def test_events_are_well_formed(case: tuple[ResolvedOptions, Driven]) -> None:
-    _, driven = case
+def events_are_well_formed(driven: Driven) -> None:
     letters = {
         RunStarted: "(", StepStarted: "s", ModelCalled: "m", CallBlocked: "b", ToolCalled: "t",
         ToolDone: "d", ToolFailed: "f", WarningRaised: "", SalvageStarted: "v", RunFinished: ")",
@@ -174,10 +178,7 @@ def test_events_are_well_formed(case: tuple[ResolvedOptions, Driven]) -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-@laws()
-@given(runs())
-def test_every_run_ends_within_its_limits(case: tuple[ResolvedOptions, Driven]) -> None:
-    chosen, driven = case
+def every_run_ends_within_its_limits(chosen: ResolvedOptions, driven: Driven) -> None:
     run = driven.run
     asked = Counter(effect.purpose for effect in driven.of(CallModel))
     most = chosen.max_steps + len(driven.of(HistoryCompacted))  # after each, the model is asked again
@@ -203,20 +204,12 @@ def test_every_run_ends_within_its_limits(case: tuple[ResolvedOptions, Driven]) 
         assert len(run.steps) == chosen.max_steps
 
 
-@laws()
-@given(runs())
-def test_a_call_is_let_through_at_most_twice(case: tuple[ResolvedOptions, Driven]) -> None:
-    _, driven = case
+def a_call_is_let_through_at_most_twice(driven: Driven) -> None:
     made = Counter(canonical(step.call) for step in driven.run.steps if step.call is not None)
     assert not made or max(made.values()) <= MAX_READS
 
 
-@laws()
-@given(runs(), st.data())
-def test_what_needs_approval_is_never_executed_without(
-    case: tuple[ResolvedOptions, Driven], data: st.DataObject
-) -> None:
-    _, driven = case
+def what_needs_approval_is_never_executed_without(driven: Driven) -> None:
     asked: dict[str, Any] | None = None
     for request in driven.requests:
         if isinstance(request, AskApproval):
@@ -229,10 +222,7 @@ def test_what_needs_approval_is_never_executed_without(
     assert not denied & {event.step for event in driven.of(ToolDone)}
 
 
-@laws()
-@given(runs())
-def test_the_history_grows_by_one_call_and_one_result(case: tuple[ResolvedOptions, Driven]) -> None:
-    chosen, driven = case
+def the_history_grows_by_one_call_and_one_result(chosen: ResolvedOptions, driven: Driven) -> None:
     if driven.of(HistoryCompacted):
         return  # the laws of what it shows then are in `test_compaction.py`
     before: list[Any] = []
@@ -250,22 +240,14 @@ def test_the_history_grows_by_one_call_and_one_result(case: tuple[ResolvedOption
         before = messages
 
 
-@laws()
-@given(runs())
-def test_the_system_message_stays_the_same_while_the_grammar_narrows(
-    case: tuple[ResolvedOptions, Driven],
-) -> None:
-    _, driven = case
+def the_system_message_stays_the_same_while_the_grammar_narrows(driven: Driven) -> None:
     effects = [effect for effect in driven.of(CallModel) if effect.purpose != "salvage"]
     assert len({effect.request.messages[0]["content"] for effect in effects}) <= 1
 
 
-@laws()
-@given(runs())
-def test_an_answer_is_salvaged_where_results_are_there_and_nothing_is_pending(
-    case: tuple[ResolvedOptions, Driven],
+def an_answer_is_salvaged_where_results_are_there_and_nothing_is_pending(
+    chosen: ResolvedOptions, driven: Driven
 ) -> None:
-    chosen, driven = case
     run = driven.run
     results = {event.step for event in driven.of(ToolDone)}
     pending: set[str] = set()
@@ -291,10 +273,7 @@ def test_an_answer_is_salvaged_where_results_are_there_and_nothing_is_pending(
         assert run.error is not None
 
 
-@laws()
-@given(runs())
-def test_only_steps_with_entries_are_offered(case: tuple[ResolvedOptions, Driven]) -> None:
-    _, driven = case
+def only_steps_with_entries_are_offered(driven: Driven) -> None:
     having: set[int] = set()
     for event in driven.events:
         match event:
@@ -304,24 +283,21 @@ def test_only_steps_with_entries_are_offered(case: tuple[ResolvedOptions, Driven
                 having.add(event.step)
 
 
-@laws(60)
-@given(runs())
-def test_events_and_run_are_json(case: tuple[ResolvedOptions, Driven]) -> None:
-    _, driven = case
+def events_and_run_are_json(driven: Driven) -> None:
     for event in driven.events:
         value = event.to_json()
         assert json.loads(json.dumps(value, allow_nan=False)) == value
     assert driven.run.to_json()["outcome"] == driven.run.outcome
 
 
-@laws(40)
+@settings(max_examples=scaled(40))
 @given(st.lists(COMPLETIONS, min_size=1, max_size=5), st.lists(REPLIES, max_size=4))
 def test_the_same_replies_make_the_same_run(completions: list[Completion], replies: list[Any]) -> None:
     first, second = (drive_by_hand(POOL, completions, replies=replies) for _ in range(2))
     assert first == second
 
 
-@laws(40)
+@settings(max_examples=scaled(40))
 @given(st.lists(COMPLETIONS, min_size=1, max_size=5))
 def test_a_hook_that_raises_only_warns(completions: list[Completion]) -> None:
     quiet = drive_by_hand(POOL, completions)
