@@ -62,81 +62,66 @@ def test_a_long_result_is_truncated_in_the_list() -> None:
     assert len(salvaged.text) < 700
 
 
-def test_a_model_words_the_answer_from_the_results_only() -> None:
-    said = "There are two notes.\n\nThe second could not be read."
-    with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
+@pytest.mark.parametrize(
+    ("said", "steps"),
+    [
+        ("There are two notes.\n\nThe second could not be read.", (1, 3)),
+        ("It is Saturday [3], says the clock [3]; the year is [2026].", (3,)),
+    ],
+)
+def test_a_model_words_the_answer_from_the_results_only(said: str, steps: tuple[int, ...]) -> None:
+    written = completion(f"<think>I look</think>{said}")
+    with scripted(completion=[written]) as script, LlamaServer(script.url) as server:
         salvaged = salvage(FOUND, server, grammar=False)
         asked = json.dumps(script.asked)
-    assert salvaged == SalvagedAnswer(said, "model", (1, 3))
+    assert salvaged == SalvagedAnswer(said, "model", steps)
     assert "notes/a.md" in asked
     assert "there is no such file" not in asked
 
 
-def test_a_model_names_the_results_that_it_used() -> None:
-    said = "It is Saturday [3], says the clock [3]; the year is [2026]."
-    with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
-        assert salvage(FOUND, server) == SalvagedAnswer(said, "model", (3,))
-
-
-@pytest.mark.parametrize(
-    ("said", "text", "by"),
-    [
-        ('{"name": "final_answer", "arguments": {"message": "Two notes."}}', "Two notes.", "model"),
-        ('{"name": "find_files", "arguments": {"base_path": "."}}', "This was done", "list"),
-        ('<tool_call>{"name": "find_files", "arguments": {}}</tool_call>', "This was done", "list"),
-        ('{"name": "final_answer", "arguments": {"message": ""}}', "This was done", "list"),
-        ("<answer>", "This was done", "list"),
-        ('{"name": "get_now trips/rome"]}}', "This was done", "list"),
-        ('[{"name": "x"', "This was done", "list"),
-        ("[1] has two notes.", "[1] has two notes.", "model"),
-        ("<think>I look</think>Two notes.", "Two notes.", "model"),
-    ],
-)
-def test_a_call_is_no_answer(said: str, text: str, by: str) -> None:
-    with scripted(completion=[completion(said)]) as script, LlamaServer(script.url) as server:
-        salvaged = salvage(FOUND, server, grammar=False)
-    assert salvaged is not None
-    assert salvaged.text.startswith(text)
-    assert salvaged.by == by
+QUESTION = "Is rome.md new, yes or no?"
 
 
 @pytest.mark.parametrize(
     "said",
     [
+        '{"name": "find_files", "arguments": {"base_path": "."}}',
+        '<tool_call>{"name": "find_files", "arguments": {}}</tool_call>',
+        '{"name": "final_answer", "arguments": {"message": ""}}',
+        "<answer>",
+        '{"name": "get_now trips/rome"]}}',
+        '[{"name": "x"',
         'The request was: what is new? [1] find_files: {"step": 1, "result": {}}',
         "The request was: what is new?",
         "The answer is:\n" * 10,
         "Answer the request from this alone, and say what is missing.",
         "github.github.github.github",
         "Answer with at least 1 lines, in this order and nothing else.",
+        "Is rome.md new, yes or",
     ],
 )
-def test_the_prompt_and_endless_words_are_no_answer(said: str) -> None:
-    salvaged = answer_from_text(said, FOUND.query, FOUND.steps[:1])
-    assert salvaged.by == "list"
+def test_a_call_the_prompt_and_endless_words_are_no_answer(said: str) -> None:
+    salvaged = answer_from_text(said, QUESTION, FOUND.steps[:1])
+    assert (salvaged.text, salvaged.by) == ("notes/a.md, notes/b.md", "list")
     assert salvaged.error.startswith("error: the model ")
 
 
 @pytest.mark.parametrize(
     "said",
     [
+        "[1] has two notes.",
         "The notes are notes/rome.md and notes/paris.md [1].",
         "- a\n- b\n- c",
         "0, 0, 0, 0, 0, 0, 0, 0",
         "| a | b |\n|---|---|\n| 1 | 1 |\n| 1 | 1 |",
         "No, no, no: nothing was found.",
+        *("Yes", "rome.md", "👍"),  # a short one may be a part of the request
     ],
 )
 def test_an_answer_with_repetitions_of_its_own_is_kept(said: str) -> None:
-    assert answer_from_text(said, FOUND.query, FOUND.steps[:1]).text == said
-
-
-@pytest.mark.parametrize(
-    ("said", "by"),
-    [("Yes", "model"), ("rome.md", "model"), ("👍", "model"), ("Is rome.md new, yes or", "list")],
-)
-def test_a_short_answer_may_be_a_part_of_the_request(said: str, by: str) -> None:
-    assert answer_from_text(said, "Is rome.md new, yes or no?", FOUND.steps[:1]).by == by
+    assert answer_from_text(said, QUESTION, FOUND.steps[:1]) == SalvagedAnswer(said, "model", (1,))
+    called = json.dumps({"name": "final_answer", "arguments": {"message": said}})
+    assert answer_from_text(called, QUESTION, FOUND.steps[:1]) == SalvagedAnswer(said, "model", (1,))
 
 
 def test_a_truncated_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,20 +49,10 @@ def test_the_question_has_the_results_and_no_tools() -> None:
     assert not [tool.name for tool in POOL if f"{tool.name}(" in message["content"]]
     assert "tool" not in message["content"]
     assert asked.request.grammar is not None
-    for options in (
-        resolved(**FREE, call_format="json", constrained=False),
-        resolved(**FREE, dialect="json_schema"),
-    ):
-        assert (
-            driven(NOW, "nonsense", "It is late.", options=options).of(CallModel)[-1].request.grammar is None
-        )
-
-
-FREE: dict[str, Any] = {"salvage": True, "max_steps": 2, "max_blocked": 1}
-
-
-def test_it_is_counted_with_the_rest() -> None:
-    found = driven(NOW, "nonsense", "It is late.")
+    for more in ({"call_format": "json", "constrained": False}, {"dialect": "json_schema"}):
+        free = driven(NOW, "nonsense", "It is late.", options=replace(SALVAGE, **more))
+        assert free.of(CallModel)[-1].request.grammar is None
+    # it is counted with the rest
     assert found.run.completion_tokens == 3 * 7
     assert [event.purpose for event in found.of(ModelCalled)] == ["call", "call", "salvage"]
     assert len(found.run.steps) == 2
@@ -71,7 +62,7 @@ def test_it_is_counted_with_the_rest() -> None:
     ("texts", "more"),
     [
         (["nonsense", "an answer"], {}),
-        ([NOW, "nonsense", "an answer"], {"options": resolved(max_steps=2, max_blocked=1)}),
+        ([NOW, "nonsense", "an answer"], {"options": replace(SALVAGE, salvage=False)}),
         ([BackendUnreachableError("gone")], {}),
     ],
     ids=["no results", "turned off", "no model"],
@@ -107,12 +98,8 @@ def test_if_salvaging_fails_the_answer_is_the_result(fault: GbnfError, asked: in
 @pytest.mark.parametrize(
     ("language", "answer_from_results", "asked"),
     [
-        ("it", "Prima di fermarsi", "La richiesta era"),
-        ("it-IT", "Prima di fermarsi", "La richiesta era"),
-        ("it_CH", "Prima di fermarsi", "La richiesta era"),
-        ("en-GB", "This was done", "The request was"),
-        ("item", "This was done", "The request was"),
-        ("de", "This was done", "The request was"),
+        *((tag, "Prima di fermarsi", "La richiesta era") for tag in ("it", "it-IT", "it_CH")),
+        *((tag, "This was done", "The request was") for tag in ("en-GB", "item", "de")),
     ],
 )
 def test_salvaged_answers_are_in_the_language_of_the_run(
@@ -122,8 +109,8 @@ def test_salvaged_answers_are_in_the_language_of_the_run(
         NOW,
         call("create_dirs", paths=["a"]),
         BackendUnreachableError("gone"),
-        options=resolved(**FREE, language=language),
+        options=replace(SALVAGE, language=language),
     )
     assert str(found.run.answer).startswith(answer_from_results)
-    talked = driven(NOW, "nonsense", "It is 10:32 [1].", options=resolved(**FREE, language=language))
+    talked = driven(NOW, "nonsense", "It is 10:32 [1].", options=replace(SALVAGE, language=language))
     assert talked.of(CallModel)[-1].request.messages[0]["content"].startswith(asked)
