@@ -91,7 +91,7 @@ def test_a_hostile_server_is_found_out_when_a_planner_asks_for_its_model(tmp_pat
 MANY = ["retry_after_year_of_20_digits_503", "error_in_undefined", "cookie_of_latin_1", "resets", "latin_1"]
 
 
-@pytest.mark.parametrize(("mode", "wire"), zip(MANY, cycle(WIRES), strict=False))
+@pytest.mark.parametrize(("mode", "wire"), [*zip(MANY, cycle(WIRES), strict=False)])
 def test_many_runs_end(mode: str, wire: str, tmp_path: Path) -> None:
     retry_policy = RetryPolicy(timeout=120.0, retries=1, backoff=0.001, loading_timeout=0.02)
     with hostile(MODES[mode], WIRES[wire]) as server, WIRES[wire].client(server.url, retry_policy) as backend:

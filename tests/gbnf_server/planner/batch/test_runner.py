@@ -10,16 +10,17 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Message
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.base import Backend, Completion
 from gbnf_server.executors import AbsentPerson, Context, Form, Person, ScriptedPerson, Workspace
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.batch import Batch, BatchError, BatchRequest, BatchResult, write_result
@@ -32,19 +33,13 @@ from support.scripts import HANDLE, Copying, Script
 from support.toys import make_tool
 
 REQUESTS = tuple(BatchRequest(f"r{number}", f"request {number}") for number in range(3))
-GARBAGE = """
-for descriptor in range(3, 50):
-    try:
-        os.write(descriptor, b"\\xff{{{\\n")
-    except OSError:
-        pass
-time.sleep(60)
-"""
+GO = [BatchRequest("r", "go")]
 #: Each request notes two words and looks once.
 TEXTS = {
     one.query: (call("note", word=f"{one.id}-a"), call("look"), call("note", word=f"{one.id}-b"), ANSWER)
     for one in REQUESTS
 }
+LOOKING = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
 WORDS = Counter(f"{one.id}-{letter}" for one in REQUESTS for letter in "ab")
 
 
@@ -73,23 +68,15 @@ def looks(tools: tuple[Tool, ...], monkeypatch: pytest.MonkeyPatch) -> tuple[Too
     return tools
 
 
-def planner(
-    tools: tuple[Tool, ...],
-    backend: Script,
-    folder: Path,
-    *,
-    max_tokens: int = 64,
-    salvage: bool = False,
-    repeat_calls: bool = False,
-) -> Planner:
-    context = Context(Workspace(folder / "world"), person=AbsentPerson(approve_all=True))
-    options = PlannerOptions(max_tokens=max_tokens, salvage=salvage, repeat_calls=repeat_calls)
-    return Planner(tools, backend, options, context=context)
+def planner(tools: tuple[Tool, ...], backend: Backend, folder: Path, **given: Any) -> Planner:
+    person = given.pop("person", AbsentPerson(approve_all=True))
+    options = PlannerOptions(**{"max_tokens": 64, "salvage": False, **given})
+    return Planner(tools, backend, options, context=Context(Workspace(folder / "world"), person=person))
 
 
-def results(batch: Batch, concurrency: int = 2) -> list[BatchResult]:
+def results(batch: Batch, concurrency: int = 2, on_result: Any = None) -> list[BatchResult]:
     async def collect() -> list[BatchResult]:
-        return [result async for result in batch.results(concurrency)]
+        return [result async for result in batch.results(concurrency, on_result)]
 
     return asyncio.run(collect())
 
@@ -100,41 +87,32 @@ def notes(folder: Path) -> Counter[str]:
 
 
 def run(
-    tools: tuple[Tool, ...], folder: Path, script: Script | None = None, *, salvage: bool = False
+    tools: tuple[Tool, ...],
+    folder: Path,
+    script: Backend | None = None,
+    requests: Sequence[BatchRequest] = REQUESTS,
+    **options: Any,
 ) -> list[BatchResult]:
-    asked = planner(tools, script or Script(TEXTS), folder, salvage=salvage)
-    with Batch(REQUESTS, asked, folder / "log") as batch:
+    with Batch(requests, planner(tools, script or Script(TEXTS), folder, **options), folder / "log") as batch:
         return results(batch)
 
 
-@pytest.mark.slow
+def outcomes(*given: Any, **options: Any) -> list[str]:
+    return [one.outcome for one in run(*given, **options)]
+
+
 @pytest.mark.parametrize("concurrency", [1, 2, 8])
 def test_results_come_in_order_and_no_more_at_a_time_than_asked_for(
-    tools: tuple[Tool, ...], tmp_path: Path, concurrency: int
+    looks: tuple[Tool, ...], tmp_path: Path, concurrency: int
 ) -> None:
-    script = Script(TEXTS)
+    script = Script(LOOKING)
     seen: list[str] = []
-    with Batch(REQUESTS, planner(tools, script, tmp_path), tmp_path / "log") as batch:
-
-        async def collect() -> list[BatchResult]:
-            return [one async for one in batch.results(concurrency, lambda one: seen.append(one.request.id))]
-
-        found = asyncio.run(collect())
+    with Batch(REQUESTS, planner(looks, script, tmp_path), tmp_path / "log") as batch:
+        found = results(batch, concurrency, lambda one: seen.append(one.request.id))
     assert [one.request for one in found] == list(REQUESTS)
     assert {one.outcome for one in found} == {"answered"}
     assert sorted(seen) == [one.id for one in REQUESTS]
     assert script.most_together == min(concurrency, len(REQUESTS))
-    assert notes(tmp_path) == WORDS
-
-
-@pytest.mark.slow
-def test_what_is_done_is_not_done_again(tools: tuple[Tool, ...], tmp_path: Path) -> None:
-    first = run(tools, tmp_path)
-    script = Script({})
-    again = run(tools, tmp_path, script)
-    assert [one.to_json() for one in again] == [one.to_json() for one in first]
-    assert script.asked == 0
-    assert notes(tmp_path) == WORDS
 
 
 @pytest.fixture(scope="module")
@@ -148,18 +126,21 @@ def finished(
     return folder, whole
 
 
+def restored(folder: Path) -> tuple[Path, list[bytes]]:
+    """The folder as the batch left it, and the lines of its log."""
+    shutil.rmtree(folder)
+    shutil.copytree(folder.with_name("as-finished"), folder)
+    return folder, (folder / "log").read_bytes().splitlines(keepends=True)
+
+
 @pytest.mark.slow
-@settings(
-    max_examples=scaled(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)  # each takes a batch of real tools
+@settings(max_examples=scaled(20))  # each takes a batch of real tools
 @given(data=st.data())
 def test_after_a_kill_it_resumes_and_executes_nothing_twice(
     tools: tuple[Tool, ...], finished: tuple[Path, list[BatchResult]], data: st.DataObject
 ) -> None:
-    folder, whole = finished
-    shutil.rmtree(folder)
-    shutil.copytree(folder.with_name("as-finished"), folder)
-    lines = (folder / "log").read_bytes().splitlines(keepends=True)
+    whole = finished[1]
+    folder, lines = restored(finished[0])
     kept = data.draw(st.integers(0, len(lines)), label="lines of the log that are there")
     torn = data.draw(st.integers(0, 40), label="bytes of the next line") if kept < len(lines) else 0
     rest = lines[kept][: min(torn, len(lines[kept]) - 1)] if kept < len(lines) else b""
@@ -192,53 +173,44 @@ def test_after_a_kill_it_resumes_and_executes_nothing_twice(
                 f"{one.request.id}-a",
                 f"{one.request.id}-b",
             }
+    assert run(tools, folder, Script({})) == resumed, "what is done is not done again"
 
 
-@pytest.mark.parametrize("answers", [0, 3, 7])
-@pytest.mark.parametrize("status", [401, 403, 404, 408, 429, 500, 502, 503])
+@pytest.mark.parametrize(
+    ("status", "answers"), [*zip([401, 403, 404, 408, 429, 500, 502, 503], cycle([0, 3, 7]), strict=False)]
+)
 def test_a_server_that_refuses_all_requests_stops_the_batch_which_can_resume(
     looks: tuple[Tool, ...], tmp_path: Path, status: int, answers: int
 ) -> None:
-    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
-    away = Script(texts, lost_after=answers, fault=ServerResponseError(status, "later"))
+    away = Script(LOOKING, lost_after=answers, fault=ServerResponseError(status, "later"))
     with pytest.raises(ServerResponseError, match="later"):
         run(looks, tmp_path, away, salvage=True)
-    script = Script(texts)
-    assert {one.outcome for one in run(looks, tmp_path, script, salvage=True)} == {"answered"}
-    assert script.asked == sum(map(len, texts.values())) - answers
+    script = Script(LOOKING)
+    assert outcomes(looks, tmp_path, script, salvage=True) == ["answered"] * 3
+    assert script.asked == sum(map(len, LOOKING.values())) - answers
 
 
 def test_a_run_on_a_server_that_ignored_the_grammar_resumes(looks: tuple[Tool, ...], tmp_path: Path) -> None:
     texts = {one.query: ("Sure!", call("look"), ANSWER) for one in REQUESTS}
-    for answers in (4, None):
-        script = Script(texts, lost_after=answers)
-        script.enforces_grammar = False  # so that the first text is ended where it leaves the grammar
-        if answers is None:
-            assert {one.outcome for one in run(looks, tmp_path, script)} == {"answered"}
-            assert script.asked == sum(map(len, texts.values())) - 4
-        else:
-            with pytest.raises(BackendUnreachableError):
-                run(looks, tmp_path, script)
+    lost, script = Script(texts, lost_after=4), Script(texts)
+    # so that the first text is ended where it leaves the grammar
+    lost.enforces_grammar = script.enforces_grammar = False
+    with pytest.raises(BackendUnreachableError):
+        run(looks, tmp_path, lost)
+    assert outcomes(looks, tmp_path, script) == ["answered"] * 3
+    assert script.asked == sum(map(len, texts.values())) - 4
 
 
 def test_a_log_that_lacks_an_entry_cannot_be_resumed(looks: tuple[Tool, ...], tmp_path: Path) -> None:
-    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
     with pytest.raises(BackendUnreachableError):
-        run(looks, tmp_path, Script(texts, lost_after=4))
+        run(looks, tmp_path, Script(LOOKING, lost_after=4))
     log = tmp_path / "log"
     begun = next(line for line in log.read_text().splitlines(keepends=True) if '"begun"' in line)
     log.write_text(log.read_text().replace(begun, "", 1))
     with pytest.raises(
         BatchError, match=r"cannot resume from .*: the log has 'done' where the run expects 'begun'"
     ):
-        run(looks, tmp_path, Script(texts))
-
-
-def test_a_changed_tool_is_refused(looks: tuple[Tool, ...], tmp_path: Path) -> None:
-    run(looks, tmp_path, Script({one.query: (ANSWER,) for one in REQUESTS}))
-    changed = (replace(looks[0], descriptions={"en": "Another."}), *looks[1:])
-    with pytest.raises(BatchError, match="other tools, other settings or another model"):
-        run(changed, tmp_path, Script({}))
+        run(looks, tmp_path, Script(LOOKING))
 
 
 def test_closing_the_results_ends_the_runs(looks: tuple[Tool, ...], tmp_path: Path) -> None:
@@ -258,30 +230,21 @@ def test_what_a_server_refuses_of_a_request_is_its_result(
     looks: tuple[Tool, ...], tmp_path: Path, status: int
 ) -> None:
     refused = Script({}, lost_after=0, fault=ServerResponseError(status, "no"))
-    assert {one.outcome for one in run(looks, tmp_path, refused)} == {"failed"}
-    assert {one.outcome for one in run(looks, tmp_path, Script({}))} == {"failed"}
+    for script in (refused, Script({})):
+        assert outcomes(looks, tmp_path, script) == ["failed"] * 3
 
 
 @pytest.mark.parametrize("answers", [1, 2])
 def test_an_unapproved_call_is_replayed(tmp_path: Path, answers: int) -> None:
     tools = (make_tool(tmp_path, "drop", effect="write", confirm=True), make_tool(tmp_path, "look"))
     texts = {"go": (call("drop"), call("drop"), ANSWER)}
-    request = [BatchRequest("r", "go")]
-    with (
-        Batch(request, lonely(tools, Script(texts, lost_after=answers), tmp_path), tmp_path / "log") as batch,
-        pytest.raises(BackendUnreachableError),
-    ):
-        results(batch)
-    with Batch(request, lonely(tools, Script(texts), tmp_path), tmp_path / "log") as batch:
-        [result] = results(batch)
+    options: dict[str, Any] = {"person": AbsentPerson(), "repeat_calls": True}
+    with pytest.raises(BackendUnreachableError):
+        run(tools, tmp_path, Script(texts, lost_after=answers), GO, **options)
+    [result] = run(tools, tmp_path, Script(texts), GO, **options)
     assert result.outcome == "answered"
     assert result.run is not None
     assert [step["fault"] for step in result.run["steps"]] == ["denied", "denied", None]
-
-
-def lonely(tools: tuple[Tool, ...], backend: Script, folder: Path) -> Planner:
-    options = PlannerOptions(max_tokens=64, salvage=False, repeat_calls=True)
-    return Planner(tools, backend, options, context=Context(Workspace(folder / "world")))
 
 
 class Typing(ScriptedPerson):
@@ -310,17 +273,9 @@ def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, pe
         effect="write",
     )
     texts = {"go": (call("ask"), call("use", word=HANDLE), call("use", word=HANDLE), ANSWER)}
-
-    def batch(script: Script, person: Person) -> list[BatchResult]:
-        context = Context(Workspace(tmp_path / "world"), person=person)
-        options = PlannerOptions(max_tokens=64, salvage=False, repeat_calls=True)
-        planner = Planner((ask, use), script, options, context=context)
-        with Batch([BatchRequest("r", "go")], planner, tmp_path / "log") as batch:
-            return results(batch)
-
     with pytest.raises(BackendUnreachableError):
-        batch(Copying(texts, lost_after=2), Typing())
-    [result] = batch(Copying(texts), person)
+        run((ask, use), tmp_path, Copying(texts, lost_after=2), GO, person=Typing(), repeat_calls=True)
+    [result] = run((ask, use), tmp_path, Copying(texts), GO, person=person, repeat_calls=True)
     assert result.run is not None
     assert result.run["steps"][1]["result"] == {"length": len("hunter2")}
     step = result.run["steps"][2]
@@ -332,27 +287,24 @@ def test_a_credential_is_asked_for_again_and_never_in_the_log(tmp_path: Path, pe
 
 
 def test_another_workspace_is_refused(looks: tuple[Tool, ...], tmp_path: Path) -> None:
-    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
-    run(looks, tmp_path, Script(texts))
+    run(looks, tmp_path, Script(LOOKING))
     (tmp_path / "other").mkdir()
     with pytest.raises(BatchError, match=f"belongs to the workspace {tmp_path}/world, not to .*/other/world"):
         Batch(REQUESTS, planner(looks, Script({}), tmp_path / "other"), tmp_path / "log")
     lines = (tmp_path / "log").read_text().splitlines(keepends=True)
     head = json.loads(lines[0])  # as a version wrote it that knew no workspace
     (tmp_path / "log").write_text("".join([json.dumps({"batch": head["batch"]}) + "\n", *lines[1:]]))
-    assert {one.outcome for one in run(looks, tmp_path, Script({}))} == {"answered"}
+    assert outcomes(looks, tmp_path, Script({})) == ["answered"] * 3
 
 
 def test_a_workspace_that_is_a_file_fails_only_its_request_and_can_be_corrected(
     looks: tuple[Tool, ...], tmp_path: Path
 ) -> None:
-    texts = {one.query: (call("look"), call("look"), ANSWER) for one in REQUESTS}
     (tmp_path / "world").mkdir()
     (tmp_path / "world" / "file").touch()
     asked = [BatchRequest("r0", "request 0", workspace="file"), *REQUESTS[1:]]
     for outcome in ("failed", "answered"):
-        with Batch(asked, planner(looks, Script(texts), tmp_path), tmp_path / "log") as batch:
-            found = results(batch)
+        found = run(looks, tmp_path, Script(LOOKING), asked)
         assert [one.outcome for one in found] == [outcome, "answered", "answered"]
         assert ("cannot be used as the workspace" in str(found[0].to_json()["error"])) == (
             outcome == "failed"
@@ -383,114 +335,97 @@ def test_cancelled_it_waits_for_the_tool_and_keeps_what_it_gave(
             await stream.aclose()
 
     asyncio.run(cut_short())
-    assert {one.outcome for one in run(tools, tmp_path)} == {"answered"}
+    assert outcomes(tools, tmp_path) == ["answered"] * 3
     assert notes(tmp_path) == WORDS
 
 
 @pytest.mark.slow
 def test_a_request_may_have_a_workspace_of_its_own(tools: tuple[Tool, ...], tmp_path: Path) -> None:
-    request = BatchRequest("r0", "request 0", workspace="one")
-    with Batch([request], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
-        results(batch)
-    assert (tmp_path / "world" / "one" / "notes.txt").read_text().split() == ["r0-a", "r0-b"]
+    script = Script({"go": (call("note", word="here"), ANSWER)})
+    run(tools, tmp_path, script, [BatchRequest("r0", "go", workspace="one")])
+    assert (tmp_path / "world" / "one" / "notes.txt").read_text() == "here\n"
 
 
 def test_a_workspace_outside_the_batchs_is_refused(tools: tuple[Tool, ...], tmp_path: Path) -> None:
-    request = BatchRequest("r0", "request 0", workspace="../elsewhere")
     with pytest.raises(BatchError, match="'r0': its workspace"):
-        Batch([request], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log")
+        run(tools, tmp_path, None, [BatchRequest("r0", "request 0", workspace="../elsewhere")])
     assert not (tmp_path / "elsewhere").exists()
 
 
-@pytest.mark.slow
-def test_another_setting_or_another_request_of_the_same_name_is_refused(
-    tools: tuple[Tool, ...], tmp_path: Path
+def test_other_tools_settings_and_requests_of_the_same_name_are_refused(
+    looks: tuple[Tool, ...], tmp_path: Path
 ) -> None:
-    run(tools, tmp_path)
+    run(looks, tmp_path, Script(LOOKING))
+    changed = (replace(looks[0], descriptions={"en": "Another."}), *looks[1:])
     with pytest.raises(BatchError, match="other tools, other settings or another model"):
-        Batch(REQUESTS, planner(tools, Script({}), tmp_path, max_tokens=65), tmp_path / "log")
+        run(changed, tmp_path, Script({}))
+    with pytest.raises(BatchError, match="other tools, other settings or another model"):
+        run(looks, tmp_path, Script({}), max_tokens=65)
     with pytest.raises(BatchError, match="'r1' differs"):
-        Batch([BatchRequest("r1", "something else")], planner(tools, Script({}), tmp_path), tmp_path / "log")
-    with Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log"):  # noqa: SIM117  # the log is locked
+        run(looks, tmp_path, Script({}), [BatchRequest("r1", "something else")])
+    with Batch(REQUESTS, planner(looks, Script({}), tmp_path), tmp_path / "log"):  # noqa: SIM117  # the log is locked
         with pytest.raises(BatchError, match="in use"):
-            Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
+            run(looks, tmp_path, Script({}))
 
 
-@pytest.mark.slow
-def test_requests_may_be_added_later(tools: tuple[Tool, ...], tmp_path: Path) -> None:
-    with Batch(REQUESTS[:1], planner(tools, Script(TEXTS), tmp_path), tmp_path / "log") as batch:
-        results(batch)
-    assert [one.outcome for one in run(tools, tmp_path)] == ["answered"] * 3
-    assert notes(tmp_path) == WORDS
+def test_requests_may_be_added_later(looks: tuple[Tool, ...], tmp_path: Path) -> None:
+    run(looks, tmp_path, Script(LOOKING), REQUESTS[:1])
+    script = Script(LOOKING)
+    assert outcomes(looks, tmp_path, script) == ["answered"] * 3
+    assert script.asked == 2 * 3
 
 
 def test_a_file_that_is_not_a_log_is_unchanged(tools: tuple[Tool, ...], tmp_path: Path) -> None:
     (tmp_path / "log").write_text('{"some": "thing"}\n')
     with pytest.raises(BatchError, match="line 1: not a line of a batch log"):
-        Batch(REQUESTS, planner(tools, Script({}), tmp_path), tmp_path / "log")
+        run(tools, tmp_path)
     assert (tmp_path / "log").read_text() == '{"some": "thing"}\n'
 
 
 @pytest.mark.slow
-def test_a_tool_that_reads_may_be_asked_again_after_a_kill(tools: tuple[Tool, ...], tmp_path: Path) -> None:
-    run(tools, tmp_path)
-    lines = (tmp_path / "log").read_bytes().splitlines(keepends=True)
+def test_a_tool_that_reads_may_be_asked_again_after_a_kill(
+    tools: tuple[Tool, ...], finished: tuple[Path, list[BatchResult]]
+) -> None:
+    folder, lines = restored(finished[0])
     index = next(number for number, line in enumerate(lines) if b'"begun"' in line and b'"look"' in line)
     one = json.loads(lines[index])["id"]
-    (tmp_path / "log").write_bytes(
+    (folder / "log").write_bytes(
         b"".join(line for line in lines[: index + 1] if json.loads(line).get("id") in (None, one))
     )
-    (tmp_path / "world" / "notes.txt").write_text(f"{one}-a\n")
-    assert {result.outcome for result in run(tools, tmp_path)} == {"answered"}
-    assert notes(tmp_path) == WORDS
+    (folder / "world" / "notes.txt").write_text(f"{one}-a\n")
+    assert outcomes(tools, folder) == ["answered"] * 3
+    assert notes(folder) == WORDS
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "shown"),
     [
-        ("import signal\nos.kill(os.getpid(), signal.SIGRTMIN + 3)\ntime.sleep(60)", "killed by SIGRTMIN+3"),
-        (GARBAGE, "sent an invalid message"),
+        ("os.kill(os.getpid(), 9)", "killed by SIGKILL"),
         ("deep = []\nfor _ in range(940): deep = [deep]\nreturn {'deep': deep}", "nested deeper than 64"),
         (r"raise ExecutorError('half a \ud800 character')", "half a \ufffd character"),
+        (r"return {'entries': ['a\udcff.txt', 'b']}", "a\ufffd.txt"),  # as a search finds it
     ],
 )
-def test_a_tool_that_fails_badly_fails_its_call_alone(tmp_path: Path, body: str, says: str) -> None:
-    bad = make_tool(
-        tmp_path, "bad", "from gbnf_server.executors import ExecutorError\n" + body, effect="write"
-    )
+def test_what_a_tool_does_badly_is_written_and_resumed(tmp_path: Path, body: str, shown: str) -> None:
+    body = "from gbnf_server.executors import ExecutorError\n" + body
+    bad = make_tool(tmp_path, "bad", body, effect="write")
     texts = {"go": (call("bad"), call("bad"), ANSWER)}
 
     def batch(script: Script) -> str:
-        asked = planner((bad,), script, tmp_path, repeat_calls=True)
-        with Batch([BatchRequest("r", "go")], asked, tmp_path / "log") as batch:
-            file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-            for one in results(batch):
-                write_result(file, one)
-            file.seek(0)
-            return file.read()
+        file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        for one in run((bad,), tmp_path, script, GO, repeat_calls=True):
+            write_result(file, one)
+        file.seek(0)
+        return file.read()
 
     with pytest.raises(BackendUnreachableError):
         batch(Script(texts, lost_after=1))
     [line] = batch(Script(texts)).splitlines()
     assert json.loads(line)["outcome"] == "answered"
     for step in json.loads(line)["steps"][:2]:
-        assert says in step["error"]
+        assert shown in (step["error"] or step["result"]["entries"])
     assert batch(Script({})).splitlines() == [line]
-
-
-@pytest.mark.slow
-def test_names_that_are_no_text_are_written_and_resumed(tmp_path: Path) -> None:
-    """As a search finds them that lists files of any name."""
-    names = make_tool(tmp_path, "names", "return {'entries': ['a\\udcff.txt', 'b']}")
-    texts = {"go": (call("names"), ANSWER)}
-    for script in (Script(texts), Script({})):
-        with Batch([BatchRequest("r", "go")], planner((names,), script, tmp_path), tmp_path / "log") as batch:
-            [one] = results(batch)
-        file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-        write_result(file, one)
-        assert one.run is not None
-        assert one.run["steps"][0]["result"] == {"entries": ["a\ufffd.txt", "b"]}
 
 
 class Tight(FakeBackend):
@@ -516,8 +451,7 @@ def test_an_interrupted_run_shows_its_history_as_it_was(
 
     def finish(log: Path) -> tuple[Tight, list[BatchResult]]:
         model = Tight()
-        context = Context(Workspace(tmp_path / "world"), person=AbsentPerson())
-        asked = Planner((peek,), model, PlannerOptions(salvage=False), context=context)
+        asked = planner((peek,), model, tmp_path, max_tokens=512, repeat_calls=True)
         with Batch(REQUESTS[:1], asked, log) as batch:
             return model, results(batch)
 
