@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
 from typing import Any, get_args
 
 import pytest
@@ -13,6 +13,7 @@ from gbnf.calls import CALL_SYNTAXES, CallSyntaxName, ToolCall, render_tool_call
 from gbnf.compiler.layout import Whitespace
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
+from gbnf_server.backends.base import Completion
 from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
 from gbnf_server.planner.events import CallBlocked, ModelCalled, StepStarted, ToolCalled, ToolDone, ToolFailed
 from gbnf_server.system.errors import (
@@ -20,21 +21,22 @@ from gbnf_server.system.errors import (
     ContextOverflowError,
     ExecutorError,
     ExecutorTimeoutError,
-    ServerResponseError,
     SetupError,
 )
-from support.by_hand import ANSWER, BY_NAME, NOW, POOL, call, completion, drive_by_hand, resolved
+from support.by_hand import ANSWER, BY_NAME, NOW, POOL, Driven, call, completion, drive_by_hand, resolved
 from support.oracle import engine
 
 
+def drive(*texts: str | Completion | GbnfError, **given: Any) -> Driven:
+    said = [completion(text) if isinstance(text, str) else text for text in texts]
+    return drive_by_hand(POOL, said, **given)
+
+
 def test_a_plan_to_its_answer() -> None:
-    driven = drive_by_hand(
-        POOL,
-        [
-            completion(call("find_files", base_path=".", pattern="*.txt")),
-            completion(call("read_files", from_step=1)),
-            completion(ANSWER),
-        ],
+    driven = drive(
+        call("find_files", base_path=".", pattern="*.txt"),
+        call("read_files", from_step=1),
+        ANSWER,
         replies=[{"entries": ["a.txt", "b.txt"], "count": 2}, {"entries": ["one", "two"]}],
     )
     assert (driven.run.outcome, driven.run.answer, driven.run.error) == ("answered", "done", None)
@@ -61,9 +63,7 @@ def test_a_plan_to_its_answer() -> None:
     ],
 )
 def test_refusals(text: str, finish: str, violation: str | None, refusal: str, error: str) -> None:
-    driven = drive_by_hand(
-        POOL, [completion(text, finish=finish, violation=violation)], options=resolved(max_blocked=1)
-    )
+    driven = drive(completion(text, finish=finish, violation=violation), options=resolved(max_blocked=1))
     [blocked] = driven.of(CallBlocked)
     assert blocked.refusal == refusal
     assert error in blocked.error
@@ -76,9 +76,7 @@ def test_refusals(text: str, finish: str, violation: str | None, refusal: str, e
 @pytest.mark.parametrize("message", ["", " \n\t", "…", "..."])
 def test_a_blank_answer_is_refused(message: str, required: tuple[str, ...]) -> None:
     blank = completion(call("final_answer", message=message))
-    driven = drive_by_hand(
-        POOL, [completion(NOW), blank, completion(ANSWER)], options=resolved(required=required)
-    )
+    driven = drive(NOW, blank, ANSWER, options=resolved(required=required))
     assert [event.error for event in driven.of(CallBlocked)] == [
         "the message of final_answer is blank; write the answer"
     ]
@@ -88,36 +86,36 @@ def test_a_blank_answer_is_refused(message: str, required: tuple[str, ...]) -> N
 @pytest.mark.parametrize("message", ["The text is not one JSON call", "One call is the text"])
 def test_an_answer_that_repeats_the_error_of_a_refused_text_is_refused_each_time(message: str) -> None:
     echo = completion(call("final_answer", message=message))
-    driven = drive_by_hand(POOL, [completion("?"), echo, echo])
+    driven = drive("?", echo, echo)
     assert [event.refusal for event in driven.of(CallBlocked)] == ["unparsed", "invalid", "invalid"]
     assert driven.run.outcome == "blocked"
 
 
 def test_the_refusal_is_what_the_model_reads_next() -> None:
-    driven = drive_by_hand(POOL, [completion("x" * 5000), completion(NOW), completion(ANSWER)])
+    driven = drive("x" * 5000, NOW, ANSWER)
     second = driven.of(CallModel)[1]
     assert len(second.request.messages[2]["content"]) < 1000
     assert json.loads(second.request.messages[3]["content"])["error"] == driven.of(CallBlocked)[0].error
     assert [event.in_a_row for event in driven.of(CallBlocked)] == [1]
 
 
-def test_a_failing_tool_is_no_refusal_and_the_model_reads_why() -> None:
-    driven = drive_by_hand(
-        POOL,
-        [completion("?"), completion("?"), completion(NOW), completion("?"), completion(ANSWER)],
-        replies=[ExecutorError("no clock")],
-    )
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [(ExecutorError("no clock"), "error"), (ExecutorTimeoutError("get_now", 10), "timeout")],
+)
+def test_a_failing_tool_is_no_refusal_and_the_model_reads_why(error: ExecutorError, fault: str) -> None:
+    driven = drive("?", "?", NOW, "?", ANSWER, replies=[error])
     assert driven.run.outcome == "answered"
     [failed] = driven.of(ToolFailed)
-    assert (failed.fault, failed.error) == ("error", "no clock")
+    assert (failed.fault, failed.error) == (fault, str(error))
     assert json.loads(driven.of(CallModel)[3].request.messages[-1]["content"]) == {
         "step": 3,
-        "error": "no clock",
+        "error": str(error),
     }
 
 
 def test_a_denied_call_is_not_executed_and_asked_once() -> None:
-    driven = drive_by_hand(POOL, [completion(call("delete_files", paths=["a"]))], approvals=[False, False])
+    driven = drive(call("delete_files", paths=["a"]), approvals=[False, False])
     assert driven.of(ExecuteTool) == []
     assert len(driven.of(AskApproval)) == 1
     assert [event.fault for event in driven.of(ToolFailed)] == ["denied"]
@@ -125,41 +123,27 @@ def test_a_denied_call_is_not_executed_and_asked_once() -> None:
 
 
 def test_the_person_approves_what_will_really_be_done() -> None:
-    driven = drive_by_hand(
-        POOL,
-        map(
-            completion,
-            [call("find_files", base_path=".", pattern="*"), call("delete_files", from_step=1), ANSWER],
-        ),
+    driven = drive(
+        call("find_files", base_path=".", pattern="*"),
+        call("delete_files", from_step=1),
+        ANSWER,
         replies=[{"entries": ["a", "b"]}],
     )
     [asked] = driven.of(AskApproval)
     assert asked.call == {"name": "delete_files", "arguments": {"paths": ["a", "b"]}}
 
 
-def test_a_timeout_says_so() -> None:
-    driven = drive_by_hand(
-        POOL, [completion(NOW), completion(ANSWER)], replies=[ExecutorTimeoutError("get_now", 10)]
-    )
-    assert [event.fault for event in driven.of(ToolFailed)] == ["timeout"]
-
-
 @pytest.mark.parametrize(
-    "error",
-    [
-        BackendUnreachableError("nobody at 127.0.0.1:1"),
-        ServerResponseError(400, "bad"),
-        ContextOverflowError(2000, 1024),
-    ],
+    "error", [BackendUnreachableError("nobody at 127.0.0.1:1"), ContextOverflowError(2000, 1024)]
 )
 def test_a_backend_error_ends_the_run_with_its_message(error: GbnfError) -> None:
-    driven = drive_by_hand(POOL, [completion(NOW), error])
+    driven = drive(NOW, error)
     assert (driven.run.outcome, driven.run.error) == ("failed", str(error))
     assert len(driven.run.steps) == 1
 
 
 def test_a_machine_that_cannot_run_tools_ends_the_run() -> None:
-    driven = drive_by_hand(POOL, [completion(NOW)], replies=[SetupError("the workspace is gone")])
+    driven = drive(NOW, replies=[SetupError("the workspace is gone")])
     assert (driven.run.outcome, driven.run.error) == ("failed", "the workspace is gone")
     assert [step.error for step in driven.run.steps] == ["the workspace is gone"]
 
@@ -172,9 +156,9 @@ def test_a_pool_without_grammar_ends_the_run_before_the_model_is_asked() -> None
 
 
 def test_the_person_is_asked_and_the_answer_may_bring_tools() -> None:
-    driven = drive_by_hand(
-        POOL,
-        map(completion, [call("ask_user", question="Where?", options=["Drive", "disk"]), ANSWER]),
+    driven = drive(
+        call("ask_user", question="Where?", options=["Drive", "disk"]),
+        ANSWER,
         answers=["in google drive"],
         query="find my report",
         options=resolved(ask_user=True),
@@ -192,20 +176,13 @@ def test_the_person_is_asked_and_the_answer_may_bring_tools() -> None:
 
 
 def test_without_grammar_none_is_sent() -> None:
-    without = drive_by_hand(
-        POOL, [completion(NOW), completion(ANSWER)], options=resolved(call_format="json", constrained=False)
-    )
+    without = drive(NOW, ANSWER, options=resolved(call_format="json", constrained=False))
     assert [effect.request.grammar for effect in without.of(CallModel)] == [None, None]
     assert without.run.outcome == "answered"
 
 
 def test_the_grammar_offers_the_answer_in_every_step_and_the_steps_in_time() -> None:
-    driven = drive_by_hand(
-        POOL,
-        [completion(NOW), completion(ANSWER)],
-        replies=[{"entries": ["x"]}],
-        options=resolved(max_steps=2),
-    )
+    driven = drive(NOW, ANSWER, replies=[{"entries": ["x"]}], options=resolved(max_steps=2))
     first, second = driven.grammars
     reading = [call("read_files", from_step=step) for step in (1, 2)]
     texts = [NOW, ANSWER, *reading]
@@ -223,11 +200,7 @@ def test_the_grammar_has_the_layout_of_the_options(whitespace: Whitespace) -> No
     ]  # fmt: skip
     accepted = {"default": {"compact", "spaced"}, "free": set(texts)}.get(whitespace, {whitespace})
     for layout in accepted:
-        driven = drive_by_hand(
-            POOL,
-            [completion(text[layout]) for text in call_and_answer],
-            options=resolved(whitespace=whitespace),
-        )
+        driven = drive(*(text[layout] for text in call_and_answer), options=resolved(whitespace=whitespace))
         assert [each.arguments for each in driven.of(ExecuteTool)] == [{"paths": ["a"]}]
         assert (driven.run.outcome, driven.run.answer) == ("answered", "done")
         for written, grammar in zip(call_and_answer, driven.grammars, strict=True):
@@ -242,7 +215,7 @@ def test_limits_below_one_are_refused(name: str) -> None:
 
 
 def test_the_clock_gives_the_durations() -> None:
-    driven = drive_by_hand(POOL, [completion(NOW), completion(ANSWER)])
+    driven = drive(NOW, ANSWER)
     [done] = driven.of(ToolDone)
     assert done.duration_s > 0
     assert driven.run.duration_s == (driven.events[-1].at - driven.run.started_at).total_seconds() - 1
@@ -251,18 +224,16 @@ def test_the_clock_gives_the_durations() -> None:
 TEXT = resolved(call_format="text")
 
 
-@pytest.mark.parametrize("shape", [shape.name for shape in CALL_SYNTAXES])
-def test_a_text_call_is_the_call_in_every_shape(shape: CallSyntaxName) -> None:
+@pytest.mark.parametrize("shape", ["fenced", "yaml"])
+def test_a_text_call_is_a_call(shape: CallSyntaxName) -> None:
     arguments = {"paths": ["trips/rome"]}
     text = "Sure!\n" + render_tool_calls(ToolCall("1", "create_dirs", arguments), shape)
-    driven = drive_by_hand(POOL, [completion(text), completion("All done.")], options=TEXT)
+    driven = drive(text, "All done.", options=TEXT)
     [called] = driven.of(ToolCalled)
     assert (called.name, called.arguments) == ("create_dirs", arguments)
     assert driven.run.steps[0].repairs
     assert (driven.run.outcome, driven.run.answer) == ("answered", "All done.")
-    strict = drive_by_hand(
-        POOL, [completion(text)], options=replace(TEXT, call_format="json", constrained=False)
-    )
+    strict = drive(text, options=replace(TEXT, call_format="json", constrained=False))
     assert (strict.run.outcome, strict.of(ToolCalled)) == ("blocked", [])
 
 
@@ -274,7 +245,7 @@ def test_a_shortened_call_is_executed_unless_it_writes(
     text: str, executed: list[str], repeated: str, told: str
 ) -> None:
     shortened = replace(completion(text), shortened_at=30, repeated=repeated)
-    driven = drive_by_hand(POOL, [shortened, completion(ANSWER)], options=resolved(max_blocked=1))
+    driven = drive(shortened, ANSWER, options=resolved(max_blocked=1))
     assert [called.name for called in driven.of(ToolCalled)] == executed
     blocked = [(event.refusal, told in event.error) for event in driven.of(CallBlocked)]
     assert blocked == ([] if executed else [("truncated", True)])
@@ -286,7 +257,7 @@ def test_a_text_that_repeats_is_no_answer(form: str) -> None:
     text = ANSWER[:-3] + "github." * 80
     runaway = replace(completion(text, finish="length"), shortened_at=len(text), repeated="github.")
     options = resolved() if form == "json" else TEXT
-    driven = drive_by_hand(POOL, [runaway, completion(ANSWER)], options=options)
+    driven = drive(runaway, ANSWER, options=options)
     (blocked,) = driven.of(CallBlocked)
     assert (blocked.refusal, '"github." again and again' in blocked.error) == ("truncated", True)
     assert driven.run.outcome == "answered"
@@ -295,7 +266,7 @@ def test_a_text_that_repeats_is_no_answer(form: str) -> None:
 @pytest.mark.parametrize("others", [[], ["a"], ["b"], ["a", "b"]])
 def test_the_same_truncated_text_twice_in_a_row_ends_a_run(others: list[str]) -> None:
     texts = [*others, "a", "a"]
-    driven = drive_by_hand(POOL, [completion(text, finish="length") for text in texts])
+    driven = drive(*(completion(text, finish="length") for text in texts))
     assert driven.run.outcome == "blocked"
     assert len(driven.run.steps) == (2 if others[-1:] == ["a"] else min(len(texts), 3))
 
@@ -303,7 +274,7 @@ def test_the_same_truncated_text_twice_in_a_row_ends_a_run(others: list[str]) ->
 def test_a_call_before_text_that_repeats_is_whole() -> None:
     text = call("create_dirs", paths=["tri"]) + "\n" * 600
     runaway = replace(completion(text, finish="length"), shortened_at=len(text), repeated="\n")
-    driven = drive_by_hand(POOL, [runaway, completion(ANSWER)], options=TEXT)
+    driven = drive(runaway, ANSWER, options=TEXT)
     assert [called.name for called in driven.of(ToolCalled)] == ["create_dirs"]
 
 
@@ -311,14 +282,14 @@ def test_a_call_before_text_that_repeats_is_whole() -> None:
 def test_a_text_call_that_was_truncated_is_not_executed(finish: str) -> None:
     whole = call("create_dirs", paths=["trips", "rome"])
     for end in range(1, len(whole) - 1):  # with the arguments whole, only the last brace is missing
-        driven = drive_by_hand(POOL, [completion(whole[:end], finish=finish)], options=TEXT)
+        driven = drive(completion(whole[:end], finish=finish), options=TEXT)
         assert driven.of(ToolCalled) == []
 
 
 @pytest.mark.parametrize("text", ["tool: create_dirs\nargs:\n  paths: [tri]\n", "CALL get_now"])
 def test_a_text_call_without_an_end_is_only_executed_where_the_text_was_not_truncated(text: str) -> None:
     for finish, executed in (("stop", 1), ("length", 0)):
-        driven = drive_by_hand(POOL, [completion(text, finish=finish), completion(ANSWER)], options=TEXT)
+        driven = drive(completion(text, finish=finish), ANSWER, options=TEXT)
         assert len(driven.of(ToolCalled)) == executed
 
 
@@ -335,7 +306,7 @@ def test_a_text_call_inside_truncated_prose_may_be_reasoning_and_is_not_executed
         (f"{drafted}\n\nThis is becau", 1),
     ):
         for finish in ("length", "stop"):
-            driven = drive_by_hand(POOL, [completion(text, finish=finish), completion(ANSWER)], options=TEXT)
+            driven = drive(completion(text, finish=finish), ANSWER, options=TEXT)
             endless = shape == "yaml" and finish == "length"
             expected = 1 if finish == "stop" else 0 if endless else executed
             assert [called.name for called in driven.of(ToolCalled)] == ["create_dirs"] * expected, text
@@ -343,7 +314,7 @@ def test_a_text_call_inside_truncated_prose_may_be_reasoning_and_is_not_executed
 
 @pytest.mark.parametrize("text", ["", "Hello there."])
 def test_prose_is_no_text_call_where_there_can_be_no_answer_yet(text: str) -> None:
-    driven = drive_by_hand(POOL, [completion(text)], options=replace(TEXT, required=("get_now",)))
+    driven = drive(text, options=replace(TEXT, required=("get_now",)))
     assert driven.of(ToolCalled) == []
     assert driven.run.steps[0].refusal == ("invalid" if text else "unparsed")
 
@@ -357,27 +328,23 @@ def test_calls_in_lines_are_asked_for_shown_and_read(language: str) -> None:
         'tool: create_dirs\nargs:\n  paths: ["trips"]',
         "tool: final_answer\nargs:\n  message: Made it.",
     ]
-    driven = drive_by_hand(
-        POOL, [completion(text) for text in written], options=replace(LINES, language=language)
-    )
+    driven = drive(*written, options=replace(LINES, language=language))
     assert (driven.run.outcome, driven.run.answer) == ("answered", "Made it.")
     first, second = driven.of(CallModel)
     assert first.request.grammar is None
     system = first.request.messages[0]["content"]
     assert "tool: …\nargs:\n" in system
     assert '{"name"' not in system
-    assert '{"name"' in driven_in_json(language)
     assert second.request.messages[2] == {"role": "assistant", "content": written[0]}
-
-
-def driven_in_json(language: str) -> str:
-    """The system message where calls are JSON."""
-    driven = drive_by_hand(POOL, [completion(ANSWER)], options=resolved(language=language))
-    return str(driven.of(CallModel)[0].request.messages[0]["content"])
+    in_json = drive(ANSWER, options=resolved(language=language)).of(CallModel)[0]
+    assert '{"name"' in in_json.request.messages[0]["content"]
 
 
 def test_entries_that_a_tool_does_not_take_are_refused_before_it_is_called() -> None:
-    strict = replace(BY_NAME["read_files"], args=_at_most_one_path(BY_NAME["read_files"].args))
+    args = BY_NAME["read_files"].args
+    properties = args["properties"]
+    one_path = {**properties, "paths": {**properties["paths"], "maxItems": 1}}
+    strict = replace(BY_NAME["read_files"], args={**args, "properties": one_path})
     driven = drive_by_hand(
         [BY_NAME["find_files"], strict],
         [
@@ -395,29 +362,18 @@ def test_entries_that_a_tool_does_not_take_are_refused_before_it_is_called() -> 
     assert driven.run.outcome == "answered"
 
 
-def _at_most_one_path(args: Mapping[str, Any]) -> dict[str, Any]:
-    properties = args["properties"]
-    return {**args, "properties": {**properties, "paths": {**properties["paths"], "maxItems": 1}}}
-
-
-def deep(depth: int) -> Any:
-    value: Any = 1
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
 @pytest.mark.parametrize("depth", [63, 64, 2000])
 def test_a_result_that_is_too_deep_is_an_error_of_its_call(depth: int) -> None:
     """Whoever executes the tool: `run_executor` refuses it already."""
-    driven = drive_by_hand(POOL, [completion(NOW), completion(ANSWER)], replies=[{"x": deep(depth)}])
+    result = {"x": reduce(lambda inner, _: [inner], range(depth), 1)}
+    driven = drive(NOW, ANSWER, replies=[result])
     [first, _] = driven.run.to_json()["steps"]
     assert driven.run.outcome == "answered"
     assert ("nested deeper than 64" in str(first["error"])) == (depth > 63)
-    assert json.dumps(first["result"]) == (json.dumps({"x": deep(depth)}) if depth == 63 else "null")
+    assert json.dumps(first["result"]) == (json.dumps(result) if depth == 63 else "null")
 
 
-@pytest.mark.parametrize("depth", [62, 63, 600, 940, 5000])
+@pytest.mark.parametrize("depth", [62, 63, 5000])
 @pytest.mark.parametrize("call_format", ["json", "text"])
 def test_a_call_that_is_too_deep_is_refused(depth: int, call_format: str) -> None:
     anything = Tool.from_mapping({"name": "any", "description": "x", "args": {"properties": {"x": {}}}})
@@ -432,7 +388,6 @@ def test_a_call_that_is_too_deep_is_refused(depth: int, call_format: str) -> Non
 def test_a_truncated_text_and_the_error_that_it_gets_are_no_answers() -> None:
     options = replace(TEXT, max_blocked=4)
     error = "The text did not end within the limit of tokens."
-    texts = [completion("The weather is", finish="length"), completion(error), completion("It is sunny.")]
-    driven = drive_by_hand(POOL, texts, options=options)
+    driven = drive(completion("The weather is", finish="length"), error, "It is sunny.", options=options)
     assert [event.refusal for event in driven.of(CallBlocked)] == ["truncated", "invalid"]
     assert driven.run.answer == "It is sunny."

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar, reasoning_message
 from gbnf_server.planner import ModelCalled
 from gbnf_server.planner.effects import CallModel, ExecuteTool
-from support.by_hand import ANSWER, NOW, POOL, call, completion, drive_by_hand, resolved
+from support.by_hand import ANSWER, NOW, POOL, Driven, call, completion, drive_by_hand, resolved
 
 FIELD = resolved(reasoning="field")
 FREE = resolved(reasoning="free")
@@ -20,8 +21,13 @@ MARKED = resolved(reasoning="free", reasoning_tags=KNOWN_REASONING_TAGS[0])
 THINKING_NOW = '{"thought": "the clock says", "name": "get_now", "arguments": {}}'
 
 
+def drive(*texts: str | Completion, **given: Any) -> Driven:
+    said = [completion(text) if isinstance(text, str) else text for text in texts]
+    return drive_by_hand(POOL, said, **given)
+
+
 def test_a_reasoning_field_is_kept_and_not_executed() -> None:
-    driven = drive_by_hand(POOL, [completion(THINKING_NOW), completion(ANSWER)], options=FIELD)
+    driven = drive(THINKING_NOW, ANSWER, options=FIELD)
     [executed] = [effect for effect in driven.effects if isinstance(effect, ExecuteTool)]
     assert (executed.tool.name, executed.arguments) == ("get_now", {})
     first = driven.run.steps[0]
@@ -35,7 +41,7 @@ def test_a_reasoning_field_is_kept_and_not_executed() -> None:
 def test_a_reasoning_field_is_found_in_text_calls_too() -> None:
     options = resolved(reasoning="field", call_format="text")
     fenced = f"```json\n{THINKING_NOW}\n```"
-    driven = drive_by_hand(POOL, [completion(fenced), completion(ANSWER)], options=options)
+    driven = drive(fenced, ANSWER, options=options)
     first = driven.run.steps[0]
     assert (first.name, first.reasoning) == ("get_now", "the clock says")
     assert not any("thought" in repair for repair in first.repairs)
@@ -44,14 +50,13 @@ def test_a_reasoning_field_is_found_in_text_calls_too() -> None:
 def test_other_keys_beside_a_reasoning_field_are_reported() -> None:
     options = resolved(reasoning="field", call_format="text")
     text = '{"note": 1, "thought": "say \\"now\\"", "name": "get_now", "arguments": {}}'
-    first = drive_by_hand(POOL, [completion(text), completion(ANSWER)], options=options).run.steps[0]
+    first = drive(text, ANSWER, options=options).run.steps[0]
     assert (first.name, first.reasoning) == ("get_now", 'say "now"')
     assert first.repairs == ("extra: ignored 'note', 'thought' beside the arguments",)
 
 
 def test_reasoning_before_a_call_in_the_models_own_tags() -> None:
-    texts = [completion("hm, the clock</think>"), completion(NOW), completion("done?"), completion(ANSWER)]
-    driven = drive_by_hand(POOL, texts, options=MARKED)
+    driven = drive("hm, the clock</think>", NOW, "done?", ANSWER, options=MARKED)
     thinking, calling, *_ = driven.of(CallModel)
     assert (thinking.purpose, thinking.request.messages[-1]) == ("reasoning", reasoning_message(""))
     assert (thinking.request.grammar, thinking.request.max_tokens) == (reasoning_grammar("</think>"), 256)
@@ -65,8 +70,7 @@ def test_reasoning_before_a_call_in_the_models_own_tags() -> None:
 
 
 def test_reasoning_before_a_call_without_tags() -> None:
-    texts = [completion("I look at the clock."), completion(NOW), completion("done"), completion(ANSWER)]
-    driven = drive_by_hand(POOL, texts, options=FREE, query="how late is it?")
+    driven = drive("I look at the clock.", NOW, "done", ANSWER, options=FREE, query="how late is it?")
     thinking, calling, later, _ = driven.of(CallModel)
     assert thinking.request.grammar is None
     assert thinking.request.messages[-1]["content"].startswith(
@@ -80,7 +84,7 @@ def test_reasoning_before_a_call_without_tags() -> None:
 
 def test_reasoning_that_was_truncated_or_split_off_is_still_reasoning() -> None:
     cut = completion("I look at", finish="length")
-    driven = drive_by_hand(POOL, [cut, completion(NOW), cut, completion(ANSWER)], options=FREE)
+    driven = drive(cut, NOW, cut, ANSWER, options=FREE)
     assert [step.reasoning for step in driven.run.steps] == ["I look at", "I look at"]
     assert driven.run.outcome == "answered"
 
@@ -88,7 +92,7 @@ def test_reasoning_that_was_truncated_or_split_off_is_still_reasoning() -> None:
 def test_a_text_that_is_only_reasoning_is_reported() -> None:
     mute = replace(completion(""), reasoning="I could call get_now")
     for options in (resolved(max_blocked=1), resolved(call_format="text", max_blocked=1)):
-        driven = drive_by_hand(POOL, [mute], options=options)
+        driven = drive(mute, options=options)
         assert driven.run.steps[0].refusal == "unparsed"
         assert "all of the text is thoughts" in str(driven.run.error)
         assert driven.run.steps[0].reasoning == "I could call get_now"
@@ -98,14 +102,11 @@ def test_a_text_that_is_only_reasoning_is_reported() -> None:
 def test_prompts_only_grow_while_the_grammar_narrows(reasoning: Any) -> None:
     """What a server has read it need not read again: each prompt begins with all that stays of the last."""
     texts = [NOW, call("find_files", base_path=".", pattern="*"), call("read_files", from_step=2), ANSWER]
-    given = [completion(text) for text in texts]
     if reasoning == "field":
-        given = [completion(json.dumps({"thought": "so", **json.loads(text)})) for text in texts]
+        texts = [json.dumps({"thought": "so", **json.loads(text)}) for text in texts]
     if reasoning == "free":
-        given = [each for text in given for each in (completion("so"), text)]
-    driven = drive_by_hand(
-        POOL, given, replies=[{}, {"entries": ["a.md"]}], options=resolved(reasoning=reasoning)
-    )
+        texts = [each for text in texts for each in ("so", text)]
+    driven = drive(*texts, replies=[{}, {"entries": ["a.md"]}], options=resolved(reasoning=reasoning))
     assert driven.run.outcome == "answered"
     effects = [effect for effect in driven.of(CallModel) if effect.purpose == "call"]
     assert len({effect.request.grammar for effect in effects}) == 2
@@ -116,22 +117,16 @@ def test_prompts_only_grow_while_the_grammar_narrows(reasoning: Any) -> None:
 
 def test_a_call_recovered_from_the_reasoning_is_executed_and_reported() -> None:
     taken = replace(completion(NOW), reasoning=NOW, reclaimed=True)
-    driven = drive_by_hand(POOL, [taken, completion(ANSWER)])
+    driven = drive(taken, ANSWER)
     assert [step.name for step in driven.run.steps] == ["get_now", "final_answer"]
     [warning] = driven.run.warnings
     assert "the server returned the call as reasoning" in warning
 
 
 def test_a_clean_call_with_a_reasoning_field_needs_no_grammar() -> None:
-    driven = drive_by_hand(
-        POOL,
-        [completion(THINKING_NOW), completion(ANSWER)],
-        options=resolved(reasoning="field", call_format="json", constrained=False),
+    driven = drive(
+        THINKING_NOW, ANSWER, options=resolved(reasoning="field", call_format="json", constrained=False)
     )
     assert driven.run.steps[0].reasoning == "the clock says"
-    without = drive_by_hand(
-        POOL,
-        [completion(THINKING_NOW)],
-        options=resolved(call_format="json", constrained=False, max_blocked=1),
-    )
+    without = drive(THINKING_NOW, options=resolved(call_format="json", constrained=False, max_blocked=1))
     assert without.run.steps[0].refusal == "invalid"

@@ -37,6 +37,7 @@ from support.server import Reply, scripted
 from support.server import completion as served
 from support.toys import NEVER, make_tool
 
+PING = '{"name": "ping", "arguments": {}}'
 Stream = Callable[..., list[Event]]
 
 
@@ -51,8 +52,10 @@ def stream(request: pytest.FixtureRequest) -> Stream:
     return lambda planner, query, **options: asyncio.run(collected(planner.astream(query, **options)))
 
 
-def planner(tmp_path: Path, backend: Any, *, hooks: Sequence[Hook] = (), **options: Any) -> Planner:
-    ping = make_tool(tmp_path / "tools", "ping", 'return {"said": "pong"}')
+def planner(
+    tmp_path: Path, backend: Any, *, hooks: Sequence[Hook] = (), body: str = "return {}", **options: Any
+) -> Planner:
+    ping = make_tool(tmp_path / "tools", "ping", body)
     defaults = {"required": (NEVER.name,), "max_steps": 2, "max_tokens": 64, "salvage": False}
     chosen = PlannerOptions(**{**defaults, **options})
     return Planner([ping, NEVER], backend, chosen, context=world(tmp_path / "work"), hooks=hooks)
@@ -67,17 +70,16 @@ def lines(*pieces: str) -> Reply:
 
 @pytest.mark.slow
 def test_each_piece_is_an_event_before_the_whole(tmp_path: Path, stream: Stream) -> None:
-    ping = '{"name": "ping", "arguments": {}}'
     answer = ['{"name": "final_answer", "arguments": {"mess', 'age": "al', "l d", 'one"}}']
     seen: list[Event] = []
     with (
-        scripted(completion=[lines(ping[:9], ping[9:]), lines(*answer)]) as script,
+        scripted(completion=[lines(PING[:9], PING[9:]), lines(*answer)]) as script,
         LlamaServer(script.url) as server,
     ):
         events = stream(planner(tmp_path, server, required=(), hooks=[seen.append]), "ping")
     assert seen == events
     written = [event for event in events if isinstance(event, TextWritten)]
-    assert [event.text for event in written] == [ping[:9], ping[9:], *answer]
+    assert [event.text for event in written] == [PING[:9], PING[9:], *answer]
     assert [event.answer for event in written] == ["", "", "", "al", "l d", "one"]
     assert {event.purpose for event in written} == {"call"}
     last = events[-1]
@@ -107,14 +109,10 @@ def test_the_pieces_are_the_text_of_the_call(tmp_path: Path, backend: InProcess,
 
 
 @pytest.mark.slow
-def test_a_salvaged_answer_comes_in_pieces(tmp_path: Path, stream: Stream) -> None:
-    turns: list[Any] = [
-        lines('{"name": "ping", "arguments": {}}'),
-        lines("no call"),
-        lines("It said", " pong [1]."),
-    ]
+def test_a_salvaged_answer_comes_in_pieces(tmp_path: Path) -> None:
+    turns: list[Any] = [lines(PING), lines("no call"), lines("It said", " pong [1].")]
     with scripted(completion=turns) as script, LlamaServer(script.url) as server:
-        events = stream(planner(tmp_path, server, max_blocked=1, salvage=True), "ping")
+        events = [*planner(tmp_path, server, max_blocked=1, salvage=True).stream("ping")]
     salvaged = [event for event in events if isinstance(event, TextWritten) and event.purpose == "salvage"]
     assert [event.answer for event in salvaged] == ["It said", " pong [1]."]
     assert isinstance(events[-1], RunFinished)
@@ -122,12 +120,12 @@ def test_a_salvaged_answer_comes_in_pieces(tmp_path: Path, stream: Stream) -> No
 
 
 @pytest.mark.slow
-def test_a_hook_that_raises_at_a_piece_warns(tmp_path: Path, backend: InProcess, stream: Stream) -> None:
+def test_a_hook_that_raises_at_a_piece_warns(tmp_path: Path, backend: InProcess) -> None:
     def broken(event: Event) -> None:
         if isinstance(event, TextWritten):
             raise ZeroDivisionError("no divisor")
 
-    last = stream(planner(tmp_path, backend, hooks=[broken]), "ping")[-1]
+    *_, last = planner(tmp_path, backend, hooks=[broken]).stream("ping")
     assert isinstance(last, RunFinished)
     assert [step.name for step in last.run.steps] == ["ping", "ping"]
     assert len(last.run.warnings) == 1
@@ -138,22 +136,16 @@ def test_a_time_out_in_the_middle_of_a_stream_is_the_backends_error(tmp_path: Pa
     class Slow(FakeBackend):
         async def generate(self, _request: Request) -> AsyncGenerator[BackendEvent, None]:
             yield TextDelta("p")
-            raise BackendError(
-                "the call was cancelled"
-            )  # as the timer of `InProcess` does, between two tokens
+            raise BackendError("cancelled")  # as the timer of `InProcess` does, between two tokens
 
     last = stream(planner(tmp_path, Slow()), "ping")[-1]
     assert isinstance(last, RunFinished)
-    assert (last.run.outcome, last.run.error) == ("failed", "the call was cancelled")
+    assert (last.run.outcome, last.run.error) == ("failed", "cancelled")
 
 
 @pytest.mark.slow
 def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None:
-    body = '(context.workspace.root / "ran").touch()\nreturn {}'
-    ping = make_tool(tmp_path / "tools", "ping", body)
-    work = world(tmp_path / "work")
-    options = PlannerOptions(required=(NEVER.name,), max_tokens=64)
-    running = Planner([ping, NEVER], backend, options, context=work)
+    running = planner(tmp_path, backend, body='(context.workspace.root / "ran").touch()\nreturn {}')
 
     async def first() -> Event:
         async with aclosing(running.astream("ping")) as events:
@@ -167,7 +159,7 @@ def test_leaving_early_stops_the_run(tmp_path: Path, backend: InProcess) -> None
     events = running.stream("ping", text=True)
     next(event for event in events if isinstance(event, TextWritten))
     events.close()
-    assert not (work.workspace.root / "ran").exists()
+    assert not (tmp_path / "work" / "ran").exists()
     assert any(isinstance(event, ToolDone) for event in running.stream("ping"))  # the model is free again
 
 
@@ -182,7 +174,7 @@ def test_a_run_begins_outside_of_the_event_loop(tmp_path: Path, backend: InProce
         return [ping, NEVER]
 
     options = PlannerOptions(required=(NEVER.name,), max_steps=1, max_tokens=64, salvage=False)
-    running = Planner(tools, backend, options, context=world(tmp_path / "work"))
+    running = Planner(tools, backend, options, context=world(tmp_path))
 
     async def run() -> None:
         threads.clear()
