@@ -17,8 +17,8 @@ from support.scripts import Script
 QUERIES = [f"request {number}" for number in range(5)]
 
 
-def planner(backend: object, folder: Path) -> Planner:
-    return Planner(POOL, backend, context=Context(Workspace(folder)))  # type: ignore[arg-type]  # one of two kinds
+def planner(backend: Script, folder: Path) -> Planner:
+    return Planner(POOL, backend, context=Context(Workspace(folder)))
 
 
 async def together(one: Planner, queries: list[str]) -> list[Run]:
@@ -33,17 +33,14 @@ def test_concurrent_runs_are_turns_of_their_own(tmp_path: Path) -> None:
     assert len({run.turn for run in runs}) == len(QUERIES)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("query", ["", " \n\t", "half \ud83d"])
 def test_empty_and_non_text_requests_are_refused(tmp_path: Path, query: str) -> None:
-    good = "what time is it?"
-    script = Script({query: (NOW, ANSWER), good: (NOW, ANSWER)})
+    script = Script({query: (ANSWER,)})
     one = planner(script, tmp_path)
     for way in (one.run, one.stream, one.astream, lambda query: asyncio.run(one.arun(query))):
         with pytest.raises(ValueError, match="the request "):
             way(query)
     assert script.most_together == 0  # nothing has begun
-    assert one.run(good).outcome == "answered"
 
 
 @pytest.mark.parametrize("call_format", get_args(CallFormat))
