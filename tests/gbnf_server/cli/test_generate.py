@@ -39,15 +39,9 @@ def person(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("piped", ["prompt", "schema", None])
 def test_the_answer_fits_the_schema(gbnf: Gbnf, model: Path, person: Path, piped: str | None) -> None:
     prompt = "Ada Lovelace"
-    result = gbnf(
-        "generate",
-        "-" if piped == "prompt" else prompt,
-        "--schema",
-        "-" if piped == "schema" else person,
-        "--model",
-        model,
-        stdin={"prompt": prompt, "schema": person.read_text(), None: ""}[piped],
-    )
+    source = ["--schema", "-" if piped == "schema" else person, "--model", model]
+    stdin = {"prompt": prompt, "schema": person.read_text(), None: ""}[piped]
+    result = gbnf("generate", "-" if piped == "prompt" else prompt, *source, stdin=stdin)
     assert (result.code, result.err) == (ExitCode.SUCCESS, "")
     jsonschema.validate(json.loads(result.out), PERSON)
 
