@@ -42,7 +42,6 @@ def imported(*arguments: str, folder: Path) -> set[str]:
     [
         (["--help"], set[str]()),
         (["compile"], {"jsonschema", *OF_TYPER}),
-        (["check", "--help"], OF_TYPER),
         (["inspect", "--help"], OF_TYPER),
         # a file needs no server, but the tokenizer of the bundled model
         (["inspect", "--html", "page.html"], {"llama_cpp", "numpy", "jinja2", "jsonschema", *OF_TYPER}),
