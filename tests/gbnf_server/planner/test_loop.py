@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import reduce
 from typing import Any, get_args
 
 import pytest
@@ -365,7 +364,10 @@ def test_entries_that_a_tool_does_not_take_are_refused_before_it_is_called() -> 
 @pytest.mark.parametrize("depth", [63, 64, 2000])
 def test_a_result_that_is_too_deep_is_an_error_of_its_call(depth: int) -> None:
     """Whoever executes the tool: `run_executor` refuses it already."""
-    result = {"x": reduce(lambda inner, _: [inner], range(depth), 1)}
+    nested: Any = 1
+    for _ in range(depth):
+        nested = [nested]
+    result = {"x": nested}
     driven = drive(NOW, ANSWER, replies=[result])
     [first, _] = driven.run.to_json()["steps"]
     assert driven.run.outcome == "answered"

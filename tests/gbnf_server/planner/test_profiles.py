@@ -93,7 +93,10 @@ HEAD = "strategy = 'x'\n[model]\nname = 'm'\n"
 )
 def test_an_invalid_profile_is_an_error(tmp_path: Path, text: str | None, said: str) -> None:
     path = tmp_path / "m.toml"
-    path.mkdir() if text is None else path.write_text(text)
+    if text is None:
+        path.mkdir()
+    else:
+        path.write_text(text)
     with pytest.raises(SetupError, match=said) as broken:
         find(ModelKey("m"), tmp_path)
     assert "m.toml" in str(broken.value)

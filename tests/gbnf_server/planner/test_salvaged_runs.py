@@ -49,7 +49,8 @@ def test_the_question_has_the_results_and_no_tools() -> None:
     assert not [tool.name for tool in POOL if f"{tool.name}(" in message["content"]]
     assert "tool" not in message["content"]
     assert asked.request.grammar is not None
-    for more in ({"call_format": "json", "constrained": False}, {"dialect": "json_schema"}):
+    freely: list[dict[str, Any]] = [{"call_format": "json", "constrained": False}, {"dialect": "json_schema"}]
+    for more in freely:
         free = driven(NOW, "nonsense", "It is late.", options=replace(SALVAGE, **more))
         assert free.of(CallModel)[-1].request.grammar is None
     # it is counted with the rest
