@@ -29,27 +29,32 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-@pytest.mark.slow
-def test_results_stand_beside_the_requests_in_their_order(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def options(model: Path, tmp_path: Path) -> list[object]:
     make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
+    work = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
+    return ["--model", model, *work]
+
+
+@pytest.mark.slow
+def test_results_stand_beside_the_requests_in_their_order(
+    gbnf: Gbnf, options: list[object], tmp_path: Path
+) -> None:
     (tmp_path / "asked.jsonl").write_text('"ping"\n{"id": "two", "query": "ping again"}\n')
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
-    result = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
+    result = gbnf("batch", tmp_path / "asked.jsonl", *options)
     found = lines(tmp_path / "asked.results.jsonl")
     assert [one["id"] for one in found] == ["1", "two"]
     assert [one["query"] for one in found] == ["ping", "ping again"]
     assert {one["outcome"] for one in found} <= {"salvaged", "exhausted"}
     assert result.code == ExitCode.FAILURE
     assert "2 requests: " in result.err
-    again = gbnf("batch", tmp_path / "asked.jsonl", "--model", model, *options)
+    again = gbnf("batch", tmp_path / "asked.jsonl", *options)
     assert (again.code, lines(tmp_path / "asked.results.jsonl")) == (result.code, found)
 
 
 @pytest.mark.slow
-def test_requests_from_standard_input(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
-    make_tool(tmp_path / "tools", "ping", 'return {"entries": ["pong"]}')
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
-    command = ["batch", "-", "--model", model, *options]
+def test_requests_from_standard_input(gbnf: Gbnf, options: list[object], tmp_path: Path) -> None:
+    command = ["batch", "-", *options]
     out = tmp_path / "out.jsonl"
     result = gbnf(*command, "--out", out, stdin='"ping"\n"again è"\n')
     assert [one["query"] for one in lines(out)] == ["ping", "again è"]
@@ -63,22 +68,25 @@ def test_requests_from_standard_input(gbnf: Gbnf, model: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "says"), [("", ExitCode.INPUT, "has no requests"), ("{}", ExitCode.INPUT, "line 1")]
+    ("name", "says"),
+    [
+        ("empty.jsonl", "has no requests"),
+        ("object.jsonl", "line 1"),
+        ("none.jsonl", "Use a file"),
+        (".", "Use a file"),
+        ("bytes.jsonl", "as UTF-8"),
+    ],
 )
-def test_requests_that_cannot_be_read(gbnf: Gbnf, tmp_path: Path, text: str, code: int, says: str) -> None:
-    (tmp_path / "asked.jsonl").write_text(text)
-    result = gbnf("batch", tmp_path / "asked.jsonl")
-    assert result.code == code
+def test_requests_that_cannot_be_read(gbnf: Gbnf, tmp_path: Path, name: str, says: str) -> None:
+    for stem, content in {"empty": b"", "object": b"{}", "bytes": b'"\xff"\n'}.items():
+        (tmp_path / f"{stem}.jsonl").write_bytes(content)
+    result = gbnf("batch", tmp_path / name)
+    assert result.code == ExitCode.INPUT
     assert says in result.err
-    assert not (tmp_path / "asked.results.jsonl").exists()
+    assert not [*tmp_path.glob("*.results.jsonl")]
 
 
-def test_a_file_that_is_not_text_and_a_server_that_does_not_exist(gbnf: Gbnf, tmp_path: Path) -> None:
-    (tmp_path / "bytes.jsonl").write_bytes(b'"\xff"\n')
-    for name, says in [("none.jsonl", "Use a file"), (".", "Use a file"), ("bytes.jsonl", "as UTF-8")]:
-        result = gbnf("batch", tmp_path / name)
-        assert result.code == ExitCode.INPUT
-        assert says in result.err
+def test_a_server_that_does_not_exist(gbnf: Gbnf, tmp_path: Path) -> None:
     (tmp_path / "asked.jsonl").write_text('"ping"\n')
     result = gbnf("batch", tmp_path / "asked.jsonl", "--server", "http://127.0.0.1:1", "--quiet")
     assert result.code == ExitCode.ENVIRONMENT
@@ -102,12 +110,10 @@ def test_results_never_go_over_the_requests(gbnf: Gbnf, tmp_path: Path, name: st
     [("folder", ExitCode.USAGE), (".", ExitCode.USAGE), ("asked.jsonl/x.jsonl", ExitCode.ENVIRONMENT)],
 )
 def test_results_that_cannot_be_written_are_named(
-    gbnf: Gbnf, model: Path, tmp_path: Path, out: str, code: ExitCode
+    gbnf: Gbnf, options: list[object], tmp_path: Path, out: str, code: ExitCode
 ) -> None:
     (tmp_path / "folder").mkdir()
-    make_tool(tmp_path / "tools", "ping")
     (tmp_path / "asked.jsonl").write_text('"ping"\n')
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--model", model]
     result = gbnf("batch", tmp_path / "asked.jsonl", *options, "--out", tmp_path / out)
     assert result.code == code
     assert "Traceback" not in result.err
