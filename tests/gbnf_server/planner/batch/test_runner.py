@@ -401,7 +401,7 @@ def test_a_tool_that_reads_may_be_asked_again_after_a_kill(
 @pytest.mark.parametrize(
     ("body", "shown"),
     [
-        ("os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+        ("import signal\nos.kill(os.getpid(), signal.SIGRTMIN + 3)\ntime.sleep(60)", "killed by SIGRTMIN+3"),
         ("deep = []\nfor _ in range(940): deep = [deep]\nreturn {'deep': deep}", "nested deeper than 64"),
         (r"raise ExecutorError('half a \ud800 character')", "half a \ufffd character"),
         (r"return {'entries': ['a\udcff.txt', 'b']}", "a\ufffd.txt"),  # as a search finds it
