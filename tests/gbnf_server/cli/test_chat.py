@@ -23,17 +23,8 @@ from support.toys import make_tool
 @pytest.mark.slow
 def test_requests_and_commands(gbnf: Gbnf, tmp_path: Path) -> None:
     work = tmp_path / "work"
-    lines = [
-        "create a folder trips",
-        "",
-        "/tools",
-        "/help",
-        "/nope",
-        "what time is it?",
-        "/quit",
-        "never read",
-    ]
-    result = gbnf("chat", "--workspace", work, stdin="\n".join(lines))
+    asked = "create a folder trips\n\n/tools\n/help\n/nope\nwhat time is it?\n/quit\nnever read"
+    result = gbnf("chat", "--workspace", work, stdin=asked)
     assert result.code == ExitCode.SUCCESS
     assert len(result.out.splitlines()) == 2
     assert "trips" in result.out
@@ -62,7 +53,9 @@ def test_undo_takes_back_a_request_and_its_changes_only(gbnf: Gbnf, tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ["delete \udcff", "echo"])
-def test_a_piped_conversation_without_an_answer_fails(gbnf: Gbnf, tmp_path: Path, line: str) -> None:
+def test_a_piped_conversation_without_an_answer_fails(
+    gbnf: Gbnf, no_smollm2: None, tmp_path: Path, line: str
+) -> None:
     make_tool(tmp_path / "tools", "echo")
     options = ["--workspace", tmp_path / "work", "--manifests", tmp_path / "tools"]
     result = gbnf("chat", *options, "--max-tokens", 1, stdin=line)  # every call is cut

@@ -22,17 +22,9 @@ def test_a_port_in_use_is_named(gbnf: Gbnf, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_commands_take_the_tools_of_servers(gbnf: Gbnf, tmp_path: Path) -> None:
+def test_tools_of_servers_come_beside_others(gbnf: Gbnf, tmp_path: Path) -> None:
     called = gbnf("call", "ping", "--mcp", hostile_server("usual"), "--workspace", tmp_path)
     assert (called.code, json.loads(called.out)) == (0, {"text": "pong"})
-    compiled = gbnf("compile", "--mcp", hostile_server("usual"))
-    assert (compiled.code, '"ping' in compiled.out.replace("\\", "")) == (0, True)
-    listed = gbnf("manifests", "--mcp", hostile_server("usual"), "--json")
-    assert [tool["name"] for tool in json.loads(listed.out)] == ["ping"]
-
-
-@pytest.mark.slow
-def test_servers_come_beside_other_tools(gbnf: Gbnf, tmp_path: Path) -> None:
     make_tool(tmp_path / "tools", "pong")
     config = tmp_path / "mcp.json"
     command, *arguments = shlex.split(hostile_server("usual"))

@@ -14,40 +14,26 @@ from gbnf_server.cli.errors import ExitCode
 from support.command_line import Gbnf
 
 
-def run_pytest(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run pytest as a user does, without the options of this run."""
+@pytest.mark.slow
+def test_tools_load_pass_their_tests_together_and_can_be_called(gbnf: Gbnf, tmp_path: Path) -> None:
+    folders = [tmp_path / "my tools" / name for name in ("count_words", "a-tool.v2", "T" * 128)]
+    for folder in folders:
+        result = gbnf("new", folder)
+        assert result.code == ExitCode.SUCCESS
+        assert {Path(line) for line in result.out.splitlines()} == set(folder.iterdir())
+        called = gbnf("call", folder, '{"text": "one two"}', "--workspace", tmp_path / "work")
+        assert (called.code, called.err) == (ExitCode.SUCCESS, "2 words, the longest: one\n")
+    tools = {tool.name: tool.path for tool in load_manifests(tmp_path / "my tools")}
+    assert tools == {folder.name: folder / "manifest.toml" for folder in folders}
+    assert "\nexact: " in gbnf("compile", tmp_path / "my tools", "--report").err
+    # as a user runs pytest, without the options of this run
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["count_words", "a-tool.v2", "T" * 128])
-def test_the_tool_loads_passes_its_tests_and_can_be_called(gbnf: Gbnf, tmp_path: Path, name: str) -> None:
-    folder = tmp_path / "my tools" / name
-    result = gbnf("new", folder)
-    assert result.code == ExitCode.SUCCESS
-    assert {Path(line) for line in result.out.splitlines()} == set(folder.iterdir())
-    [tool] = load_manifests(folder.parent)
-    assert (tool.name, tool.path) == (name, folder / "manifest.toml")
-    tests = run_pytest("-W", "error", folder, cwd=tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "my tools"]
+    tests = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert tests.returncode == 0, tests.stdout
-    assert "6 passed" in tests.stdout
-    called = gbnf("call", folder, '{"text": "one two"}', "--workspace", tmp_path / "work")
-    assert (called.code, called.err) == (ExitCode.SUCCESS, "2 words, the longest: one\n")
-
-
-@pytest.mark.slow
-def test_tests_of_several_tools_run_together(gbnf: Gbnf, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        gbnf("new", tmp_path / name)
-    tests = run_pytest("--collect-only", tmp_path, cwd=tmp_path)
-    assert "12 tests collected" in tests.stdout
-
-
-def test_the_manifest_has_no_findings(gbnf: Gbnf, tmp_path: Path) -> None:
-    gbnf("new", tmp_path / "mine")
-    assert "\nexact: " in gbnf("compile", tmp_path, "--report").err
+    assert "18 passed" in tests.stdout
 
 
 @pytest.mark.parametrize(

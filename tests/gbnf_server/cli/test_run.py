@@ -70,7 +70,7 @@ def test_a_run_as_json(gbnf: Gbnf, ping: list[Any]) -> None:
 
 @pytest.mark.slow
 def test_the_request_from_standard_input_and_options_of_the_engine(gbnf: Gbnf, ping: list[Any]) -> None:
-    engine = ["--gpu-layers", "0", "--threads", "1"]
+    engine = ["--gpu-layers", "0", "--threads", "1", "--temperature", "1", "--seed", "-1"]
     result = gbnf("run", "-", *engine, *ping, "--json", "--max-steps", "1", stdin="ping è\n")
     assert json.loads(result.out)["query"] == "ping è\n"
     assert gbnf("run", "-", stdin=" \n").code == ExitCode.USAGE
@@ -110,7 +110,8 @@ def test_a_long_history_is_compacted_unless_not_wanted(gbnf: Gbnf, tmp_path: Pat
 
 @pytest.mark.slow
 def test_quiet_says_only_why_there_is_no_answer(gbnf: Gbnf, ping: list[Any]) -> None:
-    result = gbnf("run", "ping", *ping, "--max-steps", "1", "--no-salvage", "--quiet")
+    seed = ["--temperature", "1", "--seed", "4294967295"]  # the last that llama.cpp takes
+    result = gbnf("run", "ping", *ping, *seed, "--max-steps", "1", "--no-salvage", "--quiet")
     assert result.err.startswith("exhausted: no final answer within 1 steps")
     assert "workspace" not in result.err
 
@@ -137,9 +138,8 @@ def test_without_a_terminal_only_yes_approves(
     gbnf: Gbnf, model: Path, tmp_path: Path, yes: list[str], fault: str | None
 ) -> None:
     make_tool(tmp_path / "tools", "careful", confirm=True)
-    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--json"]
-    options += ["--max-steps", "1"]
-    result = gbnf("run", "go", "--model", model, *options, *yes)
+    options = ["--manifests", tmp_path / "tools", "--workspace", tmp_path / "work", "--max-steps", "1"]
+    result = gbnf("run", "go", "--model", model, *options, "--json", *yes)
     [step] = json.loads(result.out)["steps"]
     assert step["fault"] == fault
     assert ("there is nobody to ask" in result.err) == (fault is not None)
@@ -151,13 +151,6 @@ def test_a_request_that_asks_for_nothing_or_is_no_text(gbnf: Gbnf, tmp_path: Pat
     assert (result.code, result.out) == (ExitCode.USAGE, "")
     assert "REQUEST" in result.err
     assert not (tmp_path / "work").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", ["-1", "4294967295"])
-def test_every_seed_that_llama_cpp_takes(gbnf: Gbnf, ping: list[Any], seed: str) -> None:
-    result = gbnf("run", "ping", *ping, "--max-steps", "1", "--temperature", "1", "--seed", seed)
-    assert result.code == ExitCode.FAILURE
 
 
 def test_copying_an_image_is_a_change_that_can_be_undone(tmp_path: Path) -> None:

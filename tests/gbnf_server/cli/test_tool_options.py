@@ -73,14 +73,8 @@ def test_problems_are_all_named(gbnf: Gbnf, tools: Path) -> None:
     assert result.code == ExitCode.INPUT
     for problem in ("bad.json: [0]", "bad.json: [1]", "none.json: cannot be read"):
         assert problem in result.err
-    result = gbnf(
-        "compile",
-        "--tools",
-        tools / "openai.json",
-        "--tools",
-        "-",
-        stdin=json.dumps([{"name": "weather", "parameters": {}}]),
-    )
+    again = json.dumps([{"name": "weather", "parameters": {}}])
+    result = gbnf("compile", "--tools", tools / "openai.json", "--tools", "-", stdin=again)
     assert result.code == ExitCode.INPUT
     assert "another tool has the same name" in result.err
 
@@ -107,16 +101,8 @@ def test_tools_on_the_command_line_replace_configured_ones(
 
 @pytest.mark.slow
 def test_mcp_servers_of_the_configuration(gbnf: Gbnf, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = [
-        "-m",
-        "gbnf_server",
-        "mcp",
-        "--manifests",
-        str(tools / "mine"),
-        "--workspace",
-        str(tools / "there"),
-    ]
-    servers = {"own": {"command": sys.executable, "args": own}}
+    own = f"-m gbnf_server mcp --manifests {tools / 'mine'} --workspace {tools / 'there'}"
+    servers = {"own": {"command": sys.executable, "args": own.split(" ")}}
     (tools / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     (tools / "gbnf.toml").write_text('mcp = "mcp.json"')
     monkeypatch.setenv("GBNF_CONFIG", str(tools / "gbnf.toml"))
