@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -44,8 +45,23 @@ sys.meta_path.insert(0, Absent())
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=CHECKOUT, timeout=300)
 
 
-def gbnf(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run("from gbnf_server.cli import main\nmain()", *arguments)
+def gbnf(*commands: list[str]) -> list[tuple[int, str, str]]:
+    """Run commands of the core in one process. Return the status, the output and the errors of each."""
+    program = """
+import contextlib, io, json, sys
+from gbnf_server.cli import main
+for arguments in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(arguments)
+        except SystemExit as exited:
+            code = exited.code
+    print(json.dumps([code or 0, out.getvalue(), err.getvalue()]))
+"""
+    done = run(program, json.dumps(commands))
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.slow
@@ -81,48 +97,35 @@ def test_the_http_backends_need_no_llama_cpp() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments", [["--version"], ["--help"], ["run", "--help"], ["manifests"], ["doctor"]]
-)
-def test_commands_of_the_core(arguments: list[str]) -> None:
-    done = gbnf(*arguments)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_grammars_are_compiled_checked_and_tested(tmp_path: Path) -> None:
-    tool = str(manifests_path() / "get_now")
-    grammar = gbnf("compile", tool)
-    assert grammar.returncode == 0, grammar.stderr
-    file = tmp_path / "tool.gbnf"
-    file.write_text(grammar.stdout, encoding="utf-8")
+def test_commands_of_the_core(tmp_path: Path) -> None:
+    tool, file = str(manifests_path() / "get_now"), tmp_path / "tool.gbnf"
     call = '{"name": "get_now", "arguments": {}}'
-    assert gbnf("check", str(file)).stdout.endswith("accepted by this toolkit\n")
-    assert gbnf("check", str(file), call).returncode == 0
-    assert gbnf("check", str(file), call[:-1]).returncode == 1
-    tested = gbnf("test", tool, "--examples", "3")
-    assert "sound and complete" in tested.stdout, tested.stderr
-    assert "this toolkit's matcher" in tested.stdout
+    *others, grammar = gbnf(
+        ["--version"], ["--help"], ["run", "--help"], ["manifests"], ["doctor"], ["compile", tool]
+    )
+    assert [code for code, *_ in (*others, grammar)] == [0] * 6, others
+    file.write_text(grammar[1], encoding="utf-8")
+    read, accepted, refused, tested = gbnf(
+        ["check", str(file)],
+        ["check", str(file), call],
+        ["check", str(file), call[:-1]],
+        ["test", tool, "--examples", "3"],
+    )
+    assert read[1].endswith("accepted by this toolkit\n")
+    assert (accepted[0], refused[0]) == (0, 1)
+    assert "sound and complete" in tested[1], tested
+    assert "this toolkit's matcher" in tested[1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "extra"),
-    [
-        (["run", "what time is it?"], "run"),
-        (["call", "get_now", "{}"], "run"),
-        (["serve"], "serve"),
-        (["mcp"], "mcp"),
-        (["inspect"], "inspect"),
-        (["compile", "--mcp", "true"], "mcp"),
-    ],
-)
-def test_a_command_names_its_extra(arguments: list[str], extra: str) -> None:
-    done = gbnf(*arguments)
-    assert done.returncode == 4
-    message = done.stderr.splitlines()
-    assert len(message) == 1
-    assert re.search(rf"pip install 'gbnf-toolkit\[{extra}(,local)?\]'$", message[0])
+def test_a_command_names_its_extra() -> None:
+    extras = {
+        "run what": "run", "call get_now {}": "run", "serve": "serve", "mcp": "mcp", "inspect": "inspect",
+        "compile --mcp true": "mcp",
+    }  # fmt: skip
+    for extra, (code, _, message) in zip(extras.values(), gbnf(*map(str.split, extras)), strict=True):
+        assert code == 4
+        assert re.search(rf"\A.*pip install 'gbnf-toolkit\[{extra}(,local)?\]'\n\Z", message)
 
 
 def test_a_program_gets_the_same_message() -> None:
