@@ -1,12 +1,20 @@
 """The held-out suite: of the half that training never draws."""
 
+import pytest
+
+from gbnf_bench.cases import Suite
 from gbnf_bench.suite_files import load_suite
 from training import vocabulary
 from training.source import Source
 
 
-def test_the_bundled_suites_are_large_enough_and_in_both_languages() -> None:
-    generated, by_hand = load_suite("held-out"), load_suite("unseen-wording")
+@pytest.fixture(scope="module")
+def generated() -> Suite:
+    return load_suite("held-out")
+
+
+def test_the_bundled_suites_are_large_enough_and_in_both_languages(generated: Suite) -> None:
+    by_hand = load_suite("unseen-wording")
     assert len(generated.cases) >= 200
     assert len(by_hand.cases) >= 60
     for suite in (generated, by_hand):
@@ -14,11 +22,11 @@ def test_the_bundled_suites_are_large_enough_and_in_both_languages() -> None:
         assert {case.complexity for case in suite.cases} >= {"simple", "medium", "complex"}
 
 
-def test_no_word_of_the_suite_that_is_a_value_is_drawn_by_training() -> None:
+def test_no_word_of_the_suite_that_is_a_value_is_drawn_by_training(generated: Suite) -> None:
     trained = Source(0)
     paths = [
         word
-        for case in load_suite("held-out").cases
+        for case in generated.cases
         for path in case.before.files
         for word in path.replace("/", ".").split(".")[:1]
         if word.isalpha() and word.lower() in vocabulary.words(case.language)
