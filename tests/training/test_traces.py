@@ -19,7 +19,7 @@ SEEDS = st.integers(0, 2**32)
 
 
 @given(SEEDS)
-def test_every_call_is_valid_for_the_tools_of_its_pool(seed: int) -> None:
+def test_every_call_is_valid_for_the_tools_of_its_pool_and_in_declared_order(seed: int) -> None:
     made = trace(random.Random(seed))
     tools = (*(bundled_tools()[name] for name in made.pool), FINAL_ANSWER)
     calls = [json.loads(content) for role, content in made.turns() if role == "assistant"]
@@ -32,17 +32,9 @@ def test_every_call_is_valid_for_the_tools_of_its_pool(seed: int) -> None:
         verdict = validate_call(call, tools, steps=steps)
         assert verdict.ok, (made.request, call, verdict.errors)
     assert calls[-1]["name"] == "final_answer"
-
-
-@given(SEEDS)
-def test_arguments_are_in_declared_order(seed: int) -> None:
-    for step in trace(random.Random(seed)).steps:
-        declared = [
-            name
-            for name in bundled_tools()[step.name].model_args().get("properties", {})
-            if name in step.arguments
-        ]
-        assert list(step.arguments) == declared
+    for step in made.steps:
+        declared = bundled_tools()[step.name].model_args().get("properties", {})
+        assert list(step.arguments) == [name for name in declared if name in step.arguments]
 
 
 @given(SEEDS, st.sampled_from([1, 2, 3]))
@@ -52,29 +44,18 @@ def test_a_trace_is_a_function_of_its_seed(seed: int, parts: int) -> None:
 
 
 @given(SEEDS)
-def test_a_request_is_one_clean_line(seed: int) -> None:
+def test_a_request_is_one_clean_line_without_reserved_values(seed: int) -> None:
     request = trace(random.Random(seed)).request
     assert request == request.strip()
     assert "  " not in request
     assert not set("{}[]|\n") & set(request)
-
-
-@given(SEEDS)
-def test_no_trace_contains_a_reserved_value(seed: int) -> None:
-    made = trace(random.Random(seed))
-    assert not odd_values.reserved().search(made.request)
-
-
-@given(SEEDS)
-def test_a_step_refers_only_to_an_earlier_one(seed: int) -> None:
-    for number, step in enumerate(trace(random.Random(seed)).steps, 1):
-        assert step.arguments.get("from_step", 0) < number
+    assert not odd_values.reserved().search(request)
 
 
 @pytest.mark.slow
 def test_every_intent_and_every_tool_occurs() -> None:
     source = random.Random(0)
-    names = {step.name for _ in range(4000) for step in trace(source).steps}
+    names = {step.name for _ in range(1000) for step in trace(source).steps}
     assert names == set(bundled_tools()) - {"request_new_executor"}
     assert all(make(Source(1, language), 1).steps for _, make, _ in PARTS for language in ("en", "it"))
 
