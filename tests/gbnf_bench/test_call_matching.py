@@ -105,11 +105,6 @@ def test_the_plan_that_fits_best_counts() -> None:
     assert best_assignment((), _made(("get_now", {})), REFERENCES) is None
 
 
-def test_many_equal_calls_are_assigned_without_trying_every_order() -> None:
-    plan = _plan(FIND) * 12 + _plan({"name": "get_now"})
-    assert best_assignment((plan,), _made(*[FOUND] * 14), REFERENCES) == Assignment(13, 12, 12, 2)
-
-
 def test_overlapping_choices_are_assigned_without_trying_every_order() -> None:
     plan = _plan(
         *(
