@@ -232,7 +232,6 @@ NOTE = Tool(
 )
 CALL = ToolCall("abcdefgh0", NAMES[0], {"text": "5 < 6\nand 7", "days": -3})
 SAID = "Let me look.\n\nIt is 5 < 6, [sic] {1}."
-THOUGHT = "Which tool?\nThe first <one>."
 
 
 def rendered_answer(form: ToolFormat, text: str, thought: str) -> str:
