@@ -89,7 +89,8 @@ def test_the_tests_of_a_file_are_those_of_its_package() -> None:
 
 
 @pytest.mark.slow  # it starts pytest for each
-def test_mutants_are_killed_by_failures_and_by_time(tmp_path: Path) -> None:
+def test_mutants_are_killed_by_failures_and_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take longer than these tests
     for folder in ("toys_made", "tests"):
         (tmp_path / folder).mkdir()
     (tmp_path / "toys_made" / "steps.py").write_text(_STEPS)
