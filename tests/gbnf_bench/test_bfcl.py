@@ -422,7 +422,7 @@ def test_every_strategy_runs_and_equal_requests_are_sent_once(folder: Path, tmp_
 
 @pytest.mark.parametrize(
     ("arguments", "valid"),
-    [({"city": "Rome"}, True), ({"city": 1}, False), ({"days": 1}, False), ({"city": "Rome", "a": 1}, False)],
+    [({"city": "Rome"}, True), ({"city": 1}, False), ({"city": "Rome", "a": 1}, False)],
 )
 def test_valid_is_what_jsonschema_accepts(
     folder: Path, tmp_path: Path, arguments: dict[str, Any], valid: bool
@@ -431,14 +431,6 @@ def test_valid_is_what_jsonschema_accepts(
     done = _graded(folder, tmp_path / "a.jsonl", named(["none"], STRATEGIES), backend)
     answer = done["simple_python", "none"]
     assert (answer.calls, answer.valid) == ((("weather.get", arguments),), valid)
-
-
-def test_a_run_ends_with_the_first_call_of_a_function(folder: Path, tmp_path: Path) -> None:
-    backend: Any = Told(_text("weather.get", city="rome"), _text("weather.get", city="Paris"), DONE)
-    done = _graded(folder, tmp_path / "a.jsonl", named(["none"], STRATEGIES), backend)
-    assert {category: len(answer.calls) for (category, _), answer in done.items()} == {
-        "simple_python": 1, "parallel": 2, "irrelevance": 1,
-    }  # fmt: skip
 
 
 def test_a_search_for_tools_is_no_call_of_a_function(tmp_path: Path) -> None:
@@ -462,29 +454,18 @@ def test_every_call_of_a_real_model_is_valid_with_the_grammar(folder: Path, tmp_
     assert all(answer.valid or not answer.calls for answer in done.values())
 
 
+def _bench(arguments: str) -> int:
+    with pytest.raises(SystemExit) as exited:
+        main(["bench", *arguments.split()])
+    return int(exited.value.code or 0)
+
+
 @pytest.mark.slow
 def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exited:
-        main(["bench", "--bfcl", str(folder), "--compile-only"])
-    assert exited.value.code == 0
+    assert _bench(f"--bfcl {folder} --compile-only") == 0
     assert "simple_python" in capsys.readouterr().out
-    command = [
-        "bench",
-        "--bfcl",
-        str(folder),
-        "--configuration",
-        "grammar",
-        "--out",
-        str(tmp_path / "out"),
-        "-q",
-        "--limit",
-        "1",
-        "--max-tokens",
-        "40",
-    ]
-    with pytest.raises(SystemExit) as exited:
-        main(command)
-    assert exited.value.code == 0
+    command = f"--bfcl {folder} --configuration grammar --out {tmp_path}/out -q --limit 1 --max-tokens 8"
+    assert _bench(command) == 0
     assert "irrelevance (1)" in capsys.readouterr().out
     [stored] = (tmp_path / "out").glob("*.json")
     assert len(json.loads(stored.read_text())["answers"]) == 3
@@ -492,11 +473,5 @@ def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
     stored.mkdir()
     (tmp_path / "file").touch()
     for out, said in [("out", f"{stored.name} can't be written: Is a directory"), ("file", "is in the way")]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as exited:
-            main([*command, "--out", str(tmp_path / out)])
-        assert exited.value.code == 4
+        assert _bench(f"{command} --out {tmp_path / out}") == 4
         assert f"{said}; use another --out" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as exited:
-        main(["bench", "--compile-only"])
-    assert exited.value.code == 2
