@@ -29,26 +29,22 @@ READ = _read(paths=["a.txt"])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", bundled_suites())
-def test_bundled_suites_load_by_name_and_by_path(name: str) -> None:
-    by_name, by_path = load_suite(name), load_suite(suites_path() / f"{name}.toml")
-    assert by_name.name == by_path.name == name
-    assert by_name.description
-    assert [one.id for one in by_name.cases] == [one.id for one in by_path.cases]
-
-
-def test_the_representative_suite_has_ten_cases_of_every_complexity() -> None:
-    cases = load_suite("representative").cases
-    assert len(cases) == 10
-    assert {one.complexity for one in cases} == {*COMPLEXITIES}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", bundled_suites())
-def test_a_case_is_the_same_when_its_source_is_read_again(name: str) -> None:
-    for one in load_suite(name).cases:
+def test_a_bundled_case_is_the_same_when_its_source_is_read_again(name: str) -> None:
+    found = load_suite(name)
+    assert found.name == name
+    assert found.description
+    for one in found.cases:
         again = read_case(json.loads(json.dumps(one.source)))
         fields = [field for field in one.__slots__ if field != "source"]
         assert [getattr(again, field) for field in fields] == [getattr(one, field) for field in fields]
+
+
+def test_the_representative_suite_has_ten_cases_of_every_complexity() -> None:
+    suite = load_suite("representative")
+    assert len(suite.cases) == 10
+    assert {one.complexity for one in suite.cases} == {*COMPLEXITIES}
+    by_path = load_suite(suites_path() / "representative.toml")
+    assert [one.id for one in by_path.cases] == [one.id for one in suite.cases]
 
 
 CASE_FAULTS: list[tuple[dict[str, Any], str, str]] = [
