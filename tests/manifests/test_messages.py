@@ -89,23 +89,18 @@ def test_any_subject_makes_one_message_unless_it_cannot_be_encoded(
 
 
 @pytest.mark.parametrize(
-    ("to", "subject", "reason"),
+    ("to", "reason"),
     [
-        ("a@example.org\nBcc: x@example.org", "Hi", "no address: it holds a line break"),
-        ("a@example.org, b@example.org", "Hi", "no email address"),
-        ("Anna", "Hi", "no email address"),
-        ("anna@", "Hi", "no email address"),
-        ("@example.org", "Hi", "no email address"),
-        ("a b@example.org", "Hi", "no email address"),
-        ("a..b@example.org", "Hi", "no email address"),
-        ("a@exa mple.org", "Hi", "no email address"),
-        ("Anna <anna>", "Hi", "no email address"),
-        ("andré@example.org", "Hi", "no email address"),
+        ("a@example.org\nBcc: x@example.org", "no address: it holds a line break"),
+        ("a@example.org, b@example.org", "no email address"),
+        ("a@exa mple.org", "no email address"),
+        ("Anna <anna>", "no email address"),
+        ("andré@example.org", "no email address"),
     ],
 )
-def test_refused(tmp_path: Path, to: str, subject: str, reason: str) -> None:
+def test_refused(tmp_path: Path, to: str, reason: str) -> None:
     with pytest.raises(ExecutorError, match=reason):
-        send(world(tmp_path), "me", to, subject=subject)
+        send(world(tmp_path), "me", to)
     assert snapshot(tmp_path) == {}
 
 
@@ -194,21 +189,15 @@ class Server:
         self.controller.stop()
 
 
-@pytest.fixture(params=["starttls", "tls", "none"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    started = Server(tmp_path, request.param)
-    yield started
-    started.stop()
-
-
 @pytest.fixture
-def starttls(tmp_path: Path) -> Iterator[Server]:
-    started = Server(tmp_path, "starttls")
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    started = Server(tmp_path, getattr(request, "param", "starttls"))
     yield started
     started.stop()
 
 
-def test_a_message_is_sent(tmp_path: Path, server: Server) -> None:
+@pytest.mark.parametrize("server", ["starttls", "tls", "none"], indirect=True)
+def test_a_message_is_sent_and_stays_sent(tmp_path: Path, server: Server) -> None:
     context = world(tmp_path / "space", settings=server.settings)
     result = send(context, "me", "bruno@example.com", subject="Perché", body="Caffè")
     assert result == {
@@ -222,19 +211,14 @@ def test_a_message_is_sent(tmp_path: Path, server: Server) -> None:
     assert received["Subject"] == "Perché"
     assert received.get_content().strip() == "Caffè"
     assert read(tmp_path / "space", result["file"])["Message-ID"] == received["Message-ID"]
-
-
-def test_undo_says_that_a_sent_message_stays_sent(tmp_path: Path, starttls: Server) -> None:
-    context = world(tmp_path / "space", settings=starttls.settings)
-    send(context, "me", subject="Ciao")
     outcome = run_of("undo_last_turn")({}, replace(context, turn="second"))
     assert outcome["not_undone"] == [
-        "the message 'Ciao' to anna@example.org, which was sent, cannot be undone"
+        "the message 'Perché' to anna@example.org, bruno@example.com, which was sent, cannot be undone"
     ]
 
 
-def test_some_recipients_are_refused(tmp_path: Path, starttls: Server) -> None:
-    context = world(tmp_path / "space", settings=starttls.settings)
+def test_some_recipients_are_refused(tmp_path: Path, server: Server) -> None:
+    context = world(tmp_path / "space", settings=server.settings)
     result = send(context, "me", "refused@example.com")
     assert result["sent_to"] == ["anna@example.org"]
     assert result["refused"] == {"refused@example.com": "550 no such user"}
@@ -256,15 +240,15 @@ def test_some_recipients_are_refused(tmp_path: Path, starttls: Server) -> None:
     ],
 )
 def test_a_message_that_is_not_sent_leaves_no_copy(
-    tmp_path: Path, starttls: Server, settings: dict[str, str | None], to: str, body: str, reason: str
+    tmp_path: Path, server: Server, settings: dict[str, str | None], to: str, body: str, reason: str
 ) -> None:
-    merged = {name: value for name, value in (starttls.settings | settings).items() if value is not None}
+    merged = {name: value for name, value in (server.settings | settings).items() if value is not None}
     context = world(tmp_path / "space", settings=merged)
     with pytest.raises(ExecutorError, match=reason) as caught:
         send(context, to, body=body)
     assert "right" not in str(caught.value)
     assert snapshot(tmp_path / "space") == {}
-    assert starttls.mailbox.messages == []
+    assert server.mailbox.messages == []
 
 
 # ── Google Drive ────────────────────────────────────────────────────────────────────────────────────────────
