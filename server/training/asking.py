@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from training import vocabulary as v
+from training.source import Source
 from training.wording import LISTS, word, wordings
-
-if TYPE_CHECKING:
-    from training.source import Source
 
 _NO_OPENING = frozenset(LISTS["no_opening"])
 _QUESTIONS = tuple(LISTS["questions"])

@@ -5,20 +5,15 @@ Invariants: rows are a pure function of the generator; only the assistant's toke
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from random import Random
 
 import numpy as np
 
 from training.chat import END
 from training.source import Source
-from training.traces import trace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
-
-    from training.traces import Trace
+from training.traces import Trace, trace
 
 ANSWER_WEIGHT = 0.4
 """Loss weight of the last turn: an answer is long, and a clumsy one does less harm than a wrong call."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from training import vocabulary as v
 from training.calendar_words import duration, moment, occasion
 from training.parts import Part, Step, choice, count_text, recipients, sent, sent_said, spoken
+from training.source import Source
 from training.wording import PARTS_OF_DAY, PERIODS, closed, fixed, listed, word, worded, wordings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from training.source import Source
 
 HOURS = {"morning": (9, 12), "afternoon": (13, 18), "evening": (18, 21)}
 
@@ -111,7 +108,6 @@ class Slots:
 
 
 def find_slots(random: Source, _first: int) -> Part:
-    """Return a request to find free slots."""
     plain = random.random() < 0.35
     slots = Slots(
         random,
@@ -128,7 +124,6 @@ def slots_said(random: Source, entries: Sequence[str]) -> str:
 
 
 def slots_send(random: Source, first: int) -> Part:
-    """Return a request to find free slots and email them."""
     slots, to = Slots(random, limit=random.choice((None, 2, 3, 4, 5))), recipients(random)
     template = random.choice(wordings(random, "slots_send"))
     asked = slots.clause(random, wordings(random, "slots"))
@@ -181,7 +176,7 @@ def slots_choose(random: Source, first: int) -> Part:
     said = fixed(random, "chose", x=value)
     if wanted in ("book", "both"):
         steps.append(booked(title, [value], from_step=first + 1))
-        said += f" {event_said(random, title)}"
+        said += f" {fixed(random, 'booked', x=title)}"
     if wanted in ("send", "both"):
         steps.append(sent(random, to, title, step=first + 1))
         said += f" {sent_said(random, to)}"
@@ -189,7 +184,6 @@ def slots_choose(random: Source, first: int) -> Part:
 
 
 def slots_book(random: Source, first: int) -> Part:
-    """Return a request to book the first free slot."""
     slots = Slots(random, limit=1, plain=True)
     shown, title = occasion(random)
     clause = closed(worded(random, "book_free", o=shown, part=slots.part_said(random), d=slots.when))
@@ -197,7 +191,7 @@ def slots_book(random: Source, first: int) -> Part:
         return Part(clause, (slots.step(),), fixed(random, "none_free"))
     steps = (slots.step(), booked(title, slots.entries, from_step=first))
     return Part(
-        clause, steps, f"{event_said(random, title)} {fixed(random, 'booked_on', x=slots.entries[0])}"
+        clause, steps, f"{fixed(random, 'booked', x=title)} {fixed(random, 'booked_on', x=slots.entries[0])}"
     )
 
 
@@ -221,13 +215,7 @@ def booked(
     )
 
 
-def event_said(random: Source, title: str) -> str:
-    """Return the sentence of an answer that names a created event."""
-    return fixed(random, "booked", x=title)
-
-
 def create_events(random: Source, _first: int) -> Part:
-    """Return a request to create an event."""
     shown, title = occasion(random)
     if random.random() < 0.3:
         title = random.choice((v.text(random), v.noun(random), f"{v.noun(random)} {v.noun(random)}"))
@@ -252,4 +240,6 @@ def create_events(random: Source, _first: int) -> Part:
         )
         extra = f"{extra} {'in' if random.language == 'en' else random.choice(('a', 'in'))} {place}".strip()
     clause = closed(worded(random, "event", o=shown, w=when, wb=bare, x=extra))
-    return Part(clause, (booked(title, [start], minutes=minutes, place=place),), event_said(random, title))
+    return Part(
+        clause, (booked(title, [start], minutes=minutes, place=place),), fixed(random, "booked", x=title)
+    )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from training import odd_values
 from training import vocabulary as v
+from training.source import Source
 from training.wording import DURATIONS
-
-if TYPE_CHECKING:
-    from training.source import Source
 
 
 def duration(random: Source) -> tuple[str, int]:
@@ -24,53 +20,43 @@ def duration(random: Source) -> tuple[str, int]:
 
 def occasion(random: Source) -> tuple[str, str]:
     """Return what a time is for: as requests say it, and the title it gets (no article, a capital)."""
-    if random.language == "it":
-        return _occasion_it(random)
-    kind = random.choice(v.OCCASIONS)
-    shape = random.random()
-    if shape < 0.35:
-        tail = f" with the {random.choice(v.ROLES) if random.random() < 0.7 else v.noun(random)}"
-    elif shape < 0.6:
-        name = (
-            random.word(v.NAMES).capitalize() if random.random() < 0.6 else v.pseudo_word(random).capitalize()
-        )
-        tail = f" with {name}"
-    elif shape < 0.75:
-        tail = f" about the {v.noun(random)}"
-    elif shape < 0.85:
-        tail = f" at the {v.noun(random)}"
-    else:
-        tail = ""
-    plain = f"{kind}{tail}"
+    italian = random.language == "it"
+    kind, gender = random.choice(v.OCCASIONS_IT) if italian else (random.choice(v.OCCASIONS), "")
+    plain = f"{kind}{(_tail_it if italian else _tail)(random)}"
     if odd_values.reserved().search(plain):
         return occasion(random)
-    article = "an" if kind[0] in "aeiou" else "a"
-    shown = random.choice((f"{article} {plain}", f"{article} {plain}", f"the {plain}", f"my {plain}"))
-    return shown, plain[:1].upper() + plain[1:]
+    articles = {
+        "": ("an " if kind[0] in "aeiou" else "a ",) * 2 + ("the ", "my "),
+        "m": ("un ", "un ", "l'" if kind[0] in "aeiou" else "il ", "il mio "),
+        "f": ("una ", "una ", "la ", "la mia "),
+    }
+    return f"{random.choice(articles[gender])}{plain}", plain[:1].upper() + plain[1:]
 
 
-def _occasion_it(random: Source) -> tuple[str, str]:
-    kind, gender = random.choice(v.OCCASIONS_IT)
+def _tail(random: Source) -> str:
     shape = random.random()
     if shape < 0.35:
-        tail = f" con {random.choice(v.ROLES_IT)}"
-    elif shape < 0.6:
-        name = random.word(v.NAMES) if random.random() < 0.6 else v.pseudo_word(random)
-        tail = f" con {name.capitalize()}"
-    elif shape < 0.7:
-        tail = f" dal {v.noun(random)}"
-    elif shape < 0.85:
-        tail = f" per {random.choice(('il', 'la'))} {v.noun(random)}"
-    else:
-        tail = ""
-    plain = f"{kind}{tail}"
-    if odd_values.reserved().search(plain):
-        return _occasion_it(random)
-    if gender == "m":
-        article = random.choice(("un ", "un ", "l'" if kind[0] in "aeiou" else "il ", "il mio "))
-    else:
-        article = random.choice(("una ", "una ", "la ", "la mia "))
-    return f"{article}{plain}", plain[:1].upper() + plain[1:]
+        return f" with the {random.choice(v.ROLES) if random.random() < 0.7 else v.noun(random)}"
+    if shape < 0.6:
+        return f" with {_name(random)}"
+    if shape < 0.75:
+        return f" about the {v.noun(random)}"
+    return f" at the {v.noun(random)}" if shape < 0.85 else ""
+
+
+def _tail_it(random: Source) -> str:
+    shape = random.random()
+    if shape < 0.35:
+        return f" con {random.choice(v.ROLES_IT)}"
+    if shape < 0.6:
+        return f" con {_name(random)}"
+    if shape < 0.7:
+        return f" dal {v.noun(random)}"
+    return f" per {random.choice(('il', 'la'))} {v.noun(random)}" if shape < 0.85 else ""
+
+
+def _name(random: Source) -> str:
+    return (random.word(v.NAMES) if random.random() < 0.6 else v.pseudo_word(random)).capitalize()
 
 
 def moment(random: Source) -> tuple[str, str, str]:

@@ -8,15 +8,13 @@ text.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gbnf.prompts.messages import system_prompt
 from gbnf.tools import FINAL_ANSWER, load_manifests
 from gbnf_server.system.folders import manifests_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 END, PAD = "<|end|>", "<|pad|>"
 ROLES = ("system", "user", "assistant", "tool")

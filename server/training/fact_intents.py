@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from training import vocabulary as v
 from training.parts import Part, Step, recipients, sent, sent_said, written
+from training.source import Source
 from training.wording import LATER_SUMS, SUMS, ZONES, fixed, listed, word, worded, wordings
-
-if TYPE_CHECKING:
-    from training.source import Source
-
 
 STRANGE_SHARE = 0.1
 """Of the sums that training draws, those behind words that say nothing: the sum alone tells what it is."""
@@ -65,7 +62,6 @@ def computed(random: Source, expression: str) -> tuple[Step, str]:
 
 
 def compute(random: Source, _first: int) -> Part:
-    """Return a request to compute an expression."""
     asked, expression = _sum(random)
     step, value = computed(random, expression)
     if not random.held_out and random.random() < STRANGE_SHARE:
@@ -117,7 +113,6 @@ def now_said(random: Source, result: dict[str, Any]) -> str:
 
 
 def get_now(random: Source, _first: int) -> Part:
-    """Return a request for the current time."""
     if random.random() < 0.15:
         zones = ZONES[random.language]
         city = random.choice(tuple(zones))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from training import vocabulary as v
 from training.parts import Part, Step, count_text, quoted, shortened, spoken, written
+from training.source import Source
 from training.wording import KINDS, WHICH, fixed, listed, word, worded, wordings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from training.source import Source
 
 _ON_PAPER = re.compile(r"(print|stampa)\b(?!.*\b(contents?|text|contenuto|testo) (of|di)\b)")
 
@@ -23,7 +20,6 @@ def _all_shown(random: Source, paths: Sequence[str]) -> str:
 
 
 def create_dirs(random: Source, _first: int) -> Part:
-    """Return a request to create folders."""
     kind = random.random()
     if kind < 0.18:
         paths = [v.folder(random) for _ in range(random.choice((2, 2, 3, 4)))]
@@ -48,7 +44,6 @@ def create_dirs(random: Source, _first: int) -> Part:
 
 
 def write_files(random: Source, _first: int) -> Part:
-    """Return a request to write files."""
     kind = random.random()
     contents = [v.text(random)]
     paths = [v.file_path(random)]
@@ -66,7 +61,6 @@ def write_files(random: Source, _first: int) -> Part:
 
 
 def create_then_write_inside(random: Source, _first: int) -> Part:
-    """Return a request to create a folder and write a file inside it."""
     parent, leaf, content = v.folder(random), v.file_name(random), v.text(random)
     create = worded(random, "folder", p=v.shown(random, parent))
     clause = worded(random, "write_inside", create=create, leaf=leaf, t=quoted(random, content))
@@ -117,7 +111,6 @@ def _reading(random: Source, key: str, slots: Mapping[str, str]) -> str:
 
 
 def read_files(random: Source, _first: int) -> Part:
-    """Return a request to read files."""
     paths = [v.file_path(random) for _ in range(random.choice((1, 1, 1, 1, 2)))]
     clause = _reading(random, "read", {"p": _all_shown(random, paths)})
     step, said = read_step(random, {"paths": paths}, paths)
@@ -125,7 +118,6 @@ def read_files(random: Source, _first: int) -> Part:
 
 
 def delete_files(random: Source, _first: int) -> Part:
-    """Return a request to delete files or folders."""
     make = v.file_path if random.random() < 0.75 else v.folder
     paths = [make(random) for _ in range(random.choice((1, 1, 1, 2)))]
     step = Step("delete_files", {"paths": paths}, {"entries": paths})
@@ -219,7 +211,6 @@ def _whole_folder(template: str, found: Found) -> bool:
 
 
 def find_files(random: Source, _first: int) -> Part:
-    """Return a request to find files."""
     found = find(random)
     templates = tuple(template for template in wordings(random, "find") if _whole_folder(template, found))
     slots = {"f": found.what, "fn": found.bare, "i": found.where, "b": found.base}
@@ -227,7 +218,6 @@ def find_files(random: Source, _first: int) -> Part:
 
 
 def find_read(random: Source, first: int) -> Part:
-    """Return a request to find files and read them."""
     found = find(random, empty=0.08)
     clause = _reading(random, "find_read", {"f": found.what, "i": found.where})
     if not found.entries:
@@ -237,7 +227,6 @@ def find_read(random: Source, first: int) -> Part:
 
 
 def find_delete(random: Source, first: int) -> Part:
-    """Return a request to find files and delete them."""
     found = find(random, empty=0.08)
     if found.step.arguments.get("pattern", "*.")[-1:] != "*" and found.what.startswith("*"):
         return find_delete(random, first)

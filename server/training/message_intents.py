@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from training import vocabulary as v
 from training.file_intents import find, found_said, read_step
 from training.parts import Part, Step, quoted, recipients, sent, sent_said, subject_of, written
+from training.source import Source
 from training.wording import fixed, listed, worded
-
-if TYPE_CHECKING:
-    from training.source import Source
 
 
 def send_messages(random: Source, _first: int) -> Part:
-    """Return a request to send an email."""
     to, text = recipients(random), v.text(random)
     shown = {"a": listed(to, random), "t": text, "q": quoted(random, text)}
     if random.random() < 0.22:
@@ -29,7 +24,6 @@ def send_messages(random: Source, _first: int) -> Part:
 
 
 def write_send(random: Source, _first: int) -> Part:
-    """Return a request to write a file and email its text."""
     path, content, to = v.file_path(random), v.text(random), recipients(random)
     write = worded(random, "write", t=quoted(random, content), p=v.shown(random, path))
     clause = worded(random, "write_send", write=write, a=listed(to, random))
@@ -38,7 +32,6 @@ def write_send(random: Source, _first: int) -> Part:
 
 
 def find_send(random: Source, first: int) -> Part:
-    """Return a request to find files and email their names or contents."""
     found, to = find(random, empty=0.06), recipients(random)
     slots = {"f": found.what, "fn": found.bare, "i": found.where, "a": listed(to, random)}
     subject = fixed(random, "files") if found.base == "." else fixed(random, "files_in", x=found.base)
@@ -61,7 +54,6 @@ def find_send(random: Source, first: int) -> Part:
 
 
 def read_send(random: Source, first: int) -> Part:
-    """Return a request to read a file and email it."""
     path, to = v.file_path(random), recipients(random)
     step, _ = read_step(random, {"paths": [path]}, [path])
     clause = worded(random, "read_send", p=v.shown(random, path), a=listed(to, random))

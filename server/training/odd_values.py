@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
+from training.source import Source
 from training.wording import LISTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from training.source import Source
 
 _WORD = re.compile(r"[^\W\d_]+")
 

@@ -11,17 +11,14 @@ declared order; every value occurs in the request or in an earlier result, or fo
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import normalize
 
 from training import vocabulary as v
+from training.source import Source
 from training.wording import LISTS, fixed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from training.source import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from training import vocabulary as v
 from training.file_intents import Found, find, found_said, read_step
 from training.parts import (
@@ -17,10 +15,8 @@ from training.parts import (
     spoken,
     written,
 )
+from training.source import Source
 from training.wording import LISTS, fixed, listed, worded
-
-if TYPE_CHECKING:
-    from training.source import Source
 
 
 def get_inputs(random: Source, _first: int) -> Part:
@@ -92,7 +88,6 @@ def find_choose(random: Source, first: int) -> Part:
 
 
 def undo_last_turn(random: Source, _first: int) -> Part:
-    """Return a request to undo the last changes."""
     shapes = ("removed folder '{p}'", "removed '{p}'", "restored '{p}'")
     undone = [random.choice(shapes).format(p=v.file_path(random)) for _ in range(random.choice((1, 1, 2)))]
     said = fixed(random, "undone", x=spoken(undone))
@@ -109,7 +104,6 @@ def find_drive(random: Source, _first: int) -> Part:
 
 
 def location(random: Source, _first: int) -> Part:
-    """Return a request that needs the person's location."""
     place = random.word(v.PLACES).capitalize()
     step = Step("request_location_from_user", {}, {"location": place, "entries": [place]})
     return Part(

@@ -7,16 +7,13 @@ a bundled tool.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 from gbnf.prompts.messages import system_prompt
 from gbnf.tools import FINAL_ANSWER, Tool, load_manifests
 from gbnf.tools.pool_filter import filter_pool
 from gbnf_server.system.folders import manifests_path
 from training import vocabulary as v
-
-if TYPE_CHECKING:
-    from training.source import Source
+from training.source import Source
 
 
 @cache

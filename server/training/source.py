@@ -6,12 +6,10 @@ held-out suite; no draw from one half returns anything of the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 from zlib import crc32
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Language = Literal["en", "it"]
 _Value = TypeVar("_Value", bound=str)

@@ -7,9 +7,10 @@ the planner sends, byte for byte (`gbnf.prompts.messages`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from gbnf.prompts.messages import call_text, error_text, result_text
 from gbnf.tools import FINAL_ANSWER
@@ -21,10 +22,7 @@ from training.pools import decoys_for, pool_for, pool_prompt
 from training.source import Language, Source
 from training.wording import LISTS, closed, fixed, wordings
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-MakePart: TypeAlias = "Callable[[Source, int], Part]"
+MakePart: TypeAlias = Callable[[Source, int], Part]
 """Returns a part, for a random generator and the number of the part's first step."""
 
 PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether it may be combined with others

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +20,7 @@ from gbnf_server.llama.native import NativeModel
 from training.batches import Rows, rows
 from training.llama import Base, Llama, read_base, write_weights
 from training.loop import Learner, Plan, parse_plan, train
-
-if TYPE_CHECKING:
-    from training.source import Source
+from training.source import Source
 
 MATRIX_RATE, VECTOR_RATE, LAST_RATE = 0.008, 1.2e-3, 0.04  # the last as a share of the first
 WARM_UP = 60  # steps

@@ -11,13 +11,11 @@ import tomllib
 from datetime import date, timedelta
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from training import odd_values
+from training.source import Source
 from training.wording import LISTS, listed, word
-
-if TYPE_CHECKING:
-    from training.source import Source
 
 _LISTS: dict[str, Any] = tomllib.loads((files(__package__) / "vocabulary.toml").read_text("utf-8"))
 _ITALIAN: dict[str, list[str]] = _LISTS["it"]

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from training.source import Source
+from training.source import Source
 
 Node: TypeAlias = "str | tuple[tuple[Node, ...], ...]"
 """Literal text, or a choice between sequences of nodes."""
