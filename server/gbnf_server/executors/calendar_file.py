@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import icalendar
 
+from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
-
-if TYPE_CHECKING:
-    from gbnf_server.executors.workspace import Workspace
 
 FILE = "calendar.ics"
 _LIMIT = 32 * 1024 * 1024

@@ -16,25 +16,22 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from types import ModuleType
+from typing import Any, BinaryIO, NoReturn
 from zoneinfo import ZoneInfo
 
 from gbnf.errors import InvalidArgumentError
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import Context
+from gbnf_server.executors.person import Form
 from gbnf_server.executors.results import LONGEST_TEXT, describe_failure, format_traceback
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.executors.supervisor import continue_supervised
 from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from types import ModuleType
-
-    from gbnf_server.executors.person import Form
 
 _LARGEST_LIMIT = 1 << 50
 

@@ -9,22 +9,18 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from gbnf_server.executors.person import AbsentPerson, check_answer
+from gbnf_server.executors.journal import Change, Journal
+from gbnf_server.executors.person import AbsentPerson, Form, Person, check_answer
 from gbnf_server.executors.secrets import Secrets
+from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from gbnf_server.executors.journal import Change, Journal
-    from gbnf_server.executors.person import Form, Person
-    from gbnf_server.executors.workspace import Workspace
 
 SETTINGS_PREFIX = "GBNF_"
 """Environment variables with this prefix are the settings."""
@@ -131,8 +127,6 @@ class Context:
     @property
     def journal(self) -> Journal:
         """The journal of the changes in the workspace, for undo."""
-        from gbnf_server.executors.journal import Journal  # noqa: PLC0415 - executors that only read need no journal, nor wait for its import
-
         return Journal(self.workspace, self.check_not_ended)
 
     def change(self, *changes: Change) -> None:

@@ -10,12 +10,9 @@ import os
 import stat
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gbnf_server.executors.workspace import DIRECTORY
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_MEASURED = 200_000
 """Maximum entries that `folder_size` counts."""

@@ -14,6 +14,7 @@ import inspect
 import json
 import threading
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import replace
@@ -21,16 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 from gbnf.errors import InvalidArgumentError
 from gbnf_server.executors import protocol
+from gbnf_server.executors.context import Context
+from gbnf_server.executors.person import Form
 from gbnf_server.executors.results import describe_failure, format_traceback
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from gbnf_server.system.event_loop import run_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from gbnf.tools import Tool
-    from gbnf_server.executors.context import Context
-    from gbnf_server.executors.person import Form
 
 _LONGEST_WAIT_S = 3600.0
 _SHORTEST_WAIT_S = 0.02

@@ -23,9 +23,10 @@ import hashlib
 import os
 import stat
 import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from gbnf_server.executors.journal_store import (
     JOURNAL_FOLDER,
@@ -38,13 +39,8 @@ from gbnf_server.executors.journal_store import (
     Operation,
 )
 from gbnf_server.executors.undo import UndoOperation, UndoResult, content, with_parents
-from gbnf_server.executors.workspace import DIRECTORY, STATE_FOLDER
+from gbnf_server.executors.workspace import DIRECTORY, STATE_FOLDER, Workspace
 from gbnf_server.system.errors import ExecutorError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from gbnf_server.executors.workspace import Workspace
 
 _Value = TypeVar("_Value")
 
@@ -172,7 +168,7 @@ class Journal:
                 for index in undoing.undo(operation):
                     self._records.append(operation, {"undone": index})
             undoing.kept += self._lost(latest)
-            if not undoing.is_blocked:
+            if not undoing.blocked:
                 for operation in latest:
                     self._records.append(operation, {"end": "undone"})
                     self._records.settle(operation)

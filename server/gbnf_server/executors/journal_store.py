@@ -25,18 +25,14 @@ import json
 import os
 import re
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gbnf_server.executors.folder_trees import folder_size, remove_trees
-from gbnf_server.executors.workspace import STATE_FOLDER
+from gbnf_server.executors.workspace import STATE_FOLDER, Workspace
 from gbnf_server.system.errors import ExecutorError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gbnf_server.executors.workspace import Workspace
 
 JOURNAL_FOLDER = f"{STATE_FOLDER}/journal"
 TRASH_FOLDER = f"{STATE_FOLDER}/trash"

@@ -10,18 +10,16 @@ import json
 import math
 import re
 import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never, get_args
 
+from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from rich.console import Console
-
-    from gbnf_server.executors.workspace import Workspace
 
 FieldKind = Literal[
     "text",

@@ -13,20 +13,19 @@ more is buffered than the largest message may have.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf_server.executors.context import Context
 from gbnf_server.executors.person import Field, Form
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
+from gbnf_server.executors.secrets import Secrets
 from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from gbnf.tools import RunPolicy
-    from gbnf_server.executors.context import Context
-    from gbnf_server.executors.secrets import Secrets
 
 _SMALLEST_LIMIT = 64 * 1024  # bytes of a line: a question or an error may be longer than a small result
 _SHOWN = 80

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gbnf.surrogates import replace_lone_surrogates
+from gbnf_server.executors.secrets import Secrets
 from gbnf_server.system.errors import ExecutorError
-
-if TYPE_CHECKING:
-    from gbnf_server.executors.secrets import Secrets
 
 MAX_DEPTH = 64
 """Maximum nesting depth of a result, itself included."""

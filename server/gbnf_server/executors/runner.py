@@ -23,28 +23,26 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gbnf.errors import GbnfError
 from gbnf.surrogates import replace_lone_surrogates
 from gbnf_server.executors import protocol
-from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
+from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX, Context
 from gbnf_server.executors.in_process import call_function
 from gbnf_server.executors.results import redact_result
+from gbnf_server.executors.secrets import Secrets
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from gbnf_server.system.processes import kill_descendants, memory_of_descendants, signal_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import TracebackType
-
     from gbnf.tools import Tool
-    from gbnf_server.executors.context import Context
-    from gbnf_server.executors.secrets import Secrets
 
 if find_spec("psutil") is None:  # it ends what a call leaves running, so without it nothing is executed
     raise ModuleNotFoundError("No module named 'psutil'", name="psutil")
@@ -62,9 +60,8 @@ PATH_VARIABLES = frozenset(
 load code from there."""
 
 _OUTPUT_KEPT = 4000  # characters
-_OUTPUT_READ = (
-    4 * _OUTPUT_KEPT
-)  # bytes, so that a credential at the beginning is found before it is truncated
+# bytes, so that a credential at the beginning is found before it is truncated
+_OUTPUT_READ = 4 * _OUTPUT_KEPT
 _LONGEST_ERROR = 2000
 _LAST_WORDS = 300
 _CHUNK = 1 << 16
@@ -79,13 +76,8 @@ _BOOT = (
 
 _IN_COMPILED_CODE = "the fault is in compiled code: update the package that it imports"
 _HINTS = {
-    "SIGSEGV": _IN_COMPILED_CODE,
-    "SIGBUS": _IN_COMPILED_CODE,
-    "SIGILL": _IN_COMPILED_CODE,
-    "SIGFPE": _IN_COMPILED_CODE,
-    "SIGABRT": _IN_COMPILED_CODE,
-    "SIGTRAP": _IN_COMPILED_CODE,
-    "SIGSYS": _IN_COMPILED_CODE,
+    **dict.fromkeys(("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"), _IN_COMPILED_CODE),
+    **dict.fromkeys(("SIGABRT", "SIGTRAP", "SIGSYS"), _IN_COMPILED_CODE),
     "SIGXCPU": "it used up its CPU time: request less at once, or raise `run.timeout_s` in its manifest",
     "SIGKILL": "often because memory ran out: request less at once, or close other programs",
 }

@@ -19,13 +19,11 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from gbnf_server.system.processes import has_exited, kill_descendants
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

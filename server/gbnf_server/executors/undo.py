@@ -14,18 +14,14 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gbnf_server.executors.journal_store import TRASH_FOLDER
+from gbnf_server.executors.journal_store import TRASH_FOLDER, Operation
+from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gbnf_server.executors.journal_store import Operation
-    from gbnf_server.executors.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +37,16 @@ class _ConflictError(Exception):  # an answer that travels
 
 
 class UndoOperation:
-    """One undo, of one operation or several. `kept` are sentences on what is left unchanged."""
+    """One undo, of one operation or several. `kept` are sentences on what is left unchanged.
+
+    `blocked`: the paths where a file that can be removed prevents the undo.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._undone: list[str] = []
         self.kept: list[str] = []
-        self._blocked: set[str] = set()
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether a file that can be removed prevents the undo."""
-        return bool(self._blocked)
+        self.blocked: set[str] = set()
 
     def outcome(self) -> UndoResult:
         """Return what was undone and what was kept."""
@@ -62,12 +56,12 @@ class UndoOperation:
         """Undo an operation's steps that are not undone yet; give the index of each once it is."""
         for index in reversed(range(len(operation.steps))):
             step = operation.steps[index]
-            if index in operation.undone or step.get("path") in self._blocked:
+            if index in operation.undone or step.get("path") in self.blocked:
                 continue
             try:
                 done = self._undo_step(operation, step)
             except (_ConflictError, OSError, ExecutorError) as error:
-                self._blocked.add(step["path"])
+                self.blocked.add(step["path"])
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 left = f"'{step['path']}' is left unchanged: {reason}"
                 self.kept.append(str(error) if isinstance(error, _ConflictError) else left)

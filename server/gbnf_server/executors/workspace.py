@@ -17,17 +17,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gbnf.surrogates import has_surrogate
 from gbnf_server.system.errors import ExecutorError, SetupError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 STATE_FOLDER = ".gbnf"
 """Name of the runtime's own folder inside a workspace."""
@@ -40,6 +36,18 @@ _SIMILAR_AMONG = 2000
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags of os.open for a folder, but not for a link to one."""
+
+_PROBLEMS = {
+    errno.ENOTDIR: ": a part of the path is a file or a link, not a folder",
+    errno.EISDIR: " is a folder",
+    errno.EEXIST: " already exists",
+    errno.ELOOP: " contains a symbolic link that may not be followed",
+    errno.EACCES: ": permission denied",
+    errno.EPERM: ": permission denied",
+    errno.ENAMETOOLONG: ": the name is too long",
+    errno.EXDEV: " is on another file system than the workspace",
+}
+"""What messages say of a path, after its name."""
 
 
 class Workspace:
@@ -160,26 +168,10 @@ class Workspace:
 
     def explain(self, error: OSError, relative: str) -> ExecutorError:
         """Return the error for `relative`, with a message for the model."""
-        shown = f"'{relative}'"
-        match error.errno:
-            case errno.ENOENT:
-                return ExecutorError(f"{shown} does not exist{self._similar(relative)}")
-            case errno.ENOTDIR:
-                return ExecutorError(f"{shown}: a part of the path is a file or a link, not a folder")
-            case errno.EISDIR:
-                return ExecutorError(f"{shown} is a folder")
-            case errno.EEXIST:
-                return ExecutorError(f"{shown} already exists")
-            case errno.ELOOP:
-                return ExecutorError(f"{shown} contains a symbolic link that may not be followed")
-            case errno.EACCES | errno.EPERM:
-                return ExecutorError(f"{shown}: permission denied")
-            case errno.ENAMETOOLONG:
-                return ExecutorError(f"{shown}: the name is too long")
-            case errno.EXDEV:
-                return ExecutorError(f"{shown} is on another file system than the workspace")
-            case _:
-                return ExecutorError(f"{shown}: {error.strerror or error}")
+        if error.errno == errno.ENOENT:
+            return ExecutorError(f"'{relative}' does not exist{self._similar(relative)}")
+        problem = _PROBLEMS.get(error.errno or 0, f": {error.strerror or error}")
+        return ExecutorError(f"'{relative}'{problem}")
 
     def _parts(self, relative: str) -> list[str]:
         if not isinstance(relative, str) or not relative.strip():

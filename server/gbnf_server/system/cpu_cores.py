@@ -31,15 +31,11 @@ def usable_cores(root: Path = _ROOT) -> UsableCores:
     siblings = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
     cores = len({_read(root / siblings.format(cpu)) or str(cpu) for cpu in cpus})
     cores = min(cores, psutil.cpu_count(logical=False) or cores)
-    quota = _quota(root)
+    # the smallest of the process's cgroups and their parents, in CPUs
+    quota = min((quota for folder in _cgroups(root) for quota in _quotas(folder)), default=None)
     if quota is not None and quota < cores:
         return UsableCores(max(1, int(quota)), f"the cgroup's quota is {quota:g} CPUs")
     return UsableCores(cores, f"physical cores among the {len(cpus)} CPUs that this process may use")
-
-
-def _quota(root: Path) -> float | None:
-    """Return the smallest CPU quota of the process's cgroups and their parents, in CPUs; None without one."""
-    return min((quota for folder in _cgroups(root) for quota in _quotas(folder)), default=None)
 
 
 def _cgroups(root: Path) -> Iterator[Path]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Sequence
-
     import psutil
 
 _STEP_S = 0.01
@@ -54,8 +53,6 @@ def describe_exit(status: int) -> str:
 
 def run_program(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str]:
     """Run a program without input; return its status and output. Raises OSError and TimeoutExpired."""
-    import subprocess  # noqa: PLC0415  # an executor's process starts faster without
-
     return subprocess.run(  # noqa: S603 - the caller's command
         command,
         stdin=subprocess.DEVNULL,
