@@ -159,10 +159,8 @@ def slots_choose(random: Source, first: int) -> Part:
     joined += "" if joined.endswith((" and", "then", " e", "poi")) else ","
     wanted = random.choice(("send", "send", "book", "book", "both", "none"))
     to = ["me"] if random.random() < 0.6 else recipients(random)
-    send, book = (
-        worded(random, "then_send", a=listed(to, random)),
-        worded(random, "then_book"),
-    )
+    send = worded(random, "then_send", a=listed(to, random))
+    book = worded(random, "then_book")
     if wanted == "none":
         clause = worded(random, "pick_only", s=asked)
     elif wanted == "both":

@@ -62,10 +62,8 @@ def _name(random: Source) -> str:
 def moment(random: Source) -> tuple[str, str, str]:
     """Return a start: with its preposition, without it, and as YYYY-MM-DDTHH:MM."""
     day = v.day(random)
-    hour, minute = (
-        random.randint(0, 23) if random.random() < 0.15 else random.randint(7, 21),
-        random.choice((0, 0, 30, 15, 45, random.randint(0, 59))),
-    )
+    hour = random.randint(0, 23) if random.random() < 0.15 else random.randint(7, 21)
+    minute = random.choice((0, 0, 30, 15, 45, random.randint(0, 59)))
     start = f"{day}T{hour:02}:{minute:02}"
     if random.language == "it":
         return _moment_it(random, day, hour, minute)

@@ -118,10 +118,7 @@ def get_now(random: Source, _first: int) -> Part:
         city = random.choice(tuple(zones))
         result = now_result(random, zones[city])
         shown = city if random.random() < 0.9 else city.lower()
-        clause, arguments = (
-            worded(random, "now_in", c=shown),
-            {"timezone": zones[city]},
-        )
+        clause, arguments = worded(random, "now_in", c=shown), {"timezone": zones[city]}
     else:
         zone = "UTC" if random.random() < 0.7 else random.choice(tuple(ZONES[random.language].values()))
         clause, arguments, result = worded(random, "now"), {}, now_result(random, zone)

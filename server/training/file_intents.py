@@ -79,11 +79,6 @@ def create_then_write_path(random: Source, _first: int) -> Part:
     return Part(clause, steps, f"{fixed(random, 'created', x=parent)} {fixed(random, 'wrote', x=path)}")
 
 
-def file_text(random: Source) -> str:
-    """Return the text of a file, sometimes a long one."""
-    return v.long_text(random) if random.random() < 0.05 else v.text(random)
-
-
 def read_said(random: Source, paths: Sequence[str], texts: Sequence[str]) -> str:
     """Return the sentence of an answer that quotes the first two files."""
     pairs = zip(paths[:2], texts[:2], strict=True)
@@ -93,7 +88,7 @@ def read_said(random: Source, paths: Sequence[str], texts: Sequence[str]) -> str
 
 def read_step(random: Source, arguments: dict[str, Any], paths: Sequence[str]) -> tuple[Step, str]:
     """Return the call that reads files with its result, and the sentence of the answer."""
-    texts = [file_text(random) for _ in paths]
+    texts = [v.long_text(random) if random.random() < 0.05 else v.text(random) for _ in paths]
     return Step("read_files", arguments, {"entries": texts, "paths": list(paths)}), read_said(
         random, paths, texts
     )
@@ -156,10 +151,8 @@ def find(random: Source, *, empty: float = 0.1, base: str | None = None) -> Foun
     known = random.choice(tuple(kinds))
     if kind == "kind_plural":
         known = random.choice(random.either(("image", "pdf", "PDF", "log", "image"), ("pdf", "log", "PDF")))
-    extension, stem = (
-        random.choice((*v.EXTENSIONS, "pdf", "tmp", "docx", v.pseudo_word(random)[:3])),
-        v.stem(random, v.FILES[random.language]),
-    )
+    extension = random.choice((*v.EXTENSIONS, "pdf", "tmp", "docx", v.pseudo_word(random)[:3]))
+    stem = v.stem(random, v.FILES[random.language])
     glob = random.choice(
         (f"*.{extension}", f"{stem}*", f"{stem}.*", f"*{stem}*", f"{stem}-*.{extension}", f"*.{extension}")
     )
