@@ -6,8 +6,10 @@ exited; whatever the executor does, exactly one result or error is sent, or the 
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import queue
@@ -18,6 +20,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO, NoReturn
@@ -160,11 +163,7 @@ def _load(start: Mapping[str, Any], name: str) -> Callable[[dict[str, Any], Cont
 
 def _typed_function(module: ModuleType, name: str) -> Callable[[dict[str, Any], Context], Any]:
     """Return the call of a function that was marked by `gbnf.tool`, with an object as its result."""
-    import asyncio  # noqa: PLC0415 - an executor.py need not wait for it
-    import inspect  # noqa: PLC0415 - likewise
-    from operator import attrgetter  # noqa: PLC0415 - likewise
-
-    from gbnf.tools.functions import function_tool  # noqa: PLC0415 - likewise
+    from gbnf.tools.functions import function_tool  # noqa: PLC0415 - an executor.py need not wait for it
 
     function = function_tool(attrgetter(name)(module)).function
     assert function is not None

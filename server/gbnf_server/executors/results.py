@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,6 @@ def redact_result(value: Any, secrets: Secrets) -> Any:
 
 def describe_failure(name: str, code: str, error: BaseException) -> str:
     """Return the message of an exception of the tool `name`; `code` is the file whose line is shown."""
-    import traceback  # noqa: PLC0415 - only where something went wrong
-
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__, -_FRAMES) if frame.filename == code
     ]
@@ -65,6 +64,4 @@ def describe_failure(name: str, code: str, error: BaseException) -> str:
 
 def format_traceback(error: BaseException) -> str:
     """Return the traceback of an exception."""
-    import traceback  # noqa: PLC0415 - as above
-
     return "".join(traceback.format_exception(error, limit=-_FRAMES))[-_LONGEST_TRACE:]

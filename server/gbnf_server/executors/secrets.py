@@ -14,6 +14,7 @@ import json
 import os
 import re
 from contextlib import suppress
+from urllib.parse import quote, quote_plus
 
 HANDLE_PREFIX = "secret:"
 """The prefix of every handle."""
@@ -72,8 +73,6 @@ def _pattern(spelling: str) -> str:
 
 def _spellings(value: str) -> set[str]:
     """Return the spellings of a credential: literal, on one line, in JSON, in a traceback, in a URL."""
-    from urllib.parse import quote, quote_plus  # noqa: PLC0415 - few runs have credentials
-
     texts = {value, value.strip(), " ".join(value.split())}
     with suppress(UnicodeEncodeError):  # a lone surrogate cannot be encoded
         texts |= {quote(value), quote(value, safe=""), quote_plus(value)}
