@@ -9,27 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gbnf_server.backends.base import Request
-    from gbnf_server.backends.in_process import InProcess
-    from gbnf_server.backends.llama_server import LlamaServer
-    from gbnf_server.backends.ollama import Ollama
-    from gbnf_server.backends.openai_compatible import OpenAICompatible
-    from gbnf_server.executors import Context
-    from gbnf_server.planner import Planner, PlannerOptions, Run
-    from gbnf_server.system.folders import manifests_path
-
-__all__ = [
-    "Context",
-    "InProcess",
-    "LlamaServer",
-    "Ollama",
-    "OpenAICompatible",
-    "Planner",
-    "PlannerOptions",
-    "Request",
-    "Run",
-    "manifests_path",
-]
+    from gbnf_server.backends.base import Request as Request
+    from gbnf_server.backends.in_process import InProcess as InProcess
+    from gbnf_server.backends.llama_server import LlamaServer as LlamaServer
+    from gbnf_server.backends.ollama import Ollama as Ollama
+    from gbnf_server.backends.openai_compatible import OpenAICompatible as OpenAICompatible
+    from gbnf_server.executors import Context as Context
+    from gbnf_server.planner import Planner as Planner
+    from gbnf_server.planner import PlannerOptions as PlannerOptions
+    from gbnf_server.planner import Run as Run
+    from gbnf_server.system.folders import manifests_path as manifests_path
 
 _MODULES = {
     "Context": "gbnf_server.executors",
@@ -43,6 +32,7 @@ _MODULES = {
     "Run": "gbnf_server.planner",
     "manifests_path": "gbnf_server.system.folders",
 }
+__all__ = sorted(_MODULES)  # noqa: PLE0605  # the table is the list
 
 
 def __getattr__(name: str) -> Any:
