@@ -26,6 +26,8 @@ MAX_EXCLUDED = 8
 _ERROR = re.compile(
     r"\s*(?:error|exception|failed|failure|traceback|\w+(?:Error|Exception))\b", re.IGNORECASE
 )
+_MARKS = {"isError": True, "is_error": True, "ok": False, "success": False}
+"""Members of an object that says that it is an error."""
 
 
 def call_key(name: str, arguments: Mapping[str, Any]) -> CallKey:
@@ -79,11 +81,6 @@ def _is_error(result: str) -> bool:
         return False
     if not isinstance(value, dict):
         return False
-    return (
-        bool(value.get("error"))
-        or value.get("isError") is True
-        or value.get("is_error") is True
-        or value.get("ok") is False
-        or value.get("success") is False
-        or value.get("status") in {"error", "failed"}
-    )
+    if value.get("error") or value.get("status") in ("error", "failed"):
+        return True
+    return any(value.get(name) is mark for name, mark in _MARKS.items())

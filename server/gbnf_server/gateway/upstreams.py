@@ -240,15 +240,9 @@ async def always() -> bool:
 
 def _is_down(error: BackendError) -> bool:
     """Return whether an error is about the server, not about the request."""
-    match error:
-        case AnswerTimeoutError():
-            return False
-        case BackendUnreachableError():
-            return True
-        case ServerResponseError():
-            return error.status in _UNAVAILABLE
-        case _:
-            return False
+    if isinstance(error, ServerResponseError):
+        return error.status in _UNAVAILABLE
+    return isinstance(error, BackendUnreachableError) and not isinstance(error, AnswerTimeoutError)
 
 
 def _prefix(request: Request) -> bytes:

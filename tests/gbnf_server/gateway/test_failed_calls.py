@@ -55,6 +55,7 @@ SUCCESSES = [
     "[]",
     '{"error": null, "state": "on"}',
     '{"errors": []}',
+    '{"status": {"code": 200}}',
     "terrors",
 ]
 
