@@ -57,11 +57,17 @@ class _Json:
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]  # every subclass is a dataclass
 
 
+@dataclass(frozen=True, slots=True)
 class _Event(_Json):
-    __slots__ = ()
+    at: datetime
 
     def to_json(self) -> dict[str, Any]:
-        return {"event": event_name(type(self)), **super().to_json()}
+        return {"event": event_name(type(self)), **_Json.to_json(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class _StepEvent(_Event):
+    step: int
 
 
 def _plain(value: Any) -> Any:
@@ -158,7 +164,6 @@ class Run(_Json):
 class RunStarted(_Event):
     """A run begins with these tools; `dropped` maps each tool that the pool filter dropped to the reason."""
 
-    at: datetime
     query: str
     turn: str
     backend: str
@@ -168,7 +173,7 @@ class RunStarted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class StepStarted(_Event):
+class StepStarted(_StepEvent):
     """A step begins: the tools that it offers, and the earlier steps whose entries a call may refer to.
 
     `compile_s`: seconds to filter the tools and compile their grammar. `excluded`: calls that the grammar
@@ -176,8 +181,6 @@ class StepStarted(_Event):
     (`gbnf.tools.evidence.Evidence.summary`), where the model gets a bonus for it.
     """
 
-    at: datetime
-    step: int
     tools: tuple[str, ...]
     refers_to: tuple[int, ...]
     compile_s: float = 0.0
@@ -191,15 +194,13 @@ class StepStarted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryCompacted(_Event):
+class HistoryCompacted(_StepEvent):
     """The history is shown shortened from now on, since it is near the model's context, or exceeds it.
 
     `tier`: see `gbnf_server.planner.compaction`. `steps`: those that are not shown whole. `tokens_before` and
     `tokens_after`: of the prompt, estimated. The steps of the `Run` keep their whole results.
     """
 
-    at: datetime
-    step: int
     tier: int
     steps: tuple[int, ...]
     tokens_before: int
@@ -207,30 +208,26 @@ class HistoryCompacted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TextWritten(_Event):
+class TextWritten(_StepEvent):
     """The model has generated one more piece of `text`, for a `purpose`.
 
     `answer` is the part of it that belongs to the final answer, "" if none. It is provisional until
     `RunFinished`, since the call may still be rejected.
     """
 
-    at: datetime
-    step: int
     purpose: Purpose
     text: str
     answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ModelCalled(_Event):
+class ModelCalled(_StepEvent):
     """The model generated `text`, for a `purpose`. `duration_s`: the whole call; `timings`: the backend's.
 
     `shortened_at`: the index in the text from which on the token limit determined it, or `repeated` what the
     model repeated without an end (see `Completion`).
     """
 
-    at: datetime
-    step: int
     text: str
     finish_reason: Literal["stop", "length"]
     usage: Usage
@@ -243,14 +240,12 @@ class ModelCalled(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCalled(_Event):
+class ToolCalled(_StepEvent):
     """A valid call is about to be executed. `arguments`: with step references filled in.
 
     `asks`: whether it requires approval.
     """
 
-    at: datetime
-    step: int
     name: str
     arguments: Mapping[str, Any]
     effect: Literal["read", "write"]
@@ -258,11 +253,9 @@ class ToolCalled(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolDone(_Event):
+class ToolDone(_StepEvent):
     """A tool returned a result. `output`: what it printed."""
 
-    at: datetime
-    step: int
     name: str
     result: Mapping[str, Any]
     duration_s: float
@@ -270,11 +263,9 @@ class ToolDone(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolFailed(_Event):
+class ToolFailed(_StepEvent):
     """A call has no result. `output`: what the tool printed, and the traceback of an exception."""
 
-    at: datetime
-    step: int
     name: str
     fault: ToolFault
     error: str
@@ -283,11 +274,9 @@ class ToolFailed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CallBlocked(_Event):
+class CallBlocked(_StepEvent):
     """The model's text was rejected, nothing executed. `in_a_row`: consecutive refusals, with this one."""
 
-    at: datetime
-    step: int
     refusal: Refusal
     text: str
     error: str
@@ -295,25 +284,21 @@ class CallBlocked(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SalvageStarted(_Event):
+class SalvageStarted(_StepEvent):
     """The run has ended without an answer, and one is built from the results of `steps`.
 
     `ended` and `error` are those of the run. No more tools are called.
     """
 
-    at: datetime
-    step: int
     ended: Unanswered
     error: str
     steps: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class WarningRaised(_Event):
+class WarningRaised(_StepEvent):
     """A problem that does not end the run; each message is reported once."""
 
-    at: datetime
-    step: int
     message: str
 
 
@@ -321,7 +306,6 @@ class WarningRaised(_Event):
 class RunFinished(_Event):
     """The run has ended."""
 
-    at: datetime
     run: Run
 
 
