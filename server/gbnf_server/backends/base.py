@@ -33,7 +33,7 @@ from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import ReasoningDelta, TextDelta, ToolFormat
 from gbnf.tools.evidence import Evidence
 from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.llama.token_values import TokenLogprob, TracedToken
+from gbnf_server.llama.token_values import TokenLogprob, TracedToken, check_truncation
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""
@@ -108,12 +108,7 @@ class Request:
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens is {self.max_tokens}; it must be at least 1")
-        if self.top_k < 0:
-            raise ValueError(f"top_k is {self.top_k}; it must be the number of tokens to keep, or 0 for all")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}; it must be above 0, and at most 1, which keeps all")
-        if not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p is {self.min_p}; it must be between 0, which keeps all, and 1")
+        check_truncation(self.top_k, self.top_p, self.min_p)
         if isinstance(self.stop, str) or "" in self.stop:
             raise ValueError(f"stop is {self.stop!r}; it must be a list of texts that are not empty")
         if self.logprobs is not None and not 0 <= self.logprobs <= MAX_LOGPROBS:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gbnf_server.llama.constraint import Constraint, TokenIds
+from gbnf_server.llama.token_values import check_truncation
 
 Logits = npt.NDArray[np.float32]
 Keys = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -43,12 +44,7 @@ class Truncation:
     min_p: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.top_k < 0:
-            raise ValueError(f"top_k is {self.top_k}; it must be the number of tokens to keep, or 0 for all")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}; it must be above 0, and at most 1, which keeps all")
-        if not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p is {self.min_p}; it must be between 0, which keeps all, and 1")
+        check_truncation(self.top_k, self.top_p, self.min_p)
 
     @property
     def keeps_all(self) -> bool:

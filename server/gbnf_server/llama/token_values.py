@@ -49,3 +49,13 @@ class TracedToken:
     allowed_probability: float | None = None
     candidates: tuple[Candidate, ...] = ()
     bonus: float = 0.0
+
+
+def check_truncation(top_k: int, top_p: float, min_p: float) -> None:
+    """Raise ValueError for a truncation of the tokens that may be sampled that is out of range."""
+    if top_k < 0:
+        raise ValueError(f"top_k is {top_k}; it must be the number of tokens to keep, or 0 for all")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p is {top_p}; it must be above 0, and at most 1, which keeps all")
+    if not 0 <= min_p <= 1:
+        raise ValueError(f"min_p is {min_p}; it must be between 0, which keeps all, and 1")
