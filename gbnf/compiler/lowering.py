@@ -73,7 +73,7 @@ class Lowering(UnionLowering):
             self._known[subschemas, 0, self._root] = ref
         is_json = self._root is self._json
         if values.is_everything:
-            self.report.free_form("", "type", "the schema allows every JSON value")
+            self.report.add("free_form", "", "type", "the schema allows every JSON value")
             return self.table.define(ref, self._anything.values(None if is_json else "object", self._root))
         if not is_json:  # arguments are an object
             values = values_by_type(values).get("object", ValueSet(reason="they are no object"))
@@ -94,11 +94,13 @@ class Lowering(UnionLowering):
             return self._known[key]
         pointer = self._expander.pointer(subschemas[0]) if subschemas else location.pointer
         if self._is_spent() and subschemas:
-            self.report.unenforced(pointer, "type", _TOO_LARGE)
+            self.report.add("unenforced", pointer, "type", _TOO_LARGE)
             return self._known.setdefault(key, self._anything.values(None, syntax))
         values = self._expander.expand(subschemas)
         if values.is_everything:
-            self.report.free_form(pointer, "type", "nothing is declared here, so any JSON value is allowed")
+            self.report.add(
+                "free_form", pointer, "type", "nothing is declared here, so any JSON value is allowed"
+            )
             return self._known.setdefault(key, self._anything.values(None, syntax))
         if values.is_empty:
             self.reason = values.reason
@@ -130,7 +132,7 @@ class Lowering(UnionLowering):
         several.pop(UNSATISFIABLE, None)
         if len(several) < 2:
             return self.value(next(iter(several), UNSATISFIABLE), location, syntax)
-        self.report.unenforced(location.pointer, "anyOf", BEGIN_ALIKE)
+        self.report.add("unenforced", location.pointer, "anyOf", BEGIN_ALIKE)
         key = (frozenset(several), self._counted(location), syntax)
         if key in self._known:
             return self._known[key]
@@ -208,7 +210,7 @@ class Lowering(UnionLowering):
             try:
                 alternatives += self._merged(shapes, location, syntax)
             except WorkLimitError:
-                self.report.unenforced(location.pointer, "type", LEFT_OPEN)
+                self.report.add("unenforced", location.pointer, "type", LEFT_OPEN)
                 for kind in dict.fromkeys(type(shape) for shape in shapes if type(shape) in _STRUCTURED):
                     alternatives.append(self._anything.values(_STRUCTURED[kind], syntax))
             shapes = tuple(shape for shape in shapes if type(shape) not in _STRUCTURED)
@@ -226,7 +228,7 @@ class Lowering(UnionLowering):
             try:
                 alternatives.append(self._shape(shape, inner, syntax))
             except WorkLimitError:
-                self.report.unenforced(location.pointer, "type", LEFT_OPEN)
+                self.report.add("unenforced", location.pointer, "type", LEFT_OPEN)
                 alternatives.append(self._anything.values(shape_type(shape), syntax))
         if not alternatives:
             self.reason = values.reason
@@ -247,13 +249,13 @@ class Lowering(UnionLowering):
         for kind in parts:
             if not syntax.forms(kind):
                 reason = f"the format cannot write values of the type {kind}"
-                self.report.inexpressible(location.pointer, "type", reason)
+                self.report.add("inexpressible", location.pointer, "type", reason)
             alternatives += syntax.written(kind, frozenset(parts), write, raw)
         if parts.keys() >= {"array", "object"}:
             self._begin_alike(2)
         if syntax.has_same_empties and parts.keys() >= {"array", "object"}:
             reason = "the format writes an empty object as an empty array"
-            self.report.inexpressible(location.pointer, "type", reason)
+            self.report.add("inexpressible", location.pointer, "type", reason)
         if "string" in parts:
             self._scalars.report_lost(parts["string"].values, frozenset(parts), location.pointer, syntax)
         written = factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
@@ -266,7 +268,7 @@ class Lowering(UnionLowering):
         try:
             spend(sum(VALUE_WORK + (len(value) // 4 if isinstance(value, str) else 0) for value in values))
         except WorkLimitError:
-            self.report.unenforced(location.pointer, "enum", LEFT_OPEN)
+            self.report.add("unenforced", location.pointer, "enum", LEFT_OPEN)
             kinds = {json_type(value) for value in values}
             return alt(*(self._anything.values(kind, syntax) for kind in JSON_TYPES if kind in kinds))
         texts = [value_expr(value, syntax, self._pairs(location)) for value in values]

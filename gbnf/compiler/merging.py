@@ -146,7 +146,7 @@ class UnionLowering(StructureLowering):
             if len(cluster) == 1 or self._too_deep(location, "items"):
                 found.append(self._array(cluster[0], location, syntax))
                 continue
-            self.report.unenforced(location.pointer, "anyOf", BEGIN_ALIKE)
+            self.report.add("unenforced", location.pointer, "anyOf", BEGIN_ALIKE)
             inner = location._replace(scope=location.scope.inside("Array"))
 
             def item(choices: Sequence[Conjunction], path: str, inner: SchemaLocation = inner) -> Expr:
@@ -208,7 +208,7 @@ class UnionLowering(StructureLowering):
         whole = _any_of(shapes)
         if self._too_deep(location, "properties") or len(whole.properties) > MAX_PROPERTIES:
             return self._anything.values("object", syntax)
-        self.report.unenforced(location.pointer, "anyOf", BEGIN_ALIKE)
+        self.report.add("unenforced", location.pointer, "anyOf", BEGIN_ALIKE)
         merged = self._merged_children(shapes, list(whole.properties), location, syntax)
         values = {
             name: merged.values.get(name) or self._either_child(shapes, name, location, syntax)
@@ -245,6 +245,6 @@ class UnionLowering(StructureLowering):
         if inner is None or all(one == others[0] for one in others):
             return _Children(values, [])
         children = [other.value for several in others for other in several]
-        self.report.unenforced(location.pointer, "anyOf", BEGIN_ALIKE)
+        self.report.add("unenforced", location.pointer, "anyOf", BEGIN_ALIKE)
         at = location.inside("Value", "/additionalProperties")
         return _Children(values, [(None, self.either(children, at, inner))])

@@ -23,34 +23,18 @@ class Report:
     def __iter__(self) -> Iterator[Finding]:
         return iter(self._findings.values())
 
-    def unenforced(self, pointer: str, keyword: str, reason: str) -> None:
-        """Add a finding of a keyword that is not enforced."""
-        self.add_finding(pointer, keyword, "unenforced", reason)
-
-    def free_form(self, pointer: str, keyword: str, reason: str) -> None:
-        """Add a finding of a schema that allows anything."""
-        self.add_finding(pointer, keyword, "free_form", reason)
-
-    def inexpressible(self, pointer: str, keyword: str, reason: str) -> None:
-        """Add a finding of values that a tool-call format cannot write."""
-        self.add_finding(pointer, keyword, "inexpressible", reason)
-
-    def disputed(self, pointer: str, keyword: str, reason: str) -> None:
-        """Add a finding of a keyword for which other validators refuse some of the grammar's values."""
-        self.add_finding(pointer, keyword, "disputed", reason)
-
     def excludes_delimiters(self) -> None:
         """Add a finding for the whole tool, once, that its format's delimiters are excluded from texts."""
         reason = "the format cannot write some strings and keys, such as those that contain its delimiters"
-        self.inexpressible("", "type", reason)
+        self.add("inexpressible", "", "type", reason)
 
     def unwritten(self, values: Sequence[Any], pointer: str) -> None:
         """Add a finding of listed values that a tool-call format cannot write, if there are any."""
         if values:
             count = "the value" if len(values) == 1 else f"{len(values)} of the values, such as"
-            self.inexpressible(pointer, "type", f"the format cannot write {count} {values[0]!r}")
+            self.add("inexpressible", pointer, "type", f"the format cannot write {count} {values[0]!r}")
 
-    def add_finding(self, pointer: str, keyword: str, kind: Kind, reason: str) -> None:
+    def add(self, kind: Kind, pointer: str, keyword: str, reason: str) -> None:
         """Add a finding, unless there is one for this pointer and keyword."""
         key = (pointer, keyword, kind if kind in _APART else "")
         if key not in self._findings:

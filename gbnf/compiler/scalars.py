@@ -81,7 +81,7 @@ class Scalars:
             )
             bases = [conjunct.pointer for conjunct in shape.conjuncts if "multipleOf" in conjunct.raw]
             for base in bases or [pointer]:
-                self.report.disputed(f"{base}/multipleOf", "multipleOf", reason)
+                self.report.add("disputed", f"{base}/multipleOf", "multipleOf", reason)
         return expr
 
     def _string(self, shape: String, scope: Scope, pointer: str, syntax: ValueSyntax) -> Expr:
@@ -111,15 +111,17 @@ class Scalars:
             try:
                 built = self.raw_shape(shape, form, kinds, scope, syntax)
             except WorkLimitError:
-                self.report.unenforced(pointer, "type", LEFT_OPEN)
+                self.report.add("unenforced", pointer, "type", LEFT_OPEN)
                 built = self.raw_shape(String(), form, kinds, scope, syntax)
             for keyword, reason in built.loosened:
                 report_keyword(self.report, shape, pointer, keyword, reason)
             if built.lost is not None:
                 reason = f"the format cannot write some strings, such as {built.lost!r}"
-                self.report.inexpressible(pointer, "type", reason)
+                self.report.add("inexpressible", pointer, "type", reason)
             if form.trimmed:
-                self.report.inexpressible("", "type", "the format cannot write whitespace around strings")
+                self.report.add(
+                    "inexpressible", "", "type", "the format cannot write whitespace around strings"
+                )
             if built.excludes:
                 self.report.excludes_delimiters()
             texts.append(built.expr)
@@ -202,7 +204,7 @@ def report_keyword(
     if keyword == "contains":  # or the complement of `items`
         found += [(conjunct.pointer, "items") for conjunct in shape.conjuncts if HAS_ITEM in conjunct.raw]
     for base, name in found or [(pointer, keyword)]:
-        report.unenforced(f"{base}/{name}", name, reason)
+        report.add("unenforced", f"{base}/{name}", name, reason)
 
 
 #: The least characters of a delimiter that a long bounded text does without.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from gbnf.compiler.any_order import DUPLICATES_COUNT, ObjectMembers, OrderBudget, any_order_expr
@@ -111,7 +112,7 @@ class Anything:
     def _any_object(self, syntax: ValueSyntax) -> Expr:
         layout, other = syntax.objects, syntax.other()
         if other is None:
-            self._scalars.report.inexpressible("", "additionalProperties", DECLARED_ONLY)
+            self._scalars.report.add("inexpressible", "", "additionalProperties", DECLARED_ONLY)
             return layout.empty_object
         key = self._scope.add("AnyKey", layout.other_keys(None, (), self._scope))
         pair = seq(key, layout.colon, self.values(None, other))
@@ -169,7 +170,7 @@ class StructureLowering(ABC):
         self._json = syntax_of(JSON, self.options.whitespace)
         self._order_budget = OrderBudget(any_order=self.options.property_order == "any")
         self._any_order_rules = 0  # rules that any order takes beyond the declared one
-        self._expander = Expander(self.document, self.report.unenforced)
+        self._expander = Expander(self.document, partial(self.report.add, "unenforced"))
         self._scalars = Scalars(self.report, self.options.digits, self._json)
 
     @abstractmethod
@@ -186,7 +187,7 @@ class StructureLowering(ABC):
         if limit is None or location.depth <= limit:
             return False
         reason = f"nested deeper than max_depth={limit}"
-        self.report.unenforced(f"{location.pointer}/{keyword}", keyword, reason)
+        self.report.add("unenforced", f"{location.pointer}/{keyword}", keyword, reason)
         return True
 
     def _pairs(self, location: SchemaLocation) -> JoinPairs | None:
@@ -201,7 +202,7 @@ class StructureLowering(ABC):
             self._any_order_rules += len(self.table.productions) - before
             if built.loosened:
                 for keyword in ("enum", "const"):
-                    self.report.unenforced(f"{location.pointer}/{keyword}", keyword, DUPLICATES_COUNT)
+                    self.report.add("unenforced", f"{location.pointer}/{keyword}", keyword, DUPLICATES_COUNT)
             return built.expr
 
         return combine
@@ -209,7 +210,7 @@ class StructureLowering(ABC):
     def _array(self, shape: Array, location: SchemaLocation, syntax: ValueSyntax) -> Expr:
         if shape == ANY_ARRAY:
             reason = "no items are declared, so the array may contain anything"
-            self.report.free_form(location.pointer, "items", reason)
+            self.report.add("free_form", location.pointer, "items", reason)
             return self._anything.values("array", syntax)
         if self._too_deep(location, "items"):
             return self._anything.values("array", syntax)
@@ -290,13 +291,13 @@ class StructureLowering(ABC):
     def _object(self, shape: Object, location: SchemaLocation, syntax: ValueSyntax) -> Expr:
         if shape == ANY_OBJECT:
             reason = "no properties are declared, so the object may contain anything"
-            self.report.free_form(location.pointer, "properties", reason)
+            self.report.add("free_form", location.pointer, "properties", reason)
             return self._anything.values("object", syntax)
         if self._too_deep(location, "properties"):
             return self._anything.values("object", syntax)
         if len(shape.properties) > MAX_PROPERTIES:
             reason = f"it declares more than {MAX_PROPERTIES} properties, so any object is allowed"
-            self.report.unenforced(location.pointer, "type", reason)
+            self.report.add("unenforced", location.pointer, "type", reason)
             return self._anything.values("object", syntax)
         spend(PART_WORK * (1 + len(shape.properties)))
         values = {
@@ -320,7 +321,7 @@ class StructureLowering(ABC):
         inner = location.inside(name, f"/properties/{name}")
         if not syntax.objects.can_write(name):
             self.reason = f"the format cannot write the key {name!r}"
-            self.report.inexpressible(inner.pointer, "type", self.reason)
+            self.report.add("inexpressible", inner.pointer, "type", self.reason)
             return EMPTY_LANGUAGE
         inner_syntax = syntax.child(name)
         if location.depth or name not in self.overrides:
@@ -328,7 +329,7 @@ class StructureLowering(ABC):
         number = self.overrides[name]
         if len(subschemas) > 1:
             reason = "the steps that a reference may name are not known yet"
-            self.report.unenforced(inner.pointer, "not", reason)
+            self.report.add("unenforced", inner.pointer, "not", reason)
         if isinstance(inner_syntax, ValueSyntax):
             return number
         return factor_prefixes(inner_syntax.written("number", _NUMBER_ONLY, lambda *_: number))
@@ -341,7 +342,7 @@ class StructureLowering(ABC):
             for other in shape.others
         ):
             reason = "the format cannot write some keys"
-            self.report.inexpressible(f"{location.pointer}/additionalProperties", "type", reason)
+            self.report.add("inexpressible", f"{location.pointer}/additionalProperties", "type", reason)
         return others
 
     def _other(self, subschemas: Conjunction, location: SchemaLocation, syntax: ValueSyntax) -> Expr:
@@ -350,7 +351,7 @@ class StructureLowering(ABC):
         if inner is None:
             if subschemas != UNSATISFIABLE:
                 where = "" if subschemas == UNCONSTRAINED else f"{location.pointer}/additionalProperties"
-                self.report.inexpressible(where, "additionalProperties", DECLARED_ONLY)
+                self.report.add("inexpressible", where, "additionalProperties", DECLARED_ONLY)
             return EMPTY_LANGUAGE
         if subschemas == UNCONSTRAINED:
             return self._anything.values(None, inner)

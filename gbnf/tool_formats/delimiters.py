@@ -11,6 +11,7 @@ from typing import Final
 from gbnf.compiler.notations import Part, Placeholder
 from gbnf.tool_formats.cursor import Delimiters, lenient
 from gbnf.tool_formats.format import FormatFields, JsonArguments
+from gbnf.tool_formats.pieces import join_pieces
 
 _NAME = r"""[^\s"'`<>{}()\[\]|]"""
 _SLOTS: Final = {
@@ -61,12 +62,7 @@ def joined(parts: Iterable[Part], *, json: bool = False, key: str | None = None)
     `key`: the text of the slot for the key.
     """
     parts = [key or "" if isinstance(part, Placeholder) and part.kind == "key" else part for part in parts]
-    merged: list[Part] = []
-    for part in parts:
-        if isinstance(part, str) and merged and isinstance(merged[-1], str):
-            merged[-1] += part
-        else:
-            merged.append(part)
+    merged = list(join_pieces(parts))
     if merged and isinstance(merged[0], str):
         merged[0] = merged[0].lstrip()
     if merged and isinstance(merged[-1], str):

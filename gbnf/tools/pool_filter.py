@@ -209,16 +209,8 @@ class _ProviderPhrases:
         return named, placed
 
 
-@lru_cache(maxsize=8)
-def _provider_phrases(
-    providers: tuple[tuple[str, Provider], ...], unrelated: tuple[str, ...]
-) -> _ProviderPhrases:
-    return _ProviderPhrases(providers, unrelated)
-
-
-@lru_cache(maxsize=64)
-def _finder(markers: tuple[str, ...], others: tuple[str, ...] = ()) -> PhraseMatcher:
-    return PhraseMatcher(markers, others)
+_provider_phrases = lru_cache(maxsize=8)(_ProviderPhrases)
+_finder = lru_cache(maxsize=64)(PhraseMatcher)
 
 
 def _words_for(provider: Provider) -> tuple[str, ...]:

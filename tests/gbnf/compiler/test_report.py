@@ -33,9 +33,9 @@ def test_the_text_of_a_finding(finding: Finding, text: str) -> None:
 
 def test_the_first_finding_of_a_pointer_and_keyword_is_kept() -> None:
     report = Report("find")
-    report.unenforced("/x", "pattern", "first")
-    report.free_form("/x", "pattern", "second")
-    report.free_form("/y", "pattern", "third")
+    report.add("unenforced", "/x", "pattern", "first")
+    report.add("free_form", "/x", "pattern", "second")
+    report.add("free_form", "/y", "pattern", "third")
     assert [(each.pointer, each.kind, each.reason) for each in report] == [
         ("/x", "unenforced", "first"),
         ("/y", "free_form", "third"),
