@@ -17,7 +17,7 @@ from gbnf_server.backends.base import Backend, Request
 from gbnf_server.planner.drivers import first_request
 from gbnf_server.planner.options import CallFormat, PlannerOptions, ResolvedOptions
 from gbnf_server.planner.recording import RecordedCall
-from gbnf_server.web.errors import HttpError
+from gbnf_server.web.errors import HttpError, invalid_request
 
 Strategy: TypeAlias = Literal["json", "unconstrained", "native", "text", "lines"]
 STRATEGIES: dict[Strategy, str] = {
@@ -47,18 +47,18 @@ class DecodingOptions:
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_tokens <= MOST_TOKENS:
-            raise _bad(f"max_tokens is {self.max_tokens}; it must be from 1 to {MOST_TOKENS}.")
+            raise invalid_request(f"max_tokens is {self.max_tokens}; it must be from 1 to {MOST_TOKENS}.")
         if not 0 <= self.temperature <= _MOST_TEMPERATURE:
-            raise _bad(
+            raise invalid_request(
                 f"temperature is {str(self.temperature)[:40]}; it must be from 0 to {_MOST_TEMPERATURE:g}."
             )
         if not 0 <= self.seed < 2**32:
-            raise _bad(f"seed is {self.seed}; it must be from 0 to {2**32 - 1}.")
+            raise invalid_request(f"seed is {self.seed}; it must be from 0 to {2**32 - 1}.")
         if not self.request.strip() or len(self.request) > MOST_REQUEST:
-            raise _bad(f"the request must have from 1 to {MOST_REQUEST} characters.")
+            raise invalid_request(f"the request must have from 1 to {MOST_REQUEST} characters.")
         unknown = [each for each in self.strategies if not isinstance(each, str) or each not in STRATEGIES]
         if unknown or not 1 <= len(self.strategies) <= 2:
-            raise _bad(f"strategies must be one or two of {', '.join(STRATEGIES)}.")
+            raise invalid_request(f"strategies must be one or two of {', '.join(STRATEGIES)}.")
 
 
 class LiveDecoder:
@@ -103,7 +103,7 @@ class LiveDecoder:
         except (GbnfError, ValueError) as error:
             if isinstance(error, HttpError):
                 raise
-            raise _bad(str(error)) from None
+            raise invalid_request(str(error)) from None
         try:
             return RecordedCall.of(request, (await collect_answer(backend, Asked(request))).completion)
         except GbnfError as error:
@@ -141,7 +141,3 @@ class LiveDecoder:
         )
         asked = first_request(options.request, self._tools, resolved)
         return replace(asked, trace=trace, timeout_s=None, **limits)
-
-
-def _bad(message: str) -> HttpError:
-    return HttpError(400, message, "invalid_request")

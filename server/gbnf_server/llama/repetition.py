@@ -59,7 +59,7 @@ def _repeated(text: str) -> str:
         period = length - _TAIL - at
         if _has_period(text, period, _LEAST):  # all longer ones are multiples of the shortest
             repeated = text[-period:]
-            least = _LEAST if _has_words(repeated) or _is_blank(repeated) else _LEAST_WITHOUT_WORDS
+            least = _LEAST if _has_words(repeated) or _BLANK.fullmatch(repeated * 3) else _LEAST_WITHOUT_WORDS
             return repeated if _has_period(text, period, max(least, _REPEATS * period)) else ""
     return ""
 
@@ -70,7 +70,7 @@ def _has_period(text: str, period: int, least: int) -> bool:
 
 
 # A repetition may begin anywhere: inside of a word, or of an escape in a JSON string.
-_BLANK = re.compile(r"[nrt]?(?:\\[nrt]|\s)+\\?")
+_BLANK = re.compile(r"[nrt]?(?:\\[nrt]|\s)+\\?")  # white space, or its escapes in JSON
 _PART = re.compile(r"\A\w+|\\?\w*\Z", re.ASCII)
 _NO_WORD = re.compile(
     r"\\+(?:[bfnrt\"/]|u[0-9a-f]{4}|x[0-9a-f]{2})?|\b(?:0x[0-9a-f]+|true|false|null|none|nan)\b",
@@ -78,11 +78,6 @@ _NO_WORD = re.compile(
 )
 _SEPARATOR = re.compile(r"[^A-Za-z0-9_+/=\-\s]| ")  # base64, hexadecimal and genetic code have none
 _WORD = re.compile(r"[^\W\d_]{3,}")
-
-
-def _is_blank(repeated: str) -> bool:
-    """Return whether a repeated text is white space, or its escapes in JSON."""
-    return _BLANK.fullmatch(repeated * 3) is not None
 
 
 def _has_words(repeated: str) -> bool:

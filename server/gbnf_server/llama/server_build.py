@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gbnf_server.llama.build_steps import (
@@ -82,7 +82,9 @@ def install(
     found = find_llama_server()
     if found is not None and (gpu not in GPU_BUILDS or found == binary_path(cache_folder(), gpu)):
         if not os.environ.get(SERVER_VARIABLE) and kept_source() is None:
-            _keep_source(cache_folder(), progress)
+            # for a server that is installed without it; without a network, it is left out
+            with suppress(SetupError, OSError), _install_lock(cache_folder(), progress):
+                Build(cache_folder(), None, progress).keep_source()
         progress(InstallProgress("done", 1.0, f"llama-server is installed: {found}"))
         return found
     if os.environ.get(SERVER_VARIABLE):
@@ -143,15 +145,6 @@ def compiler() -> str | None:
     """Return the path of the C++ compiler, None if there is none."""
     names = (os.environ.get("CXX", "").split(" ")[0], "c++", "g++", "clang++")
     return next(filter(None, map(shutil.which, filter(None, names))), None)
-
-
-def _keep_source(cache: Path, progress: Callable[[InstallProgress], None]) -> None:
-    """Download the source for a server that is installed without it; without a network, leave it."""
-    try:
-        with _install_lock(cache, progress):
-            Build(cache, None, progress).keep_source()
-    except (SetupError, OSError):
-        return
 
 
 def _check_tools(gpu: Gpu | None) -> None:
