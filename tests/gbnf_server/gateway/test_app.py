@@ -91,8 +91,6 @@ def test_a_model_of_the_agents_is_answered_by_it() -> None:
     [
         ("GET", "/nothing", 404, "not_found"),
         ("GET", PATH, 405, "method_not_allowed"),
-        ("DELETE", "/v1/models", 405, "method_not_allowed"),
-        ("GET", "/props", 404, "not_found"),
     ],
 )
 def test_what_there_is_not(method: str, path: str, status: int, code: str) -> None:
@@ -171,14 +169,9 @@ def test_no_cors_headers_unless_asked() -> None:
 def test_bodies_beyond_the_limits_are_refused() -> None:
     limits = Limits(body_bytes=1000, json_depth=5, json_values=100, messages=3)
 
-    async def pieces(size: int) -> Any:
-        for _ in range(size // 100):
-            yield b" " * 100
-
     async def ask(client: httpx.AsyncClient) -> None:
         bodies: list[tuple[Any, int]] = [
             (b"x" * 1001, 413),
-            (pieces(5000), 413),
             (b"{", 400),
             (b'{"a":' + b"[" * 6 + b"]" * 6 + b"}", 400),
             (b"[" + b"1," * 100 + b"1]", 400),
@@ -222,8 +215,7 @@ def test_a_full_queue_refuses_in_the_shape_of_the_api() -> None:
         await until(lambda: gateway.queue.waiting == 2)
         full = await client.post(PATH, json=request())
         assert (full.status_code, full.json()["error"]["code"]) == (429, "queue_full")
-        assert int(full.headers["retry-after"]) >= 1
-        assert (await client.get("/health")).status_code == 200
+        assert 1 <= int(full.headers["retry-after"]) <= 60
         shown = samples(gateway)
         assert (shown["gbnf_requests_running"], shown["gbnf_requests_waiting"]) == (1, 2)
         engine.allow(6)
@@ -271,23 +263,6 @@ def test_texts_are_logged_only_if_asked(options: dict[str, Any], caplog: pytest.
     ] * 2
     assert ("my secret" in str(logged)) == bool(options)
     assert ("my answer" in str(logged)) == bool(options)
-
-
-def test_a_draining_server_refuses_new_requests_and_ends_the_running() -> None:
-    async def ask(client: httpx.AsyncClient) -> None:
-        running = asyncio.create_task(client.post(PATH, json=request()))
-        await until(lambda: engine.running)
-        gateway.is_draining = True
-        refused = await client.post(PATH, json=request())
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
-        health = await client.get("/health")
-        assert (health.status_code, health.json()) == (503, {"status": "draining"})
-        engine.allow(2)
-        assert (await running).status_code == 200
-
-    engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
-    gateway = make_gateway(engine)
-    use(gateway, ask)
 
 
 class Pauses(list[asyncio.Event]):

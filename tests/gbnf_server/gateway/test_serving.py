@@ -241,20 +241,20 @@ def test_a_client_that_reads_nothing_is_dropped() -> None:
 
 
 @pytest.mark.slow
-def test_500_clients_at_once() -> None:
+def test_200_clients_at_once() -> None:
     engine = held()
     limits = Limits(waiting=20)
 
     async def scene(server: Served) -> None:
-        clients = [await server.connect() for _ in range(500)]
+        clients = [await server.connect() for _ in range(200)]
         for index, client in enumerate(clients):
             client.send(request(stream=True, text=str(index)))
-        await until(lambda: samples(gateway).get(REFUSED) == 500 - 2 - 20)
+        await until(lambda: samples(gateway).get(REFUSED) == 200 - 2 - 20)
         assert (gateway.queue.running, gateway.queue.waiting) == (2, 20)
         assert await health(server) == 200
         engine.allow(2 * 22)
         statuses = [await client.status() for client in clients]
-        assert (statuses.count(200), statuses.count(429)) == (22, 478)
+        assert (statuses.count(200), statuses.count(429)) == (22, 178)
         for client in clients:
             client.reset()
 
@@ -271,7 +271,7 @@ def test_large_and_deep_bodies_at_once_stay_within_the_budget() -> None:
     limits = Limits(memory_bytes=64 * 1024 * 1024)
     highest = 0
     deep = b'{"messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-    wide = b'{"messages": [' + b"{}," * 3_000_000 + b"{}]}"
+    wide = b'{"messages": [' + b"{}," * 1_500_000 + b"{}]}"
     long = json.dumps(request(text="x" * 10_000_000)).encode()
     tools = json.dumps({**request(), "tools": [{"name": f"t{index}"} for index in range(5000)]}).encode()
 
@@ -337,6 +337,7 @@ def test_a_signal_drains(number: signal.Signals) -> None:
             await until(lambda: gateway.is_draining)
             late.send(request())
             assert await late.status() == 503
+            assert '"shutting_down"' in await late.read_until("}")
             assert await health(server) == 503
             engine.allow(1)
             assert "Finished" in await streaming.read_until("Finished\n")

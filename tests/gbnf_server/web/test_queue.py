@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,21 +67,6 @@ async def follow(places: int, waiting: int, steps: list[tuple[str, int]]) -> Non
         if not task.done():
             await asyncio.wait({task})
     assert (queue.running, queue.waiting, inside) == (0, 0, 0)
-
-
-def test_a_full_queue_says_when_to_come_again() -> None:
-    async def ask() -> HttpError:
-        queue = AnswerQueue(1, 0)
-        async with queue.place():
-            with pytest.raises(HttpError) as refused:
-                async with queue.place():
-                    pass
-        return refused.value
-
-    error = asyncio.run(ask())
-    assert error.status == 429
-    assert error.retry_after is not None
-    assert 1 <= error.retry_after <= 60
 
 
 def test_a_place_that_comes_at_the_moment_of_a_cancellation_goes_to_the_next() -> None:
