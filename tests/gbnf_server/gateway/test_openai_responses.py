@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
@@ -22,6 +22,7 @@ from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResp
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
 from support.answers import ENFORCEMENT, USAGE, Answer, answers, api_transport, undeclared
+from support.effort import scaled
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
 NAMESPACE = {
@@ -53,11 +54,13 @@ def parsed(**body: Any) -> Any:
 
 
 def content(response: Response) -> list[Any]:
-    """Return the output without ids."""
-    return [item.model_dump(exclude={"id"}) for item in response.output]
+    """Return the output without ids, and without what the client adds."""
+    own = {"id": True, "parsed_arguments": True, "content": {"__all__": {"parsed"}}}
+    return [item.model_dump(exclude=own) for item in response.output]
 
 
 @pytest.mark.slow
+@settings(max_examples=scaled(40))
 @given(answers(NAMES), st.booleans())
 def test_the_stream_and_the_body_say_the_same(answer: Answer, summarized: bool) -> None:
     options: Any = {"model": "m", "input": "hi", "tools": TOOLS}
@@ -68,9 +71,7 @@ def test_the_stream_and_the_body_say_the_same(answer: Answer, summarized: bool) 
         events = list(stream)
         final = stream.get_final_response()
     assert [event.sequence_number for event in events] == list(range(len(events)))
-    assert [item | {"parsed": None, "parsed_arguments": None} for item in content(whole)] == [
-        item | {"parsed": None, "parsed_arguments": None} for item in _without_parsed(content(final))
-    ]
+    assert content(whole) == content(final)
     assert whole.output_text == "".join(answer.text) == final.output_text
     calls = [
         (item.call_id, item.namespace, item.name, item.arguments)
@@ -85,13 +86,6 @@ def test_the_stream_and_the_body_say_the_same(answer: Answer, summarized: bool) 
     assert whole.usage == final.usage
     assert whole.usage is not None
     assert whole.usage.total_tokens == USAGE.prompt_tokens + USAGE.completion_tokens
-
-
-def _without_parsed(items: list[Any]) -> list[Any]:
-    for item in items:
-        for part in item.get("content") or ():
-            part.pop("parsed", None)
-    return items
 
 
 @given(answers(NAMES) | answers(NAMES, truncated=True), st.booleans())
@@ -112,6 +106,7 @@ def test_the_clients_types_declare_every_field(answer: Answer, summarized: bool)
     assert reply.body()["x_gbnf"]["grammar"] == ENFORCEMENT.grammar_hash
 
 
+@settings(max_examples=scaled(40))
 @given(answers(NAMES, truncated=True))
 def test_a_truncated_answer_has_no_call(answer: Answer) -> None:
     client = client_of(Responses(), answer, answer)
@@ -131,6 +126,7 @@ def test_a_truncated_answer_has_no_call(answer: Answer) -> None:
     assert "function_call" not in done
 
 
+@settings(max_examples=scaled(40))
 @given(answers(NAMES), st.booleans())
 def test_output_that_is_sent_back_is_what_the_model_said(answer: Answer, stored: bool) -> None:
     api = Responses()
@@ -179,8 +175,7 @@ def test_an_error_in_a_stream_fails_the_response() -> None:
     reply = api.parse({"model": "m", "input": "hi", "stream": True})
     sent = "".join(reply.feed(event) for event in (Started(0, ENFORCEMENT), TextDelta("He")))
     sent += reply.fail(HttpError(502, "the backend is gone", "upstream_error"))
-    last = json.loads(sent.rstrip().rpartition("data: ")[2])
-    event = STREAM_EVENT.validate_python(last)
+    event = STREAM_EVENT.validate_python(json.loads(sent.rstrip().rpartition("data: ")[2]))
     assert event.type == "response.failed"
     assert event.response.error is not None
     assert (event.response.error.code, event.response.error.message) == (
@@ -196,10 +191,9 @@ def test_an_error_in_a_stream_fails_the_response() -> None:
         (400, "context_length_exceeded", "context_length_exceeded"),
         (400, "invalid_request", "invalid_prompt"),
         (429, "queue_full", "rate_limit_exceeded"),
-        (500, None, "server_error"),
     ],
 )
-def test_codes_of_errors_in_a_stream(status: int, code: str | None, expected: str) -> None:
+def test_codes_of_errors_in_a_stream(status: int, code: str, expected: str) -> None:
     reply = Responses().parse({"model": "m", "input": "hi", "stream": True})
     sent = reply.fail(HttpError(status, "why", code))
     assert json.loads(sent.rstrip().rpartition("data: ")[2])["response"]["error"]["code"] == expected
@@ -328,10 +322,6 @@ def _user(**part: Any) -> dict[str, Any]:
     return {"input": [{"role": "user", "content": [part]}]}
 
 
-def _call(arguments: str) -> dict[str, Any]:
-    return {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}]}
-
-
 @pytest.mark.parametrize(
     ("body", "status", "param"),
     [
@@ -339,7 +329,6 @@ def _call(arguments: str) -> dict[str, Any]:
         ({"input": []}, 400, "messages"),
         ({"input": 7}, 400, "input"),
         ({"input": [7]}, 400, ITEM),
-        ({"input": [{"role": "user", "content": 7}]}, 400, f"{ITEM}.content"),
         ({"tool_choice": 7}, 400, "tool_choice"),
         ({"input": [{"type": "web_search_call", "id": "x"}]}, 400, f"{ITEM}.type"),
         ({"input": [{"role": "tool", "content": ""}]}, 400, f"{ITEM}.role"),
@@ -348,12 +337,14 @@ def _call(arguments: str) -> dict[str, Any]:
         (_user(type="input_image", image_url="https://a.b/c.png"), 400, f"{ITEM}.content[0].image_url"),
         (_user(type="input_image", image_url="data:image/png;base64,?"), 400, f"{ITEM}.content[0].image_url"),
         ({"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]}, 400, f"{ITEM}.call_id"),
-        (_call("{"), 400, f"{ITEM}.arguments"),
-        (_call("[]"), 400, f"{ITEM}.arguments"),
+        (
+            {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{"}]},
+            400,
+            f"{ITEM}.arguments",
+        ),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, 404, f"{ITEM}.id"),
         ({"previous_response_id": "resp_1"}, 404, "previous_response_id"),
         ({"tools": [{"type": "file_search", "vector_store_ids": []}]}, 400, "tools[0].type"),
-        ({"tools": [{"type": "custom", "name": "x"}]}, 400, "tools[0].type"),
         ({"tools": [{"type": "function", "name": ""}]}, 400, "tools[0].name"),
         ({"tools": [FUNCTION, FUNCTION]}, 400, "tools"),
         ({"tools": TOOLS, "tool_choice": "any"}, 400, "tool_choice"),
@@ -363,7 +354,6 @@ def _call(arguments: str) -> dict[str, Any]:
         ({"text": {"format": {"type": "grammar"}}}, 400, "text.format.type"),
         ({"text": {"format": {"type": "json_schema", "name": "a"}}}, 400, "text.format.schema"),
         ({"max_output_tokens": 0}, 400, "max_output_tokens"),
-        ({"max_output_tokens": "5"}, 400, "max_output_tokens"),
         ({"temperature": 3}, 400, "temperature"),
         ({"reasoning": {"effort": "huge"}}, 400, "reasoning.effort"),
         ({"background": True}, 400, "background"),
@@ -442,7 +432,7 @@ def stored(response_id: str, size: int, previous: str | None = None) -> StoredRe
     return StoredResponse(body, [{"of": response_id}], size)
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60), st.booleans())), st.integers(0, 4))
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 110), st.booleans())), st.integers(0, 4))
 def test_the_store_keeps_the_latest_within_its_limits(steps: list[tuple[int, int, bool]], count: int) -> None:
     store = ResponseStore(responses=count, size=100)
     model: dict[str, int] = {}  # by last use
@@ -450,21 +440,15 @@ def test_the_store_keeps_the_latest_within_its_limits(steps: list[tuple[int, int
         name = f"r{key}" if use else f"n{number}"
         if use and name in model:
             model[name] = model.pop(name)
-        elif not use and count:
+        elif not use:
+            store.put(stored(name, size))
+            if not count or size > 100:
+                continue
             while len(model) >= count or sum(model.values()) + size > 100:
                 del model[next(iter(model))]
             model[name] = size
-            store.put(stored(name, size))
         assert (store.get(name) is None) == (name not in model)
         assert (store.item(f"msg_{name}") is None) == (name not in model)
-
-
-def test_a_response_above_the_limit_removes_no_other() -> None:
-    store = ResponseStore(size=10)
-    store.put(stored("a", 10))
-    store.put(stored("b", 11))
-    assert store.get("a") is not None
-    assert store.get("b") is None
 
 
 def test_a_conversation_needs_all_its_responses() -> None:
