@@ -10,7 +10,7 @@ import anthropic
 import httpx2
 import pytest
 from anthropic.types import ErrorResponse, Message, RawMessageStreamEvent
-from hypothesis import given
+from hypothesis import given, settings
 from pydantic import TypeAdapter
 
 from gbnf.prompts.messages import Image
@@ -20,6 +20,7 @@ from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.chat import FunctionTool, JsonSchema, Sampling, ToolChoice
 from gbnf_server.web.errors import HttpError
 from support.answers import ENFORCEMENT, USAGE, Answer, answers, api_transport, undeclared
+from support.effort import scaled
 
 TOOL: Any = {"name": "f", "description": "F.", "input_schema": {"type": "object"}}
 NAMES = ("f", "g")
@@ -64,6 +65,7 @@ def content(message: Message) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@settings(max_examples=scaled(40))
 @given(answers(NAMES))
 def test_the_stream_and_the_body_say_the_same(answer: Answer) -> None:
     client = client_of(answer, answer)
@@ -118,6 +120,7 @@ def test_blocks_come_one_after_another(answer: Answer) -> None:
     assert is_open == (answer.reason == "length" and bool(answer.calls))
 
 
+@settings(max_examples=scaled(40))
 @given(answers(NAMES, truncated=True))
 def test_a_truncated_answer_has_no_call(answer: Answer) -> None:
     client = client_of(answer, answer)
@@ -131,6 +134,7 @@ def test_a_truncated_answer_has_no_call(answer: Answer) -> None:
     assert [block.id for block in finished] == [call.id for call in answer.calls[:-1]]
 
 
+@settings(max_examples=scaled(40))
 @given(answers(NAMES))
 def test_content_that_is_sent_back_is_what_the_model_said(answer: Answer) -> None:
     first = client_of(answer).messages.create(**OPTIONS)
@@ -196,7 +200,6 @@ def test_an_error_in_a_stream_raises() -> None:
         (413, None, "invalid_request_error", "why"),
         (429, None, "rate_limit_error", "why"),
         (500, None, "api_error", "why"),
-        (502, None, "api_error", "why"),
         (503, None, "overloaded_error", "why"),
         (504, None, "timeout_error", "why"),
     ],
@@ -331,7 +334,6 @@ def _user(block: Any) -> dict[str, Any]:
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
         ({"messages": [*HI, {"role": "assistant", "content": "The answer is"}]}, "messages"),
         ({"max_tokens": 0}, "max_tokens"),
-        ({"max_tokens": None}, "max_tokens"),
         (_user({"type": "text"}), f"{BLOCK}.text"),
         (_user({"type": "tool_use", "id": "a", "name": "f", "input": {}}), f"{BLOCK}.type"),
         (_user({"type": "tool_result", "tool_use_id": "c"}), f"{BLOCK}.tool_use_id"),
