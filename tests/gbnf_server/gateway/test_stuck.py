@@ -60,8 +60,7 @@ def stuck_server() -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize(("number", "leaves"), [(signal.SIGTERM, False), (signal.SIGINT, True)])
 def test_a_call_that_does_not_return_is_reported_and_does_not_keep_the_process(
     number: signal.Signals, leaves: bool
 ) -> None:
