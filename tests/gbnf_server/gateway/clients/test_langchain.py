@@ -45,24 +45,6 @@ def test_an_agent(model: Any, stream: bool) -> None:
     assert "trips" in text
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_bound_tools(model: Any, stream: bool) -> None:
-    create_dirs, called = folder_tool()
-    bound = model.bind_tools([create_dirs], tool_choice="create_dirs", strict=True)
-    if stream:
-        message: Any = None
-        for chunk in bound.stream(QUESTION):
-            message = chunk if message is None else message + chunk
-    else:
-        message = bound.invoke(QUESTION)
-    (call,) = message.tool_calls
-    assert create_dirs(**call["args"]) == {"entries": ["trips"]}
-    result = {"role": "tool", "tool_call_id": call["id"], "content": str(called)}
-    last = model.bind_tools([create_dirs]).invoke([("user", QUESTION), message, result])
-    assert "trips" in last.text
-    assert last.usage_metadata["output_tokens"] > 0
-
-
 @pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])
 def test_structured_output(model: Any, method: str) -> None:
     if method == "json_mode":  # any object, which the package then validates
