@@ -117,7 +117,7 @@ def test_so_it_is_behind_a_real_llama_server(native: InProcess) -> None:
     path = Path(native._model.path)
     answered, too_long = 0, []
     with build.start(path, threads=1) as running, LlamaServer(running.url) as server:
-        for seed, mode in enumerate(["auto", "required"] * 3):
+        for seed, mode in enumerate(["auto", "required"] * 2):
             sampling = Sampling(max_tokens=100, temperature=2.0, seed=seed)
             choice = ToolChoice(mode)  # type: ignore[arg-type]  # one of the two
             request = ask(tools=TOOLS, tool_choice=choice, sampling=sampling, stream=bool(seed % 2))
@@ -163,7 +163,7 @@ def test_without_calls_a_template_still_declares_the_tools(native: InProcess) ->
         assert end(events).usage.prompt_tokens > 300
 
 
-@pytest.mark.parametrize("limit", range(1, 40, 3))
+@pytest.mark.parametrize("limit", range(1, 40, 6))
 def test_an_answer_that_the_limit_truncates_has_no_ended_call(backend: InProcess, limit: int) -> None:
     request = ask(
         tools=TOOLS[1:2],
@@ -444,13 +444,6 @@ def test_several_answers_come_one_after_another(backend: InProcess) -> None:
 def test_without_a_seed_answers_differ(backend: InProcess) -> None:
     request = ask(sampling=Sampling(max_tokens=40, temperature=2.0))
     assert len({text(answer(request, backend)) for _ in range(3)}) == 3
-
-
-def test_logprobs_are_those_of_each_token(backend: InProcess) -> None:
-    sampling = Sampling(max_tokens=8, temperature=0, logprobs=3)
-    finished = end(answer(ask(sampling=sampling), backend))
-    assert len(finished.logprobs) >= 7
-    assert all(len(token.top) == 3 and token.logprob <= 0 for token in finished.logprobs)
 
 
 def test_ids_of_calls_are_unique_across_answers(backend: InProcess) -> None:
