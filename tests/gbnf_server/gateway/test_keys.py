@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf_server.backends.base import Backend, Request
@@ -28,6 +28,7 @@ from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.access import Access
+from support.effort import scaled
 from support.gateways import client_of
 from support.server import Reply, require_llama_server, scripted
 
@@ -197,6 +198,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=scaled(40))
 @given(JSON)
 def test_a_stored_value_takes_no_more_than_is_counted(value: Any) -> None:
     text = json.dumps([value] * 20)
