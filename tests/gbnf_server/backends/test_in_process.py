@@ -104,7 +104,7 @@ def test_the_text_is_in_the_language_or_a_truncated_prefix_of_it(
 @pytest.mark.slow
 def test_no_character_is_written_in_bytes_that_are_no_utf_8(backend: InProcess) -> None:
     """The engine takes the overlong F0 86 97 A5 for "日" where the F0 of "😀" may come."""
-    for seed in range(100):
+    for seed in range(50):
         answer = backend.complete(
             Request(ASK, grammar=Grammar.parse('root ::= ("日本" | "😀"){1,3}'), temperature=3.0, seed=seed)
         )
@@ -171,24 +171,19 @@ def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
     assert backend.count_tokens(request) == backend.complete(request).usage.prompt_tokens
 
 
-def test_a_prompt_that_does_not_fit_is_counted(backend: InProcess) -> None:
-    long: list[Message] = [{"role": "user", "content": "hello " * CONTEXT}]
-    assert backend.count_tokens(Request(long)) > CONTEXT
-
-
-def test_messages_longer_than_the_context_are_refused(backend: InProcess) -> None:
-    long: list[Message] = [{"role": "user", "content": "x" * CONTEXT}]
+def test_messages_longer_than_the_context_are_counted_and_refused(backend: InProcess) -> None:
+    long = Request([{"role": "user", "content": "x" * CONTEXT}])
+    assert backend.count_tokens(long) == CONTEXT + 4
     with pytest.raises(ContextOverflowError) as refused:
-        backend.complete(Request(long, grammar=None))
+        backend.complete(long)
     assert (refused.value.needed, refused.value.available) == (CONTEXT + 4, CONTEXT)
-    just: list[Message] = [{"role": "user", "content": "x" * (CONTEXT - 4)}]
-    assert backend.complete(Request(just, grammar=None)).usage.completion_tokens == 1
+    just = Request([{"role": "user", "content": "x" * (CONTEXT - 4)}])
+    assert backend.complete(just).usage.completion_tokens == 1
 
 
-@pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"temperature": -1.0}])
-def test_senseless_limits_are_refused(backend: InProcess, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"is -?[01]"):
-        backend.complete(Request(ASK, grammar=None, **wrong))
+def test_a_negative_temperature_is_refused(backend: InProcess) -> None:
+    with pytest.raises(ValueError, match="is -1"):
+        backend.complete(Request(ASK, temperature=-1.0))
 
 
 # Faults, and being usable after them.
@@ -316,7 +311,6 @@ def test_a_file_without_weights_is_refused(tmp_path: Path, tiny_model: Path) -> 
         ("gbnf-planner-demo", None, "minimal"),
         ("another", None, "full"),
         ("gbnf-planner-demo", "full", "full"),
-        ("another", "minimal", "minimal"),
     ],
 )
 def test_the_prompt_style_follows_the_model(tmp_path: Path, name: str, given_style: Any, style: str) -> None:
@@ -345,21 +339,13 @@ TOLD = 'A:c\nU:Result of step 1: {"n": 1}\nA:'
 WHOLE = (
     '<|system|>S<|end|><|user|>q<|end|><|assistant|>c<|end|><|tool|>{"step": 1, "result": {"n": 1}}<|end|>'
 )
-CHATML = "".join(
-    f"<|im_start|>{role}\n{content}<|im_end|>\n"
-    for role, content in [
-        ("system", "S"),
-        ("user", "q"),
-        ("assistant", "c"),
-        ("tool", '{"step": 1, "result": {"n": 1}}'),
-    ]
-)
 RUN: list[Message] = [
     {"role": "system", "content": "S"},
     {"role": "user", "content": "q"},
     {"role": "assistant", "content": "c"},
     {"role": "tool", "content": '{"step": 1, "result": {"n": 1}}'},
 ]
+CHATML = "".join(f"<|im_start|>{each['role']}\n{each['content']}<|im_end|>\n" for each in RUN)
 
 
 @pytest.mark.parametrize(
