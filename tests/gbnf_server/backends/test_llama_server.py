@@ -25,7 +25,6 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import (
-    BackendError,
     BackendUnreachableError,
     ContextOverflowError,
     GrammarRefusedError,
@@ -35,7 +34,7 @@ from support.backends import ASK, Ask, acomplete, ask_fixture, prompt_tokens
 from support.effort import scaled
 from support.llama_client import CALL, hasty
 from support.models import make_model
-from support.server import CONTEXT, PROPS, Reply, completion, get, rare_port, require_llama_server, scripted
+from support.server import CONTEXT, PROPS, Reply, completion, rare_port, require_llama_server, scripted
 
 LONG = Grammar.parse("root ::= a{100}\na ::= b{100}\nb ::= [xy]{20}")  # 200,000 characters
 
@@ -67,10 +66,6 @@ def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
         max_tokens=1,
     )
     assert backend.count_tokens(request) == backend.complete(request).usage.prompt_tokens
-
-
-def test_a_prompt_that_does_not_fit_is_counted(backend: LlamaServer) -> None:
-    assert backend.count_tokens(Request([{"role": "user", "content": "hello " * CONTEXT}])) > CONTEXT
 
 
 @settings(max_examples=scaled(30))
@@ -129,9 +124,11 @@ def test_the_end_of_the_context_truncates(backend: LlamaServer) -> None:
     assert set(answer.text) <= set("xy")
 
 
-def test_messages_longer_than_the_context_are_refused(backend: LlamaServer, ask: Ask) -> None:
+def test_messages_longer_than_the_context_are_counted_and_refused(backend: LlamaServer, ask: Ask) -> None:
+    long: list[Message] = [{"role": "user", "content": "x" * 2 * CONTEXT}]
+    assert backend.count_tokens(Request(long)) > 2 * CONTEXT
     with pytest.raises(ContextOverflowError) as refused:
-        ask(backend, [{"role": "user", "content": "x" * 2 * CONTEXT}])
+        ask(backend, long)
     assert refused.value.available == CONTEXT
     assert (refused.value.needed or 0) > 2 * CONTEXT
 
@@ -243,28 +240,6 @@ def test_what_is_known_is_that_of_the_present_model() -> None:
     with scripted(**answers) as script, hasty(script.url) as client:
         assert client.info().reasoning_tags is None
         assert client.info().reasoning_tags is not None
-
-
-@pytest.mark.slow
-def test_a_server_that_dies_while_it_answers(tmp_path: Path) -> None:
-    require_llama_server()
-    model = make_model(tmp_path / "long.gguf", context=200_000)
-    with build.start(model, threads=1, context_length=200_000) as server:
-        client = hasty(server.url)
-        client.complete(Request(ASK, grammar=CALL))
-
-        def end_it() -> None:
-            try:
-                while not any(slot["is_processing"] for slot in get(f"{server.url}/slots")):
-                    pass
-            finally:
-                server.stop()
-
-        thread = threading.Thread(target=end_it)
-        thread.start()
-        with client, pytest.raises(BackendError):
-            client.complete(Request(ASK, grammar=LONG, max_tokens=190_000))
-        thread.join()
 
 
 def test_roles_that_the_template_lacks(tmp_path: Path) -> None:

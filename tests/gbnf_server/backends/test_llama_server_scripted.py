@@ -7,7 +7,6 @@ import json
 import math
 import re
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -15,7 +14,6 @@ import pytest
 from hypothesis import given
 
 from gbnf_server.backends.base import Completion, Request, Timings, Usage
-from gbnf_server.backends.http_transport import Transport
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
 from gbnf_server.system.errors import (
@@ -71,15 +69,10 @@ def test_a_models_markers_are_kept_in_a_free_answer() -> None:
     said = f"{harmony}so<|end|><|start|>assistant<|channel|>final<|message|>then"
     with scripted(props=[props], completion=[completion(said)]) as script, hasty(script.url) as client:
         answer = client.complete(Request(ASK, grammar=None))
-        kept = script.asked[-1][1]["preserved_tokens"]
+        sent = script.asked[-1][1]
     assert (answer.reasoning, answer.text) == ("so", "then")
-    assert kept == ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"]
-
-
-def test_without_a_grammar_none_is_sent() -> None:
-    with scripted(completion=[completion("hi")]) as script, hasty(script.url) as client:
-        assert client.complete(Request(ASK, grammar=None)).text == "hi"
-        assert all("grammar" not in (body or {}) for _, body in script.asked)
+    assert sent["preserved_tokens"] == ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"]
+    assert "grammar" not in sent
 
 
 def test_what_is_read(ask: Ask) -> None:
@@ -98,7 +91,6 @@ def test_what_is_read(ask: Ask) -> None:
     [
         (completion("Sure! Here you are"), "stop", True),
         (completion('{"name": "find"'), "stop", True),
-        (completion('{"name": "find"', "limit"), "length", False),
         (completion('{"name": "fi\ufffd', "limit"), "length", False),
         (completion("Sure", "limit"), "stop", True),
         (completion('{"name": "find"}', truncated=True), "length", False),
@@ -158,7 +150,7 @@ def _hang_up() -> None:
     """Close the connection without a word."""
 
 
-@pytest.mark.parametrize("bumps", [[LOADING], [LOADING] * 3, [_hang_up], [_hang_up, LOADING, _hang_up]])
+@pytest.mark.parametrize("bumps", [[LOADING] * 3, [_hang_up, LOADING, _hang_up]])
 def test_what_passes_is_waited_for(ask: Ask, bumps: list[Any]) -> None:
     with (
         scripted(
@@ -240,7 +232,6 @@ def _error(status: int, message: str, kind: str = "server_error", **fields: Any)
         (Reply(200, {"error": "plain words"}), ServerResponseError, "plain words"),
         (Reply(500, "<html>proxy</html>"), ServerResponseError, "HTTP 500: <html>proxy</html>"),
         (Reply(502, ""), ServerResponseError, "HTTP 502: Bad Gateway"),
-        (Reply(302, ""), ServerResponseError, "HTTP 302"),
         (Reply(200, "not JSON"), BackendError, "'not JSON' in its answer"),
         (Reply(200, [1]), BackendError, "not a JSON object"),
         (Reply(200, {}), BackendError, "too early"),
@@ -282,7 +273,7 @@ def test_something_that_is_no_llama_server(answers: dict[str, list[Any]], told: 
         client.complete(Request(ASK, grammar=CALL))
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://here", "http://", "nonsense", "http://[::1"])
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://here", "http://", "http://[::1"])
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(BackendUnreachableError, match="not the URL"):
         LlamaServer(url)
@@ -294,25 +285,6 @@ def test_a_host_that_does_not_exist(ask: Ask) -> None:
         pytest.raises(BackendUnreachableError, match=r"nowhere\.invalid"),
     ):
         ask(client)
-
-
-def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
-    yield kind
-    for below in kind.__subclasses__():
-        yield from _kinds(below)
-
-
-@pytest.mark.parametrize("kind", sorted(set(_kinds(httpx.RequestError)), key=str))
-def test_every_error_of_httpx_is_translated(
-    kind: type[httpx.RequestError], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(*_: object) -> httpx.Response:
-        raise kind("as if")
-
-    monkeypatch.setattr(Transport, "handle_async_request", fail)
-    unreachable = pytest.raises(BackendUnreachableError, match=r"127\.0\.0\.1:9")
-    with hasty("http://127.0.0.1:9") as client, unreachable:
-        client.complete(Request(ASK, grammar=CALL))
 
 
 def test_no_proxy_is_used_for_loopback(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
