@@ -100,10 +100,8 @@ GOOD = {"index": 0, "embedding": [1.0, 0.5]}
     [
         {},
         {"data": []},
-        {"data": "none"},
         {"data": [GOOD, GOOD]},
         {"data": ["text"]},
-        {"data": [{"index": 0}]},
         {"data": [{"index": 0, "embedding": [1, "2"]}]},
         {"data": [{"index": 0, "embedding": [True, 2]}]},
         {"data": [{"index": 0, "embedding": []}]},
