@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 import httpx
 from starlette.types import ASGIApp
@@ -32,6 +33,17 @@ from gbnf_server.web.limits import Limits
 from support.backends import FakeBackend
 
 PATH = "/v1/chat/completions"
+P = ParamSpec("P")
+
+
+def in_event_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test that is a coroutine, in an event loop of its own."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
 
 
 class PlainReply(Reply):

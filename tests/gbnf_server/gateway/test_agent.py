@@ -25,7 +25,7 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import PlannerOptions
 from gbnf_server.system.folders import manifests_path
 from gbnf_server.web.errors import HttpError
-from support.gateways import PATH, PlainApi, client_of, request, served, until
+from support.gateways import PATH, PlainApi, client_of, in_event_loop, request, served, until
 from support.scripts import Script
 from support.toys import make_tool
 
@@ -155,7 +155,8 @@ def test_a_request_without_a_question_is_refused(tmp_path: Path, messages: list[
     assert (refused.value.status, refused.value.param) == (400, "messages")
 
 
-def test_a_client_that_leaves_ends_the_run(tmp_path: Path) -> None:
+@in_event_loop
+async def test_a_client_that_leaves_ends_the_run(tmp_path: Path) -> None:
     cancelled = False
 
     class Slow(Script):
@@ -169,16 +170,12 @@ def test_a_client_that_leaves_ends_the_run(tmp_path: Path) -> None:
                 raise
 
     made, backend = agent([make_tool(tmp_path, "ping")], tmp_path), Slow({})
-
-    async def run() -> None:
-        gateway = Gateway(made, Upstreams([Upstream(backend, always)]), model="planner", apis=[PlainApi()])
-        async with served(gateway) as server:
-            client = await server.connect()
-            client.send(request(stream=True))
-            await until(lambda: backend.asked)
-            client.reset()
-            await until(lambda: cancelled)
-            await until(lambda: not gateway.open_requests)
-        assert gateway.queue.running == 0
-
-    asyncio.run(run())
+    gateway = Gateway(made, Upstreams([Upstream(backend, always)]), model="planner", apis=[PlainApi()])
+    async with served(gateway) as server:
+        client = await server.connect()
+        client.send(request(stream=True))
+        await until(lambda: backend.asked)
+        client.reset()
+        await until(lambda: cancelled)
+        await until(lambda: not gateway.open_requests)
+    assert gateway.queue.running == 0

@@ -5,33 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx
 import pytest
 
-from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstreams
 from gbnf_server.system.errors import BackendError, BackendUnreachableError
 from gbnf_server.web.access import Access
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import Limits
-from support.gateways import PATH, ScriptedEngine, client_of, make_gateway, request, samples, until
+from support.gateways import (
+    PATH,
+    ScriptedEngine,
+    client_of,
+    in_event_loop,
+    make_gateway,
+    request,
+    samples,
+    until,
+)
 
-Use = Callable[[httpx.AsyncClient], Awaitable[Any]]
 
-
-def use(gateway: Gateway, work: Use, access: Access | None = None) -> Any:
-    async def run() -> Any:
-        async with client_of(gateway, access) as client:
-            return await work(client)
-
-    return asyncio.run(run())
-
-
-def test_an_answer_as_json_and_as_a_stream() -> None:
-    async def ask(client: httpx.AsyncClient) -> None:
+@in_event_loop
+async def test_an_answer_as_json_and_as_a_stream() -> None:
+    gateway = make_gateway(ScriptedEngine())
+    async with client_of(gateway) as client:
         whole = await client.post(PATH, json=request())
         assert whole.json() == {"texts": ["Started", "one", "two", "Finished"]}
         assert whole.headers["content-type"] == "application/json"
@@ -40,14 +38,13 @@ def test_an_answer_as_json_and_as_a_stream() -> None:
         assert streamed.headers["content-type"] == "text/event-stream; charset=utf-8"
         for response in (whole, streamed):
             assert (response.status_code, response.headers["x-plain"]) == (200, "yes")
-
-    gateway = make_gateway(ScriptedEngine())
-    use(gateway, ask)
     assert (gateway.queue.running, gateway.budget.reserved, gateway.open_requests) == (0, 0, 0)
 
 
-def test_models_have_the_shape_of_the_client() -> None:
-    async def ask(client: httpx.AsyncClient) -> None:
+@in_event_loop
+async def test_models_have_the_shape_of_the_client() -> None:
+    gateway = make_gateway(ScriptedEngine(), agents={"planner": ScriptedEngine()})
+    async with client_of(gateway) as client:
         models = (await client.get("/v1/models")).json()
         assert models["object"] == "list"
         assert [model["id"] for model in models["data"]] == ["stub", "planner"]
@@ -60,30 +57,26 @@ def test_models_have_the_shape_of_the_client() -> None:
         missing = await client.get("/v1/models/some/other")
         assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
 
-    gateway = make_gateway(ScriptedEngine(), agents={"planner": ScriptedEngine()})
-    use(gateway, ask)
 
-
-def test_a_context_length_that_is_not_known_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_event_loop
+async def test_a_context_length_that_is_not_known_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(_: Upstreams) -> int:
         raise BackendError("it is not reported")
 
-    async def ask(client: httpx.AsyncClient) -> None:
+    monkeypatch.setattr(Upstreams, "context_length", unknown)
+    async with client_of(make_gateway(ScriptedEngine())) as client:
         assert "max_model_len" not in (await client.get("/v1/models/stub")).json()
         theirs = (await client.get("/v1/models/stub", headers={"anthropic-version": "2023-06-01"})).json()
         assert theirs["max_input_tokens"] is None
 
-    monkeypatch.setattr(Upstreams, "context_length", unknown)
-    use(make_gateway(ScriptedEngine()), ask)
 
-
-def test_a_model_of_the_agents_is_answered_by_it() -> None:
-    async def ask(client: httpx.AsyncClient) -> list[Any]:
-        bodies = [request(model=name) for name in ("planner", "stub", "any other", "")]
-        return [(await client.post(PATH, json=body)).json()["texts"][1] for body in bodies]
-
+@in_event_loop
+async def test_a_model_of_the_agents_is_answered_by_it() -> None:
     gateway = make_gateway(ScriptedEngine(("engine",)), agents={"planner": ScriptedEngine(("agent",))})
-    assert use(gateway, ask) == ["agent", "engine", "engine", "engine"]
+    async with client_of(gateway) as client:
+        for name in ("planner", "stub", "any other", ""):
+            answered = (await client.post(PATH, json=request(model=name))).json()["texts"][1]
+            assert answered == ("agent" if name == "planner" else "engine")
 
 
 @pytest.mark.parametrize(
@@ -93,11 +86,10 @@ def test_a_model_of_the_agents_is_answered_by_it() -> None:
         ("GET", PATH, 405, "method_not_allowed"),
     ],
 )
-def test_what_there_is_not(method: str, path: str, status: int, code: str) -> None:
-    async def ask(client: httpx.AsyncClient) -> httpx.Response:
-        return await client.request(method, path)
-
-    response = use(make_gateway(ScriptedEngine()), ask)
+@in_event_loop
+async def test_what_there_is_not(method: str, path: str, status: int, code: str) -> None:
+    async with client_of(make_gateway(ScriptedEngine())) as client:
+        response = await client.request(method, path)
     assert (response.status_code, response.json()["error"]["code"]) == (status, code)
     assert response.headers["x-request-id"].startswith("req_")
 
@@ -111,35 +103,34 @@ def test_what_there_is_not(method: str, path: str, status: int, code: str) -> No
         (ZeroDivisionError("secret"), 500, "internal_error"),
     ],
 )
-def test_errors_before_and_in_the_midst_of_an_answer(error: Exception, status: int, code: str) -> None:
-    async def ask(client: httpx.AsyncClient) -> None:
+@in_event_loop
+async def test_errors_before_and_in_the_midst_of_an_answer(error: Exception, status: int, code: str) -> None:
+    gateway = make_gateway(ScriptedEngine(error=error))
+    async with client_of(gateway) as client:
         whole = await client.post(PATH, json=request())
         assert (whole.status_code, whole.json()["error"]["code"]) == (status, code)
         assert "secret" not in whole.text
         streamed = await client.post(PATH, json=request(stream=True))
         assert streamed.text == f"Started\none\ntwo\nerror {status} {code}\n"
-
-    gateway = make_gateway(ScriptedEngine(error=error))
-    use(gateway, ask)
     assert (gateway.queue.running, gateway.budget.reserved) == (0, 0)
     assert samples(gateway)[f'gbnf_requests_total{{endpoint="{PATH}",status="{status}"}}'] == 1
 
 
-def test_request_ids_are_echoed_if_they_are_plain() -> None:
-    async def ask(client: httpx.AsyncClient) -> None:
+@in_event_loop
+async def test_request_ids_are_echoed_if_they_are_plain() -> None:
+    async with client_of(make_gateway(ScriptedEngine())) as client:
         response = await client.get("/v1/models", headers={"x-request-id": "trace-1"})
         assert response.headers["x-request-id"] == response.headers["request-id"] == "trace-1"
         for strange in ("a b", "x" * 200, "", "<script>"):
             response = await client.get("/health", headers={"x-request-id": strange})
             assert response.headers["x-request-id"].startswith("req_")
 
-    use(make_gateway(ScriptedEngine()), ask)
 
-
-def test_keys_hosts_and_origins_are_checked_for_every_path() -> None:
+@in_event_loop
+async def test_keys_hosts_and_origins_are_checked_for_every_path() -> None:
     access = Access.of("127.0.0.1", ["key"], (), ["https://chat.example"])
-
-    async def ask(client: httpx.AsyncClient) -> None:
+    gateway = make_gateway(ScriptedEngine())
+    async with client_of(gateway, access) as client:
         for path in ("/v1/models", "/metrics", "/nothing", PATH):
             response = await client.get(path)
             assert (response.status_code, response.json()["error"]["code"]) == (401, "invalid_api_key")
@@ -155,21 +146,20 @@ def test_keys_hosts_and_origins_are_checked_for_every_path() -> None:
         preflight = {"origin": "https://chat.example", "access-control-request-method": "POST"}
         assert (await client.options(PATH, headers=preflight)).status_code == 200
 
-    gateway = make_gateway(ScriptedEngine())
-    use(gateway, ask, access)
+
+@in_event_loop
+async def test_no_cors_headers_unless_asked() -> None:
+    async with client_of(make_gateway(ScriptedEngine())) as client:
+        response = await client.get("/v1/models", headers={"origin": "http://localhost:3000"})
+    assert "access-control-allow-origin" not in response.headers
 
 
-def test_no_cors_headers_unless_asked() -> None:
-    async def ask(client: httpx.AsyncClient) -> httpx.Response:
-        return await client.get("/v1/models", headers={"origin": "http://localhost:3000"})
-
-    assert "access-control-allow-origin" not in use(make_gateway(ScriptedEngine()), ask).headers
-
-
-def test_bodies_beyond_the_limits_are_refused() -> None:
+@in_event_loop
+async def test_bodies_beyond_the_limits_are_refused() -> None:
     limits = Limits(body_bytes=1000, json_depth=5, json_values=100, messages=3)
-
-    async def ask(client: httpx.AsyncClient) -> None:
+    engine = ScriptedEngine()
+    gateway = make_gateway(engine, limits=limits)
+    async with client_of(gateway) as client:
         bodies: list[tuple[Any, int]] = [
             (b"x" * 1001, 413),
             (b"{", 400),
@@ -184,15 +174,14 @@ def test_bodies_beyond_the_limits_are_refused() -> None:
         fields = {"content-length": "9" * 30}
         assert (await client.post(PATH, content=b"", headers=fields)).status_code == 413
         assert (await client.post(PATH, json=request())).status_code == 200
-
-    engine = ScriptedEngine()
-    gateway = make_gateway(engine, limits=limits)
-    use(gateway, ask)
     assert (engine.ended, gateway.budget.reserved) == (1, 0)
 
 
-def test_all_requests_together_have_a_budget() -> None:
-    async def ask(client: httpx.AsyncClient) -> None:
+@in_event_loop
+async def test_all_requests_together_have_a_budget() -> None:
+    engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
+    gateway = make_gateway(engine, limits=Limits(memory_bytes=3000))
+    async with client_of(gateway) as client:
         first = asyncio.create_task(client.post(PATH, json=request(text="x" * 300)))
         await until(lambda: engine.running)
         assert 0 < gateway.budget.reserved <= 2000 * 1.5
@@ -204,13 +193,12 @@ def test_all_requests_together_have_a_budget() -> None:
         assert (await first).status_code == 200
         assert gateway.budget.reserved == 0
 
+
+@in_event_loop
+async def test_a_full_queue_refuses_in_the_shape_of_the_api() -> None:
     engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
-    gateway = make_gateway(engine, limits=Limits(memory_bytes=3000))
-    use(gateway, ask)
-
-
-def test_a_full_queue_refuses_in_the_shape_of_the_api() -> None:
-    async def ask(client: httpx.AsyncClient) -> None:
+    gateway = make_gateway(engine, limits=Limits(waiting=2))
+    async with client_of(gateway) as client:
         tasks = [asyncio.create_task(client.post(PATH, json=request())) for _ in range(3)]
         await until(lambda: gateway.queue.waiting == 2)
         full = await client.post(PATH, json=request())
@@ -220,23 +208,17 @@ def test_a_full_queue_refuses_in_the_shape_of_the_api() -> None:
         assert (shown["gbnf_requests_running"], shown["gbnf_requests_waiting"]) == (1, 2)
         engine.allow(6)
         assert [(await task).status_code for task in tasks] == [200] * 3
-
-    engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
-    gateway = make_gateway(engine, limits=Limits(waiting=2))
-    use(gateway, ask)
     assert engine.ended == 3
 
 
-def test_metrics_count_requests_and_tokens() -> None:
-    async def ask(client: httpx.AsyncClient) -> str:
+@in_event_loop
+async def test_metrics_count_requests_and_tokens() -> None:
+    gateway = make_gateway(ScriptedEngine())
+    async with client_of(gateway) as client:
         await client.post(PATH, json=request())
         await client.get("/some/path/of/a/client")
         response = await client.get("/metrics")
-        assert response.headers["content-type"].startswith("text/plain; version=")
-        return response.text
-
-    gateway = make_gateway(ScriptedEngine())
-    text = use(gateway, ask)
+    assert response.headers["content-type"].startswith("text/plain; version=")
     shown = samples(gateway)
     assert shown[f'gbnf_requests_total{{endpoint="{PATH}",status="200"}}'] == 1
     assert shown['gbnf_requests_total{endpoint="other",status="404"}'] == 1
@@ -244,18 +226,19 @@ def test_metrics_count_requests_and_tokens() -> None:
     assert shown['gbnf_tokens_total{kind="completion"}'] == 2
     assert shown[f'gbnf_request_seconds_count{{endpoint="{PATH}"}}'] == 1
     assert shown['gbnf_upstream_healthy{upstream="fake"}'] == 1
-    assert "of/a/client" not in text
+    assert "of/a/client" not in response.text
 
 
 @pytest.mark.parametrize("options", [{}, {"log_contents": True}])
-def test_texts_are_logged_only_if_asked(options: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    async def ask(client: httpx.AsyncClient) -> None:
+@in_event_loop
+async def test_texts_are_logged_only_if_asked(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "gbnf_server.gateway")
+    async with client_of(make_gateway(ScriptedEngine(("my answer",)), **options)) as client:
         for stream in (False, True):
             await client.post(PATH, json=request(stream, "my secret"), headers={"x-request-id": "one"})
         await client.get("/health")
-
-    caplog.set_level(logging.INFO, "gbnf_server.gateway")
-    use(make_gateway(ScriptedEngine(("my answer",)), **options), ask)
     logged = [record.fields for record in caplog.records if record.name == "gbnf_server.gateway"]  # type: ignore[attr-defined]
     requests = [fields for fields in logged if "status" in fields]
     assert [(each["path"], each["status"], each["request_id"]) for each in requests] == [
@@ -274,10 +257,12 @@ class Pauses(list[asyncio.Event]):
 
 
 @pytest.mark.parametrize("error", [None, HttpError(502, "it left", "upstream_error")])
-def test_a_silent_stream_is_kept_alive_also_in_the_queue(error: Exception | None) -> None:
+@in_event_loop
+async def test_a_silent_stream_is_kept_alive_also_in_the_queue(error: Exception | None) -> None:
     pauses = Pauses()
-
-    async def ask(client: httpx.AsyncClient) -> None:
+    engine = ScriptedEngine(allowed=asyncio.Semaphore(0), error=error)
+    gateway = make_gateway(engine, pause=pauses)
+    async with client_of(gateway) as client:
         tasks = [asyncio.create_task(client.post(PATH, json=request(stream=True))) for _ in range(2)]
         await until(lambda: len(pauses) == 2 and gateway.queue.waiting == 1)
         for index in range(4):  # two for each of them
@@ -295,15 +280,12 @@ def test_a_silent_stream_is_kept_alive_also_in_the_queue(error: Exception | None
         assert (await client.post(PATH, json=request())).status_code == (200 if error is None else 502)
         assert len(pauses) == 6
 
-    engine = ScriptedEngine(allowed=asyncio.Semaphore(0), error=error)
-    gateway = make_gateway(engine, pause=pauses)
-    use(gateway, ask)
 
-
-def test_an_answer_that_flows_gets_no_sign_of_life() -> None:
+@in_event_loop
+async def test_an_answer_that_flows_gets_no_sign_of_life() -> None:
     pauses = Pauses()
-
-    async def ask(client: httpx.AsyncClient) -> None:
+    engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
+    async with client_of(make_gateway(engine, pause=pauses)) as client:
         task = asyncio.create_task(client.post(PATH, json=request(stream=True)))
         await until(lambda: len(pauses) == 1 and engine.running == 1)
         engine.allow(1)
@@ -312,6 +294,3 @@ def test_an_answer_that_flows_gets_no_sign_of_life() -> None:
         await until(lambda: len(pauses) == 2)
         engine.allow(1)
         assert (await task).text == "Started\none\ntwo\nFinished\n"
-
-    engine = ScriptedEngine(allowed=asyncio.Semaphore(0))
-    use(make_gateway(engine, pause=pauses), ask)

@@ -21,7 +21,7 @@ from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.errors import HttpError
 from support.gateway_answers import TARGET, USER, compile_all
-from support.gateways import until
+from support.gateways import in_event_loop, until
 
 
 def request(number: int, size: int = 1000) -> ChatRequest:
@@ -82,51 +82,45 @@ def heavy(count: int, name: str = "t") -> ChatRequest:
 
 
 @pytest.mark.slow
-def test_what_nobody_waits_for_any_more_is_dropped() -> None:
-    async def run() -> None:
-        compiler = Compiler(timeout_s=600)
-        asked = [asyncio.create_task(compiler.compiled(heavy(300, "drop"), TARGET)) for _ in range(2)]
-        await until(lambda: compile_tool.cache_info().misses >= before + 2)
-        asked[0].cancel()
-        await asyncio.wait([asked[0]])
-        assert compiler._running == 1, "the other one waits for it"
-        asked[1].cancel()
-        await asyncio.wait(asked)
-        await until(lambda: not compiler._running)
-        assert (compiler._turns.running, compiler._turns.waiting, len(compiler._cache)) == (0, 0, 0)
-        compiler.close()
-
+@in_event_loop
+async def test_what_nobody_waits_for_any_more_is_dropped() -> None:
     clear_process_caches()
     before = compile_tool.cache_info().misses
-    asyncio.run(run())
+    compiler = Compiler(timeout_s=600)
+    asked = [asyncio.create_task(compiler.compiled(heavy(300, "drop"), TARGET)) for _ in range(2)]
+    await until(lambda: compile_tool.cache_info().misses >= before + 2)
+    asked[0].cancel()
+    await asyncio.wait([asked[0]])
+    assert compiler._running == 1, "the other one waits for it"
+    asked[1].cancel()
+    await asyncio.wait(asked)
+    await until(lambda: not compiler._running)
+    assert (compiler._turns.running, compiler._turns.waiting, len(compiler._cache)) == (0, 0, 0)
+    compiler.close()
     assert compile_tool.cache_info().misses - before < 100
 
 
-def test_a_small_request_does_not_wait_for_large_ones() -> None:
-    async def run() -> None:
-        compiler = Compiler(timeout_s=600)
-        large = [asyncio.create_task(compiler.compiled(heavy(300, name), TARGET)) for name in ("a", "b", "c")]
-        await until(lambda: compiler._running == 3)
-        assert (await compiler.compiled(request(1), TARGET)).grammar is not None
-        assert not any(task.done() for task in large)
-        for task in large:
-            task.cancel()
-        await asyncio.wait(large)
-        compiler.close()
-
-    asyncio.run(run())
+@in_event_loop
+async def test_a_small_request_does_not_wait_for_large_ones() -> None:
+    compiler = Compiler(timeout_s=600)
+    large = [asyncio.create_task(compiler.compiled(heavy(300, name), TARGET)) for name in ("a", "b", "c")]
+    await until(lambda: compiler._running == 3)
+    assert (await compiler.compiled(request(1), TARGET)).grammar is not None
+    assert not any(task.done() for task in large)
+    for task in large:
+        task.cancel()
+    await asyncio.wait(large)
+    compiler.close()
 
 
-def test_time_that_is_up_drops_the_work_and_what_was_compiled_is_kept() -> None:
-    async def run() -> None:
-        compiler = Compiler(timeout_s=0)
-        with pytest.raises(HttpError) as late:
-            await compiler.compiled(heavy(3, "late"), TARGET)
-        assert (late.value.status, late.value.code) == (503, "compilation_timeout")
-        assert not compiler._cache
-        compiler.close()
-
-    asyncio.run(run())
+@in_event_loop
+async def test_time_that_is_up_drops_the_work_and_what_was_compiled_is_kept() -> None:
+    compiler = Compiler(timeout_s=0)
+    with pytest.raises(HttpError) as late:
+        await compiler.compiled(heavy(3, "late"), TARGET)
+    assert (late.value.status, late.value.code) == (503, "compilation_timeout")
+    assert not compiler._cache
+    compiler.close()
 
 
 @pytest.mark.slow
@@ -142,43 +136,38 @@ def test_more_rules_than_an_engine_takes_are_refused_before_all_are_compiled(
     assert compile_tool.cache_info().misses - before < 20
 
 
-def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_event_loop
+async def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
     clear_process_caches()
     compile_all([request(1)])
     kept = pool._link_pool.cache_info().currsize
     bad = ChatRequest("m", (USER,), output=JsonSchema({"type": "x" * 5000}))
-
-    async def run() -> None:
-        compiler = Compiler(timeout_s=60)
-        for _ in range(17):
-            with pytest.raises(HttpError):
-                await compiler.compiled(bad, TARGET)
-        assert sum(entry.size for entry in compiler._cache.values()) < 6000
-        compiler.close()
-
-    asyncio.run(run())
+    compiler = Compiler(timeout_s=60)
+    for _ in range(17):
+        with pytest.raises(HttpError):
+            await compiler.compiled(bad, TARGET)
+    assert sum(entry.size for entry in compiler._cache.values()) < 6000
+    compiler.close()
     assert pool._link_pool.cache_info().currsize == kept > 0
 
 
-def test_compiling_takes_no_place_of_an_answer() -> None:
-    async def run() -> None:
-        engine = Engine(compile_s=600)
-        with InProcess(model_path(), context_length=512) as backend:
-            gateway = Gateway(engine, Upstreams([Upstream(backend, always, 1)]), model="m")
+@in_event_loop
+async def test_compiling_takes_no_place_of_an_answer() -> None:
+    engine = Engine(compile_s=600)
+    with InProcess(model_path(), context_length=512) as backend:
+        gateway = Gateway(engine, Upstreams([Upstream(backend, always, 1)]), model="m")
 
-            async def ask(asked: ChatRequest) -> None:
-                sampled = replace(asked, sampling=Sampling(max_tokens=1))
-                async for _ in gateway.answer(sampled, ""):
-                    pass
+        async def ask(asked: ChatRequest) -> None:
+            sampled = replace(asked, sampling=Sampling(max_tokens=1))
+            async for _ in gateway.answer(sampled, ""):
+                pass
 
-            large = [asyncio.create_task(ask(heavy(300, name))) for name in ("x", "y")]
-            await until(lambda: engine._compiler._running == 2)
-            await ask(ChatRequest("m", (USER,)))
-            assert not any(task.done() for task in large)
-            for task in large:
-                task.cancel()
-            await asyncio.wait(large)
-        engine.close()
-
-    asyncio.run(run())
+        large = [asyncio.create_task(ask(heavy(300, name))) for name in ("x", "y")]
+        await until(lambda: engine._compiler._running == 2)
+        await ask(ChatRequest("m", (USER,)))
+        assert not any(task.done() for task in large)
+        for task in large:
+            task.cancel()
+        await asyncio.wait(large)
+    engine.close()

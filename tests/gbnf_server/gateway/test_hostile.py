@@ -17,7 +17,7 @@ from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
-from support.gateways import Connection, Served, served, until
+from support.gateways import Connection, Served, in_event_loop, served, until
 from support.hostile_schemas import hostile_schema
 
 CHAT = "/v1/chat/completions"
@@ -75,29 +75,26 @@ def text_of(schema: Any) -> str | None:
 
 
 @pytest.mark.slow
-def test_no_schema_is_an_internal_error(backend: InProcess) -> None:
+@in_event_loop
+async def test_no_schema_is_an_internal_error(backend: InProcess) -> None:
     schemas = [text for seed in range(SEEDS) if (text := text_of(hostile_schema(Random(seed))))]
     assert len(schemas) > SEEDS / 2
     gateway = gateway_of(backend)
-
-    async def run() -> None:
-        async with served(gateway) as server:
-            for text in schemas:
-                schema = json.loads(text)
-                output = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-                for body in (
-                    chat(tool("x", schema), tool_choice="required"),
-                    {**chat(response_format=output), "tools": None},
-                ):
-                    asking = asyncio.create_task(ask(server, body))
-                    assert await is_healthy(server)
-                    status, answer = await asking
-                    assert status in {200, 400, 502, 503}, (text, answer)
-                    if status == 502:
-                        assert answer["error"]["code"] != "upstream_ignored_grammar", (text, answer)
-            await until(lambda: not gateway.open_requests)
-
-    asyncio.run(run())
+    async with served(gateway) as server:
+        for text in schemas:
+            schema = json.loads(text)
+            output = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+            for body in (
+                chat(tool("x", schema), tool_choice="required"),
+                {**chat(response_format=output), "tools": None},
+            ):
+                asking = asyncio.create_task(ask(server, body))
+                assert await is_healthy(server)
+                status, answer = await asking
+                assert status in {200, 400, 502, 503}, (text, answer)
+                if status == 502:
+                    assert answer["error"]["code"] != "upstream_ignored_grammar", (text, answer)
+        await until(lambda: not gateway.open_requests)
     assert (gateway.queue.running, gateway.budget.reserved) == (0, 0)
 
 
@@ -119,7 +116,8 @@ def test_too_many_tools(backend: InProcess, count: int, code: str) -> None:
     assert (status, answer["error"]["code"]) == (400, code)
 
 
-def test_strange_requests_are_answered_or_refused_in_the_shape_of_their_api(backend: InProcess) -> None:
+@in_event_loop
+async def test_strange_requests_are_answered_or_refused_in_the_shape_of_their_api(backend: InProcess) -> None:
     plain = {"model": "x", "messages": [{"role": "user", "content": "a"}]}
     requests: list[tuple[str, Any]] = [
         ("/v1/responses", {"model": "x", "input": [{"type": "message", "role": "user", "content": 3}]}),
@@ -134,17 +132,13 @@ def test_strange_requests_are_answered_or_refused_in_the_shape_of_their_api(back
         (CHAT, {**plain, "seed": -(10**30)}),
         (CHAT, {**plain, "grammar": "root ::= root"}),
     ]
-
-    async def run() -> None:
-        async with served(gateway_of(backend)) as server:
-            for path, body in requests:
-                status, answer = await ask(server, body, path)
-                assert status < 500, (body, answer)
-                if status >= 400:
-                    assert answer["error"]["message"], body
-                    assert ("type" in answer) == path.startswith("/v1/messages"), body
-
-    asyncio.run(run())
+    async with served(gateway_of(backend)) as server:
+        for path, body in requests:
+            status, answer = await ask(server, body, path)
+            assert status < 500, (body, answer)
+            if status >= 400:
+                assert answer["error"]["message"], body
+                assert ("type" in answer) == path.startswith("/v1/messages"), body
 
 
 class Watched:
@@ -165,7 +159,10 @@ class Watched:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_leaves_ends_the_decoding_within_a_token(backend: InProcess, stream: bool) -> None:
+@in_event_loop
+async def test_a_client_that_leaves_ends_the_decoding_within_a_token(
+    backend: InProcess, stream: bool
+) -> None:
     watched = Watched(backend)
     gateway = gateway_of(watched)
     endless = {
@@ -176,18 +173,14 @@ def test_a_client_that_leaves_ends_the_decoding_within_a_token(backend: InProces
         "stream": stream,
         "temperature": 2,
     }
-
-    async def run() -> None:
-        async with served(gateway) as server:
-            client: Connection = await server.connect()
-            client.send(endless)
-            await until(lambda: watched.pieces > 3)
-            client.reset()
-            await until(lambda: not gateway.open_requests)
-            before = watched.pieces
-            status, _ = await ask(server, {**endless, "grammar": 'root ::= "a"', "stream": False})
-            assert status == 200
-            assert watched.pieces <= before + 2 + 1
-        assert gateway.queue.running == 0
-
-    asyncio.run(run())
+    async with served(gateway) as server:
+        client: Connection = await server.connect()
+        client.send(endless)
+        await until(lambda: watched.pieces > 3)
+        client.reset()
+        await until(lambda: not gateway.open_requests)
+        before = watched.pieces
+        status, _ = await ask(server, {**endless, "grammar": 'root ::= "a"', "stream": False})
+        assert status == 200
+        assert watched.pieces <= before + 2 + 1
+    assert gateway.queue.running == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import tracemalloc
@@ -29,7 +28,7 @@ from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.access import Access
 from support.effort import scaled
-from support.gateways import client_of
+from support.gateways import client_of, in_event_loop
 from support.server import Reply, require_llama_server, scripted
 
 KEYS = ("key-a", "key-b")
@@ -88,44 +87,40 @@ async def cached(client: httpx.AsyncClient, text: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["in_process", "server"])
-def test_the_cached_tokens_of_a_key_tell_nothing_of_others(name: str, request: pytest.FixtureRequest) -> None:
+@in_event_loop
+async def test_the_cached_tokens_of_a_key_tell_nothing_of_others(
+    name: str, request: pytest.FixtureRequest
+) -> None:
     backend: Backend = request.getfixturevalue(name)
-
-    async def run() -> None:
-        async with clients(backend) as (first, second):
-            await cached(first, SECRET)
-            await cached(second, "0 one")
-            head = await cached(second, "1 two")  # what the template puts before any text
-            assert await cached(second, SECRET) == head
-            assert await cached(first, SECRET) > head, "a key has its own cache"
-            assert await cached(second, SECRET) > head
-
-    asyncio.run(run())
+    async with clients(backend) as (first, second):
+        await cached(first, SECRET)
+        await cached(second, "0 one")
+        head = await cached(second, "1 two")  # what the template puts before any text
+        assert await cached(second, SECRET) == head
+        assert await cached(first, SECRET) > head, "a key has its own cache"
+        assert await cached(second, SECRET) > head
 
 
-def test_a_server_that_keeps_prompts_elsewhere_evaluates_them_whole(remembering_server: Backend) -> None:
-    async def run() -> None:
-        async with clients(remembering_server) as (first, second):
-            for client in (first, second, second, first):
-                assert await cached(client, SECRET) == 0
-
-    asyncio.run(run())
+@in_event_loop
+async def test_a_server_that_keeps_prompts_elsewhere_evaluates_them_whole(
+    remembering_server: Backend,
+) -> None:
+    async with clients(remembering_server) as (first, second):
+        for client in (first, second, second, first):
+            assert await cached(client, SECRET) == 0
 
 
 @pytest.mark.parametrize("name", ["in_process", "server"])
 @pytest.mark.parametrize(("keys", "options"), [(KEYS, {"shares_cache": True}), (KEYS[:1], {})])
-def test_one_cache_is_shared_by_one_key_and_if_asked_to(
+@in_event_loop
+async def test_one_cache_is_shared_by_one_key_and_if_asked_to(
     name: str, keys: tuple[str, ...], options: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
     backend: Backend = request.getfixturevalue(name)
     text = f"{SECRET} {keys} {options}"
-
-    async def run() -> None:
-        async with clients(backend, keys, **options) as (first, second):
-            await cached(first, text)
-            assert await cached(second, text) > 10
-
-    asyncio.run(run())
+    async with clients(backend, keys, **options) as (first, second):
+        await cached(first, text)
+        assert await cached(second, text) > 10
 
 
 @pytest.mark.parametrize(("kind", "separates"), [("vllm", True), ("sglang", True), ("lm_studio", False)])
@@ -168,27 +163,27 @@ def test_a_slot_is_reused_only_after_requests_of_the_same_salt(steps: list[tuple
             taken.__exit__(None, None, None)
 
 
-def test_a_key_neither_reads_nor_continues_nor_deletes_the_responses_of_another(in_process: Backend) -> None:
-    async def run() -> None:
-        async with clients(in_process) as (first, second):
-            body = {"model": "m", "input": "hi", "max_output_tokens": 4}
-            made = (await first.post("/v1/responses", json=body)).json()
-            path = f"/v1/responses/{made['id']}"
-            assert (await second.get(path)).status_code == 404
-            assert (await second.delete(path)).status_code == 404
-            follow = {**body, "previous_response_id": made["id"]}
-            assert (await second.post("/v1/responses", json=follow)).status_code == 404
-            reference = [
-                {"type": "item_reference", "id": made["output"][0]["id"]},
-                {"role": "user", "content": "x"},
-            ]
-            assert (await second.post("/v1/responses", json={**body, "input": reference})).status_code == 404
-            assert (await first.get(path)).json()["id"] == made["id"]
-            assert (await first.post("/v1/responses", json={**body, "input": reference})).status_code == 200
-            assert (await first.post("/v1/responses", json=follow)).status_code == 200
-            assert (await first.delete(path)).status_code == 200
-
-    asyncio.run(run())
+@in_event_loop
+async def test_a_key_neither_reads_nor_continues_nor_deletes_the_responses_of_another(
+    in_process: Backend,
+) -> None:
+    async with clients(in_process) as (first, second):
+        body = {"model": "m", "input": "hi", "max_output_tokens": 4}
+        made = (await first.post("/v1/responses", json=body)).json()
+        path = f"/v1/responses/{made['id']}"
+        assert (await second.get(path)).status_code == 404
+        assert (await second.delete(path)).status_code == 404
+        follow = {**body, "previous_response_id": made["id"]}
+        assert (await second.post("/v1/responses", json=follow)).status_code == 404
+        reference = [
+            {"type": "item_reference", "id": made["output"][0]["id"]},
+            {"role": "user", "content": "x"},
+        ]
+        assert (await second.post("/v1/responses", json={**body, "input": reference})).status_code == 404
+        assert (await first.get(path)).json()["id"] == made["id"]
+        assert (await first.post("/v1/responses", json={**body, "input": reference})).status_code == 200
+        assert (await first.post("/v1/responses", json=follow)).status_code == 200
+        assert (await first.delete(path)).status_code == 200
 
 
 JSON = st.recursive(

@@ -7,27 +7,35 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.web.limits import Limits
 from support.effort import pairwise
-from support.gateways import PATH, ScriptedEngine, Served, make_gateway, request, samples, served, until
+from support.gateways import (
+    PATH,
+    ScriptedEngine,
+    Served,
+    in_event_loop,
+    make_gateway,
+    request,
+    samples,
+    served,
+    until,
+)
 
 
-def play(gateway: Gateway, scene: Callable[[Served], Awaitable[None]]) -> None:
-    """Run a scene with the server, and check that nothing is left of it."""
-
-    async def run() -> None:
-        async with served(gateway) as server:
-            await scene(server)
-            await until(lambda: not gateway.open_requests)
-            assert await health(server) == 200
-        assert (gateway.queue.running, gateway.queue.waiting, gateway.budget.reserved) == (0, 0, 0)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def playing(gateway: Gateway) -> AsyncGenerator[Served, None]:
+    """Serve, and check that nothing is left of what clients did."""
+    async with served(gateway) as server:
+        yield server
+        await until(lambda: not gateway.open_requests)
+        assert await health(server) == 200
+    assert (gateway.queue.running, gateway.queue.waiting, gateway.budget.reserved) == (0, 0, 0)
 
 
 async def health(server: Served) -> int:
@@ -43,10 +51,10 @@ def held() -> ScriptedEngine:
     return ScriptedEngine(allowed=asyncio.Semaphore(0))
 
 
-def test_an_answer_is_sent_as_it_comes() -> None:
+@in_event_loop
+async def test_an_answer_is_sent_as_it_comes() -> None:
     engine = held()
-
-    async def scene(server: Served) -> None:
+    async with playing(make_gateway(engine)) as server:
         client = await server.connect()
         client.send(request(stream=True))
         engine.allow(1)
@@ -58,27 +66,27 @@ def test_an_answer_is_sent_as_it_comes() -> None:
         client.send(request(), "Connection: close")
         engine.allow(2)
         assert b'"two"' in await client.reader.read()
-
-    play(make_gateway(engine), scene)
     assert engine.ended == 2
 
 
-def test_a_backend_that_did_not_answer_before_the_start_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene(_server: Served) -> None:
-        await asyncio.wait_for(until(lambda: upstream.healthy), 30)
-
+@in_event_loop
+async def test_a_backend_that_did_not_answer_before_the_start_is_probed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("gbnf_server.gateway.upstreams._FIRST_PAUSE_S", 0.0)
     gateway = make_gateway(ScriptedEngine())
     [upstream] = gateway.upstreams.upstreams
     upstream.healthy = False
-    play(gateway, scene)
+    async with playing(gateway):
+        await asyncio.wait_for(until(lambda: upstream.healthy), 30)
 
 
 @pytest.mark.parametrize(("stream", "texts", "closes"), pairwise((False, True), (0, 1), (False, True)))
-def test_a_client_that_leaves_ends_its_answer(stream: bool, texts: int, closes: bool) -> None:
+@in_event_loop
+async def test_a_client_that_leaves_ends_its_answer(stream: bool, texts: int, closes: bool) -> None:
     engine = held()
-
-    async def scene(server: Served) -> None:
+    gateway = make_gateway(engine)
+    async with playing(gateway) as server:
         client = await server.connect()
         client.send(request(stream))
         await until(lambda: engine.running)
@@ -90,18 +98,15 @@ def test_a_client_that_leaves_ends_its_answer(stream: bool, texts: int, closes: 
         else:
             client.reset()
         await until(lambda: engine.cancelled)
-
-    gateway = make_gateway(engine)
-    play(gateway, scene)
     assert (engine.running, engine.ended, engine.cancelled) == (0, 0, 1)
     assert samples(gateway)[f'gbnf_requests_cancelled_total{{endpoint="{PATH}"}}'] == 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_has_closed_its_side_is_answered(stream: bool) -> None:
+@in_event_loop
+async def test_a_client_that_has_closed_its_side_is_answered(stream: bool) -> None:
     engine = held()
-
-    async def scene(server: Served) -> None:
+    async with playing(make_gateway(engine)) as server:
         client = await server.connect()
         client.send(request(stream))
         await until(lambda: engine.running)
@@ -111,27 +116,25 @@ def test_a_client_that_has_closed_its_side_is_answered(stream: bool) -> None:
         answer = (await client.reader.read()).decode()
         assert "HTTP/1.1 200 OK" in answer
         assert "two" in answer
-
-    play(make_gateway(engine), scene)
     assert (engine.ended, engine.cancelled) == (1, 0)
 
 
-def test_a_client_that_closes_before_its_request_is_complete_has_left() -> None:
-    async def scene(server: Served) -> None:
+@in_event_loop
+async def test_a_client_that_closes_before_its_request_is_complete_has_left() -> None:
+    gateway = make_gateway(ScriptedEngine())
+    async with playing(gateway) as server:
         client = await server.connect()
         client.send_head("Content-Length: 100")
         await until(lambda: gateway.open_requests)
         client.writer.write_eof()
         assert await client.reader.read() == b""
 
-    gateway = make_gateway(ScriptedEngine())
-    play(gateway, scene)
 
-
-def test_a_client_that_leaves_the_queue_is_not_answered() -> None:
+@in_event_loop
+async def test_a_client_that_leaves_the_queue_is_not_answered() -> None:
     engine = held()
-
-    async def scene(server: Served) -> None:
+    gateway = make_gateway(engine)
+    async with playing(gateway) as server:
         first = await server.connect()
         first.send(request(text="first"))
         await until(lambda: engine.running)
@@ -144,17 +147,15 @@ def test_a_client_that_leaves_the_queue_is_not_answered() -> None:
         await until(lambda: gateway.queue.waiting == 1)
         engine.allow(4)
         assert await first.status() == await third.status() == 200
-
-    gateway = make_gateway(engine)
-    play(gateway, scene)
     assert engine.seen == ["first", "third"]
 
 
-def test_clients_that_leave_in_the_midst_of_their_request_cost_nothing() -> None:
+@in_event_loop
+async def test_clients_that_leave_in_the_midst_of_their_request_cost_nothing() -> None:
     engine = ScriptedEngine()
     body = json.dumps(request()).encode()
-
-    async def scene(server: Served) -> None:
+    gateway = make_gateway(engine)
+    async with playing(gateway) as server:
         for sent in (b"", b"POST ", b"POST / HTTP/1.1\r\nHost: localhost\r\n"):
             client = await server.connect()
             client.writer.write(sent)
@@ -167,13 +168,11 @@ def test_clients_that_leave_in_the_midst_of_their_request_cost_nothing() -> None
             await until(lambda: gateway.open_requests)
             client.reset()
             await until(lambda: not gateway.open_requests)
-
-    gateway = make_gateway(engine)
-    play(gateway, scene)
     assert engine.seen == []
 
 
-def test_what_is_no_http_is_answered_and_closed() -> None:
+@in_event_loop
+async def test_what_is_no_http_is_answered_and_closed() -> None:
     malformed = [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 50,  # TLS
         b"GET / HTTP/1.1\r\n\r\n",  # no Host
@@ -183,8 +182,7 @@ def test_what_is_no_http_is_answered_and_closed() -> None:
         b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000,
         b"\r\n" * 100,
     ]
-
-    async def scene(server: Served) -> None:
+    async with playing(make_gateway(ScriptedEngine())) as server:
         for sent in malformed:
             client = await server.connect()
             client.writer.write(sent)
@@ -192,13 +190,11 @@ def test_what_is_no_http_is_answered_and_closed() -> None:
             answer = await client.reader.read()
             assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), sent
 
-    play(make_gateway(ScriptedEngine()), scene)
 
-
-def test_a_body_in_small_pieces_is_read_and_a_stalled_one_is_timed_out() -> None:
+@in_event_loop
+async def test_a_body_in_small_pieces_is_read_and_a_stalled_one_is_timed_out() -> None:
     body = json.dumps(request()).encode()
-
-    async def scene(server: Served) -> None:
+    async with playing(make_gateway(ScriptedEngine(), limits=Limits(body_s=0.5))) as server:
         client = await server.connect()
         client.send_head("Transfer-Encoding: chunked")
         for byte in body:
@@ -210,42 +206,38 @@ def test_a_body_in_small_pieces_is_read_and_a_stalled_one_is_timed_out() -> None
         stalled.send_head("Content-Length: 100")
         assert await stalled.status() == 408
 
-    play(make_gateway(ScriptedEngine(), limits=Limits(body_s=0.5)), scene)
 
-
-def test_a_chunked_body_beyond_the_limit_is_refused_before_it_ends() -> None:
-    async def scene(server: Served) -> None:
+@in_event_loop
+async def test_a_chunked_body_beyond_the_limit_is_refused_before_it_ends() -> None:
+    async with playing(make_gateway(ScriptedEngine(), limits=Limits(body_bytes=1024))) as server:
         client = await server.connect()
         client.send_head("Transfer-Encoding: chunked")
         client.writer.write(b"800\r\n" + b" " * 2048 + b"\r\n")  # and no end
         assert await client.status() == 413
 
-    play(make_gateway(ScriptedEngine(), limits=Limits(body_bytes=1024)), scene)
 
-
-def test_a_client_that_reads_nothing_is_dropped() -> None:
+@in_event_loop
+async def test_a_client_that_reads_nothing_is_dropped() -> None:
     engine = ScriptedEngine(("x" * 1_000_000,) * 100)
-
-    async def scene(server: Served) -> None:
+    gateway = make_gateway(engine, limits=Limits(send_s=0.2))
+    async with playing(gateway) as server:
         with socket.create_connection(("127.0.0.1", server.port)) as client:
             body = json.dumps(request(stream=True)).encode()
             head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
             client.sendall(head.encode() + body)
             await until(lambda: engine.running)
             await until(lambda: engine.cancelled)
-
-    gateway = make_gateway(engine, limits=Limits(send_s=0.2))
-    play(gateway, scene)
     assert (engine.running, engine.ended) == (0, 0)
     assert samples(gateway)[f'gbnf_requests_cancelled_total{{endpoint="{PATH}"}}'] == 1
 
 
 @pytest.mark.slow
-def test_200_clients_at_once() -> None:
+@in_event_loop
+async def test_200_clients_at_once() -> None:
     engine = held()
     limits = Limits(waiting=20)
-
-    async def scene(server: Served) -> None:
+    gateway = make_gateway(engine, limits=limits, places=2)
+    async with playing(gateway) as server:
         clients = [await server.connect() for _ in range(200)]
         for index, client in enumerate(clients):
             client.send(request(stream=True, text=str(index)))
@@ -257,9 +249,6 @@ def test_200_clients_at_once() -> None:
         assert (statuses.count(200), statuses.count(429)) == (22, 178)
         for client in clients:
             client.reset()
-
-    gateway = make_gateway(engine, limits=limits, places=2)
-    play(gateway, scene)
     assert engine.ended == 22
 
 
@@ -267,7 +256,8 @@ REFUSED = f'gbnf_requests_total{{endpoint="{PATH}",status="429"}}'
 
 
 @pytest.mark.slow
-def test_large_and_deep_bodies_at_once_stay_within_the_budget() -> None:
+@in_event_loop
+async def test_large_and_deep_bodies_at_once_stay_within_the_budget() -> None:
     limits = Limits(memory_bytes=64 * 1024 * 1024)
     highest = 0
     deep = b'{"messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -284,18 +274,17 @@ def test_large_and_deep_bodies_at_once_stay_within_the_budget() -> None:
         client.reset()
         return status
 
-    async def scene(server: Served) -> None:
+    gateway = make_gateway(ScriptedEngine(), limits=limits)
+    async with playing(gateway) as server:
         asked = [ask(server, body) for body in (deep, wide, long, tools) for _ in range(5)]
         for status in await asyncio.gather(*asked, *(health(server) for _ in range(5))):
             assert status in {200, 400, 503}
         assert [await ask(server, body) for body in (deep, wide, long, tools)] == [400, 400, 200, 400]
-
-    gateway = make_gateway(ScriptedEngine(), limits=limits)
-    play(gateway, scene)
     assert highest <= limits.memory_bytes
 
 
-def test_nothing_of_one_request_is_in_the_answer_to_another() -> None:
+@in_event_loop
+async def test_nothing_of_one_request_is_in_the_answer_to_another() -> None:
     class Echo(ScriptedEngine):
         async def answer(self, request, backend):  # type: ignore[no-untyped-def]
             self.texts = ()
@@ -313,38 +302,33 @@ def test_nothing_of_one_request_is_in_the_answer_to_another() -> None:
         assert rest.count(f"text-{index}-") == rest.count("text-") == 2
         client.reset()
 
-    async def scene(server: Served) -> None:
+    async with playing(make_gateway(Echo(), places=10)) as server:
         await asyncio.gather(*(ask(server, index) for index in range(60)))
-
-    play(make_gateway(Echo(), places=10), scene)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains(number: signal.Signals) -> None:
+@in_event_loop
+async def test_a_signal_drains(number: signal.Signals) -> None:
     engine = held()
     gateway = make_gateway(engine)
-
-    async def run() -> None:
-        async with served(gateway) as server:
-            streaming, waiting = await server.connect(), await server.connect()
-            streaming.send(request(stream=True))
-            engine.allow(1)
-            await streaming.read_until("one\n")
-            waiting.send(request())
-            await until(lambda: gateway.queue.waiting)
-            late = await server.connect()
-            os.kill(os.getpid(), number)
-            await until(lambda: gateway.is_draining)
-            late.send(request())
-            assert await late.status() == 503
-            assert '"shutting_down"' in await late.read_until("}")
-            assert await health(server) == 503
-            engine.allow(1)
-            assert "Finished" in await streaming.read_until("Finished\n")
-            engine.allow(2)
-            assert await waiting.status() == 200
-
-    asyncio.run(run())
+    async with served(gateway) as server:
+        streaming, waiting = await server.connect(), await server.connect()
+        streaming.send(request(stream=True))
+        engine.allow(1)
+        await streaming.read_until("one\n")
+        waiting.send(request())
+        await until(lambda: gateway.queue.waiting)
+        late = await server.connect()
+        os.kill(os.getpid(), number)
+        await until(lambda: gateway.is_draining)
+        late.send(request())
+        assert await late.status() == 503
+        assert '"shutting_down"' in await late.read_until("}")
+        assert await health(server) == 503
+        engine.allow(1)
+        assert "Finished" in await streaming.read_until("Finished\n")
+        engine.allow(2)
+        assert await waiting.status() == 200
     assert (engine.ended, engine.cancelled) == (2, 0)
 
 

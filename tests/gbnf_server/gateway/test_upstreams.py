@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from gbnf_server.system.errors import (
     ServerResponseError,
 )
 from support.backends import FakeBackend, acomplete
-from support.gateways import ScriptedEngine, until
+from support.gateways import ScriptedEngine, in_event_loop, until
 from support.server import Reply, scripted
 
 DOWN = BackendUnreachableError("nobody answers")
@@ -66,28 +67,28 @@ def asking(text: str, system: str = "", **fields: Any) -> Request:
     return Request([*messages, {"role": "user", "content": text}], **fields)
 
 
-def play(fakes: list[Fake], scene: Callable[[Upstreams], Awaitable[None]], places: int = 1) -> list[float]:
-    """Run a scene; return how long the pauses between probes would have been."""
-    pauses: list[float] = []
+@asynccontextmanager
+async def playing(fakes: list[Fake], pauses: list[float] | None = None) -> AsyncGenerator[Upstreams, None]:
+    """Yield upstreams. `pauses`: gets how long the pauses between probes would have been."""
 
     async def pause(seconds: float) -> None:
-        pauses.append(seconds)
+        if pauses is not None:
+            pauses.append(seconds)
         await asyncio.sleep(0.001)
 
-    async def run() -> None:
-        upstreams = Upstreams([Upstream(fake, fake.probe, places) for fake in fakes], pause=pause)
-        await scene(upstreams)
-        await Gateway(ScriptedEngine(), upstreams, model="m").close()
-        assert asyncio.all_tasks() == {asyncio.current_task()}, "no probe goes on"
-        assert all(upstream.running == 0 for upstream in upstreams.upstreams)
-
-    asyncio.run(run())
-    return pauses
+    upstreams = Upstreams([Upstream(fake, fake.probe, 1) for fake in fakes], pause=pause)
+    yield upstreams
+    await Gateway(ScriptedEngine(), upstreams, model="m").close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "no probe goes on"
+    assert all(upstream.running == 0 for upstream in upstreams.upstreams)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 4))
-def test_one_prefix_goes_to_one_backend_and_prefixes_are_spread(prefixes: list[int], count: int) -> None:
-    async def scene(upstreams: Upstreams) -> None:
+@in_event_loop
+async def test_one_prefix_goes_to_one_backend_and_prefixes_are_spread(
+    prefixes: list[int], count: int
+) -> None:
+    async with playing([Fake(str(index)) for index in range(count)]) as upstreams:
         seen: dict[int, set[str]] = {}
         for index, prefix in enumerate(prefixes):
             request = asking(f"question {prefix}", "system")
@@ -95,13 +96,11 @@ def test_one_prefix_goes_to_one_backend_and_prefixes_are_spread(prefixes: list[i
             seen.setdefault(prefix, set()).add((await acomplete(upstreams, longer)).text)
         assert all(len(names) == 1 for names in seen.values())
 
-    play([Fake(str(index)) for index in range(count)], scene)
 
-
-def test_new_prefixes_go_where_the_load_is_least_and_full_backends_pass_theirs_on() -> None:
+@in_event_loop
+async def test_new_prefixes_go_where_the_load_is_least_and_full_backends_pass_theirs_on() -> None:
     fakes = [Fake("a"), Fake("b")]
-
-    async def scene(upstreams: Upstreams) -> None:
+    async with playing(fakes) as upstreams:
         gate = fakes[0].gate = asyncio.Event()
         first = asyncio.create_task(acomplete(upstreams, asking("one")))
         await until(lambda: fakes[0].asked)
@@ -110,23 +109,21 @@ def test_new_prefixes_go_where_the_load_is_least_and_full_backends_pass_theirs_o
         gate.set()
         assert (await first).text == "a"
 
-    play(fakes, scene)
 
-
-def test_tools_and_images_are_part_of_the_prefix() -> None:
-    async def scene(upstreams: Upstreams) -> None:
+@in_event_loop
+async def test_tools_and_images_are_part_of_the_prefix() -> None:
+    async with playing([Fake("a"), Fake("b")]) as upstreams:
         tool = {"type": "function", "function": {"name": "x"}}
         image = {"role": "user", "content": "", "images": (Image(b"1", "image/png"),)}
         for request in (asking("x", tools=[tool]), Request([image])):  # type: ignore[list-item]  # it is a message
             assert (await acomplete(upstreams, request)).text == (await acomplete(upstreams, request)).text
 
-    play([Fake("a"), Fake("b")], scene)
 
-
-def test_a_backend_that_fails_is_left_out_until_it_answers_a_probe() -> None:
+@in_event_loop
+async def test_a_backend_that_fails_is_left_out_until_it_answers_a_probe() -> None:
     fakes = [Fake("a"), Fake("b")]
-
-    async def scene(upstreams: Upstreams) -> None:
+    pauses: list[float] = []
+    async with playing(fakes, pauses=pauses) as upstreams:
         fakes[0].fault = DOWN
         assert (await acomplete(upstreams, asking("one"))).text == "b"
         assert [upstream.healthy for upstream in upstreams.upstreams] == [False, True]
@@ -143,15 +140,13 @@ def test_a_backend_that_fails_is_left_out_until_it_answers_a_probe() -> None:
         assert (await acomplete(upstreams, asking("new"))).text == "a"
         gate.set()
         await busy
-
-    pauses = play(fakes, scene)
     assert pauses[:9] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
-def test_if_all_fail_the_error_comes_at_once() -> None:
+@in_event_loop
+async def test_if_all_fail_the_error_comes_at_once() -> None:
     fakes = [Fake("a"), Fake("b")]
-
-    async def scene(upstreams: Upstreams) -> None:
+    async with playing(fakes) as upstreams:
         for fake in fakes:
             fake.fault = DOWN
         for _ in range(3):
@@ -160,8 +155,6 @@ def test_if_all_fail_the_error_comes_at_once() -> None:
             with pytest.raises(BackendUnreachableError, match="no server answers: a, b"):
                 upstreams.info()
         assert [fake.asked for fake in fakes] == [1, 1]
-
-    play(fakes, scene)
 
 
 @pytest.mark.parametrize(
@@ -176,10 +169,10 @@ def test_if_all_fail_the_error_comes_at_once() -> None:
         (AnswerTimeoutError("it takes long"), False),
     ],
 )
-def test_an_error_of_one_request_leaves_no_backend_out(fault: BackendError, is_down: bool) -> None:
+@in_event_loop
+async def test_an_error_of_one_request_leaves_no_backend_out(fault: BackendError, is_down: bool) -> None:
     fakes = [Fake("a"), Fake("b")]
-
-    async def scene(upstreams: Upstreams) -> None:
+    async with playing(fakes) as upstreams:
         fakes[0].fault = fault
         if is_down:
             assert (await acomplete(upstreams, asking("one"))).text == "b"
@@ -188,20 +181,16 @@ def test_an_error_of_one_request_leaves_no_backend_out(fault: BackendError, is_d
                 await acomplete(upstreams, asking("one"))
         assert upstreams.upstreams[0].healthy is not is_down
 
-    play(fakes, scene)
 
-
-def test_an_answer_that_has_begun_is_not_made_again() -> None:
+@in_event_loop
+async def test_an_answer_that_has_begun_is_not_made_again() -> None:
     fakes = [Fake("a"), Fake("b")]
-
-    async def scene(upstreams: Upstreams) -> None:
+    async with playing(fakes) as upstreams:
         fakes[0].fault, fakes[0].said = DOWN, "half"
         events = upstreams.generate(asking("one"))
         assert await anext(events) == TextDelta("half")
         with pytest.raises(BackendUnreachableError):
             await anext(events)
-
-    play(fakes, scene)
     assert fakes[1].asked == 0
 
 
@@ -242,14 +231,15 @@ def test_a_slow_answer_of_a_real_server_is_asked_for_once() -> None:
 
 
 @pytest.mark.parametrize("serves", ["here", "before", ""])
-def test_a_backend_that_failed_in_a_blocking_call_is_asked_again(serves: str) -> None:
+@in_event_loop
+async def test_a_backend_that_failed_in_a_blocking_call_is_asked_again(serves: str) -> None:
     fakes = [Fake("a")]
     fakes[0].fault, fakes[0].is_back = DOWN, True
 
     async def start(upstreams: Upstreams) -> None:
         upstreams.start_probing()
 
-    async def scene(upstreams: Upstreams) -> None:
+    async with playing(fakes) as upstreams:
         if serves == "here":
             upstreams.start_probing()
         if serves == "before":  # in an event loop that is closed
@@ -260,5 +250,3 @@ def test_a_backend_that_failed_in_a_blocking_call_is_asked_again(serves: str) ->
         await until(lambda: upstreams.upstreams[0].healthy)
         assert (await asyncio.to_thread(upstreams.complete, asking("x"))).text == "a"
         assert fakes[0].probes
-
-    play(fakes, scene)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.queue import AnswerQueue
+from support.gateways import in_event_loop
 
 STEP = st.tuples(st.sampled_from(["come", "finish", "leave"]), st.integers(0, 9))
 
@@ -69,67 +70,63 @@ async def follow(places: int, waiting: int, steps: list[tuple[str, int]]) -> Non
     assert (queue.running, queue.waiting, inside) == (0, 0, 0)
 
 
-def test_a_place_that_comes_at_the_moment_of_a_cancellation_goes_to_the_next() -> None:
-    async def play() -> None:
-        queue = AnswerQueue(1, 2)
-        first = queue.place()
-        await first.__aenter__()
-        events: list[str] = []
+@in_event_loop
+async def test_a_place_that_comes_at_the_moment_of_a_cancellation_goes_to_the_next() -> None:
+    queue = AnswerQueue(1, 2)
+    first = queue.place()
+    await first.__aenter__()
+    events: list[str] = []
 
-        async def work(name: str) -> None:
-            async with queue.place():
-                events.append(name)
+    async def work(name: str) -> None:
+        async with queue.place():
+            events.append(name)
 
-        second, third = asyncio.create_task(work("second")), asyncio.create_task(work("third"))
-        await settle()
-        await first.__aexit__(None, None, None)  # the second has the place, and has not run yet
-        second.cancel()
-        await asyncio.wait({second, third})
-        assert events == ["third"]
-        assert (queue.running, queue.waiting) == (0, 0)
-
-    asyncio.run(play())
+    second, third = asyncio.create_task(work("second")), asyncio.create_task(work("third"))
+    await settle()
+    await first.__aexit__(None, None, None)  # the second has the place, and has not run yet
+    second.cancel()
+    await asyncio.wait({second, third})
+    assert events == ["third"]
+    assert (queue.running, queue.waiting) == (0, 0)
 
 
 @given(st.integers(1, 3), st.lists(st.sampled_from("aaaab"), max_size=20))
-def test_an_owner_waits_for_no_more_than_one_answer_of_each_other(places: int, owners: list[str]) -> None:
-    async def play() -> None:
-        queue = AnswerQueue(places, 100)
-        order: list[str] = []
-        go_on = asyncio.Semaphore(0)
+@in_event_loop
+async def test_an_owner_waits_for_no_more_than_one_answer_of_each_other(
+    places: int, owners: list[str]
+) -> None:
+    queue = AnswerQueue(places, 100)
+    order: list[str] = []
+    go_on = asyncio.Semaphore(0)
 
-        async def work(owner: str) -> None:
-            async with queue.place(owner):
-                order.append(owner)
-                await go_on.acquire()
+    async def work(owner: str) -> None:
+        async with queue.place(owner):
+            order.append(owner)
+            await go_on.acquire()
 
-        tasks = [asyncio.create_task(work(owner)) for owner in owners]
+    tasks = [asyncio.create_task(work(owner)) for owner in owners]
+    await settle()
+    for _ in owners:
+        go_on.release()
         await settle()
-        for _ in owners:
-            go_on.release()
-            await settle()
-        await asyncio.gather(*tasks)
-        waited = order[places:]
-        rare = min(owners.count("b") - order[:places].count("b"), owners.count("a"))
-        assert waited[: 2 * rare].count("b") >= rare - places
-
-    asyncio.run(play())
+    await asyncio.gather(*tasks)
+    waited = order[places:]
+    rare = min(owners.count("b") - order[:places].count("b"), owners.count("a"))
+    assert waited[: 2 * rare].count("b") >= rare - places
 
 
-def test_a_full_queue_refuses_who_has_most_in_it() -> None:
-    async def play() -> None:
-        queue = AnswerQueue(1, 4)
-        order: list[str] = []
+@in_event_loop
+async def test_a_full_queue_refuses_who_has_most_in_it() -> None:
+    queue = AnswerQueue(1, 4)
+    order: list[str] = []
 
-        async def work(owner: str) -> None:
-            async with queue.place(owner):
-                order.append(owner)
-                await asyncio.sleep(0)
+    async def work(owner: str) -> None:
+        async with queue.place(owner):
+            order.append(owner)
+            await asyncio.sleep(0)
 
-        tasks = [asyncio.create_task(work(owner)) for owner in ("a", "a", "a", "a", "a", "b", "a", "b", "c")]
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        refused = [index for index, result in enumerate(results) if isinstance(result, HttpError)]
-        assert refused == [2, 3, 4, 6]
-        assert order == ["a", "b", "c", "a", "b"]
-
-    asyncio.run(play())
+    tasks = [asyncio.create_task(work(owner)) for owner in ("a", "a", "a", "a", "a", "b", "a", "b", "c")]
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    refused = [index for index, result in enumerate(results) if isinstance(result, HttpError)]
+    assert refused == [2, 3, 4, 6]
+    assert order == ["a", "b", "c", "a", "b"]
