@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anthropic
-import anyio
 import httpx2
 import openai
 import pytest
@@ -22,6 +22,7 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.web.access import Access
 from support.clients import PATHS, QUESTION, declared
+from support.gateways import in_event_loop
 
 CHAT_TOOL: Any = {"type": "function", "function": {"name": "create_dirs", "parameters": PATHS}}
 TOOL: Any = {"name": "create_dirs", "description": "Create folders.", "input_schema": PATHS}
@@ -48,26 +49,24 @@ class Uncounting(InProcess):
         raise RequestNotSupportedError(self.name, "counting tokens", "")
 
 
-def use(backend: Backend, package: Any, work: Callable[[Any], Awaitable[None]]) -> None:
-    """Do some work with a client of a gateway in front of the model: of openai or of anthropic."""
-
-    async def run() -> None:
-        engine = Engine()
-        gateway = Gateway(engine, Upstreams([Upstream(backend, always, 1)]), model="demo")
-        transport = httpx2.ASGITransport(create_app(gateway, Access()))
-        try:
-            async with httpx2.AsyncClient(transport=transport) as http:
-                url = f"http://localhost{'/v1' if package is openai.AsyncOpenAI else ''}"
-                await work(package(api_key="any", base_url=url, http_client=http, max_retries=0))
-        finally:
-            await gateway.close()
-            engine.close()
-
-    anyio.run(run)
+@asynccontextmanager
+async def client_of(backend: Backend, package: Any) -> AsyncGenerator[Any, None]:
+    """Yield a client of a gateway in front of the model: of openai or of anthropic."""
+    engine = Engine()
+    gateway = Gateway(engine, Upstreams([Upstream(backend, always, 1)]), model="demo")
+    transport = httpx2.ASGITransport(create_app(gateway, Access()))
+    try:
+        async with httpx2.AsyncClient(transport=transport) as http:
+            url = f"http://localhost{'/v1' if package is openai.AsyncOpenAI else ''}"
+            yield package(api_key="any", base_url=url, http_client=http, max_retries=0)
+    finally:
+        await gateway.close()
+        engine.close()
 
 
-def test_tokens_are_counted(demo: InProcess) -> None:
-    async def work(client: anthropic.AsyncAnthropic) -> None:
+@in_event_loop
+async def test_tokens_are_counted(demo: InProcess) -> None:
+    async with client_of(demo, anthropic.AsyncAnthropic) as client:
         body: Any = {"model": "demo", "messages": [ASK], "system": "Hi."}
         count = declared(await client.messages.count_tokens(**body))
         usage = (await client.messages.create(**body, max_tokens=1)).usage
@@ -79,23 +78,21 @@ def test_tokens_are_counted(demo: InProcess) -> None:
         with pytest.raises(anthropic.BadRequestError, match="prompt is too long"):
             await client.messages.create(model="demo", messages=long, max_tokens=1)
 
-    use(demo, anthropic.AsyncAnthropic, work)
 
-
-def test_a_backend_that_cannot_count_evaluates_the_prompt(demo: InProcess) -> None:
+@in_event_loop
+async def test_a_backend_that_cannot_count_evaluates_the_prompt(demo: InProcess) -> None:
     counts = []
-
-    async def work(client: anthropic.AsyncAnthropic) -> None:
-        counts.append((await client.messages.count_tokens(model="demo", messages=[ASK])).input_tokens)
-
     with Uncounting(model_path(), context_length=2048) as uncounting:
-        use(uncounting, anthropic.AsyncAnthropic, work)
-    use(demo, anthropic.AsyncAnthropic, work)
+        for backend in (uncounting, demo):
+            async with client_of(backend, anthropic.AsyncAnthropic) as client:
+                count = await client.messages.count_tokens(model="demo", messages=[ASK])
+                counts.append(count.input_tokens)
     assert counts[0] == counts[1]
 
 
-def test_several_answers_with_logprobs_are_streamed(tiny: InProcess) -> None:
-    async def work(client: openai.AsyncOpenAI) -> None:
+@in_event_loop
+async def test_several_answers_with_logprobs_are_streamed(tiny: InProcess) -> None:
+    async with client_of(tiny, openai.AsyncOpenAI) as client:
         many: Any = {"model": "m", "n": 2, "seed": 1, "max_tokens": 6, "logprobs": True, "top_logprobs": 2}
         # what is cached is computed in other batches, and the last digits depend on them: so cache it first
         await client.chat.completions.create(messages=[ASK], **many)
@@ -112,11 +109,10 @@ def test_several_answers_with_logprobs_are_streamed(tiny: InProcess) -> None:
             assert ours.logprobs.content
             assert len(ours.logprobs.content[0].top_logprobs) == 2
 
-    use(tiny, openai.AsyncOpenAI, work)
 
-
-def test_the_enforcement_and_warnings_are_headers_and_a_field(tiny: InProcess) -> None:
-    async def work(client: openai.AsyncOpenAI) -> None:
+@in_event_loop
+async def test_the_enforcement_and_warnings_are_headers_and_a_field(tiny: InProcess) -> None:
+    async with client_of(tiny, openai.AsyncOpenAI) as client:
         body: Any = {"model": "m", "messages": [ASK], "tools": [CHAT_TOOL], "tool_choice": "required"}
         body |= {"max_tokens": 60, "user": "me"}
         for stream in (False, True):
@@ -129,5 +125,3 @@ def test_the_enforcement_and_warnings_are_headers_and_a_field(tiny: InProcess) -
         assert enforcement["exact"]
         assert whole.usage
         assert enforcement["forced_tokens"] + enforcement["sampled_tokens"] == whole.usage.completion_tokens
-
-    use(tiny, openai.AsyncOpenAI, work)

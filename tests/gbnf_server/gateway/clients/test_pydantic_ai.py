@@ -59,30 +59,24 @@ def use(request: pytest.FixtureRequest, gateway_url: str) -> Callable[[Use], Any
     return lambda work: anyio.run(run, work)
 
 
-def test_a_tool_round_trip(use: Callable[[Use], Any]) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_tool_round_trip(use: Callable[[Use], Any], stream: bool) -> None:
     create_dirs, called = folder_tool()
 
-    async def work(model: Any) -> Any:
-        return await pydantic_ai.Agent(model, tools=[create_dirs], model_settings=COLD).run(QUESTION)
-
-    result = use(work)
-    assert called == [["trips"]]
-    assert "trips" in result.output
-    assert result.usage.requests == 2
-
-
-def test_a_streamed_tool_round_trip(use: Callable[[Use], Any]) -> None:
-    create_dirs, called = folder_tool()
-
-    async def work(model: Any) -> list[str]:
+    async def work(model: Any) -> None:
         agent = pydantic_ai.Agent(model, tools=[create_dirs], model_settings=COLD)
+        if not stream:
+            result = await agent.run(QUESTION)
+            assert "trips" in result.output
+            assert result.usage.requests == 2
+            return
         async with agent.run_stream_events(QUESTION) as events:
-            return [event.event_kind async for event in events]
+            kinds = [event.event_kind async for event in events]
+        assert kinds.count("part_delta") > 2
+        assert kinds[-1] == "agent_run_result"
 
-    kinds = use(work)
+    use(work)
     assert called == [["trips"]]
-    assert kinds.count("part_delta") > 2
-    assert kinds[-1] == "agent_run_result"
 
 
 @pytest.mark.parametrize("form", [pydantic_ai.ToolOutput, pydantic_ai.NativeOutput])
