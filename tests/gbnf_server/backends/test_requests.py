@@ -207,10 +207,8 @@ def test_a_rendered_prompt_is_completed_where_the_template_is_given(
 def test_a_conversation_that_the_chat_template_refuses_is_not_sent() -> None:
     picky = CHAT + "{% if 'bad' in messages[-1].content %}{{ raise_exception('bad word') }}{% endif %}"
     request = Request([{"role": "user", "content": "bad"}], tools=[declare_tool(PING)])
-    with (
-        OpenAICompatible(NEVER, "vllm", model="m", chat_template=picky) as backend,
-        pytest.raises(ConversationRefusedError, match="bad word"),
-    ):
+    refused = pytest.raises(ConversationRefusedError, match="bad word")
+    with OpenAICompatible(NEVER, "vllm", model="m", chat_template=picky) as backend, refused:
         backend.complete(request)
 
 

@@ -140,7 +140,7 @@ def test_more_rules_than_an_engine_takes_are_refused_before_all_are_compiled(
 async def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
     clear_process_caches()
-    compile_all([request(1)])
+    await asyncio.to_thread(compile_all, [request(1)])
     kept = pool._link_pool.cache_info().currsize
     bad = ChatRequest("m", (USER,), output=JsonSchema({"type": "x" * 5000}))
     compiler = Compiler(timeout_s=60)

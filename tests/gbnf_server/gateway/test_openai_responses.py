@@ -55,7 +55,7 @@ def parsed(**body: Any) -> Any:
 
 def content(response: Response) -> list[Any]:
     """Return the output without ids, and without what the client adds."""
-    own = {"id": True, "parsed_arguments": True, "content": {"__all__": {"parsed"}}}
+    own: Any = {"id": True, "parsed_arguments": True, "content": {"__all__": {"parsed"}}}
     return [item.model_dump(exclude=own) for item in response.output]
 
 
