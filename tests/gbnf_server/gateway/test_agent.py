@@ -54,20 +54,17 @@ DONE = call("final_answer", message="Done.")
 
 
 @pytest.mark.slow
-def test_one_model_name_in_and_an_agent_out(tmp_path: Path) -> None:
+@in_event_loop
+async def test_one_model_name_in_and_an_agent_out(tmp_path: Path) -> None:
     """Over HTTP, with the bundled model and tools."""
     made = agent(load_manifests(manifests_path()), tmp_path)
-
-    async def run(backend: Backend) -> tuple[list[str], str]:
+    with InProcess(model_path()) as backend:
         upstreams = Upstreams([Upstream(backend, always)])
         gateway = Gateway(made, upstreams, model="demo", apis=[PlainApi()], agents={"planner": made})
-        body = request(text="create a folder trips", model="planner")
         async with client_of(gateway) as client:
+            body = request(text="create a folder trips", model="planner")
             whole = (await client.post(PATH, json=body)).json()["texts"]
-            return whole, (await client.get("/metrics")).text
-
-    with InProcess(model_path()) as backend:
-        whole, metrics = asyncio.run(run(backend))
+            metrics = (await client.get("/metrics")).text
     assert (tmp_path / "work" / "trips").is_dir()
     assert (whole[0], whole[-1]) == ("Started", "Finished")
     assert "trips" in whole[-2]

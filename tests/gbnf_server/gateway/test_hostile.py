@@ -100,19 +100,16 @@ async def test_no_schema_is_an_internal_error(backend: InProcess) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "code"), [(5000, "invalid_request"), (600, "context_length_exceeded")])
-def test_too_many_tools(backend: InProcess, count: int, code: str) -> None:
+@in_event_loop
+async def test_too_many_tools(backend: InProcess, count: int, code: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     body = chat(*(tool(f"tool_{number}", schema) for number in range(count)))
     gateway = gateway_of(backend, compile_s=600)  # they take seconds, and a busy machine more
-
-    async def run() -> tuple[int, Any]:
-        async with served(gateway) as server:
-            asking = asyncio.create_task(ask(server, body))
-            while not asking.done():
-                assert await is_healthy(server)
-            return await asking
-
-    status, answer = asyncio.run(run())
+    async with served(gateway) as server:
+        asking = asyncio.create_task(ask(server, body))
+        while not asking.done():
+            assert await is_healthy(server)
+        status, answer = await asking
     assert (status, answer["error"]["code"]) == (400, code)
 
 
