@@ -264,7 +264,6 @@ def chunks(events: list[AnswerEvent], **options: Any) -> list[dict[str, Any]]:
     return [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(60))
 @given(events=replies(), usage=st.booleans())
 def test_the_accumulated_chunks_are_the_whole_answer_in_the_types_of_the_client(
