@@ -63,27 +63,12 @@ def test_a_value_splits_alike_in_a_request_and_in_a_call(llama: Llama) -> None:
     def pieces(text: str) -> list[int]:
         return list(llama.tokenize(text.encode(), add_bos=False, special=True))
 
-    for value in (
-        "reports",
-        "trips/rome/packing.txt",
-        "anna.kestrel@example.com",
-        "zorbaflux-2031",
-        "caffè",
-        "2026-03-05",
-    ):
+    for value in ("trips/rome/packing.txt", "anna.kestrel@example.com", "zorbaflux-2031", "caffè"):
         inside = pieces(value)
-        for around in (
-            "create {}",
-            "create {} and",
-            "write '{}'",
-            '{{"paths": ["{}"]}}',
-            '{{"name": "{}", "x": 1}}',
-        ):
+        for around in ("create {}", "create {} and", "write '{}'", '{{"paths": ["{}"]}}'):
             whole = pieces(around.format(value))
-            assert any(whole[start : start + len(inside)] == inside for start in range(len(whole))), (
-                value,
-                around,
-            )
+            found = any(whole[start : start + len(inside)] == inside for start in range(len(whole)))
+            assert found, (value, around)
 
 
 @pytest.mark.slow
@@ -92,9 +77,8 @@ def test_llama_cpp_splits_texts_as_the_training_tokenizer_does(llama: Llama) -> 
     from vllm_folder import encoder
 
     vocabulary = [llama._model.token_get_text(token) for token in range(llama.n_vocab())]
-    merges = _merges()
-    tokenizer = encoder(vocabulary, merges)
-    for text in _texts(600):
+    tokenizer = encoder(vocabulary, _merges())
+    for text in _texts(150):
         ours = tokenizer.encode(text, add_special_tokens=False).ids
         assert llama.tokenize(text.encode(), add_bos=False, special=True) == ours, text
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_pool, load_manifests
-from gbnf.grammar.ir import Rules
 from gbnf_server.llama.drafts import PromptLookup
 from gbnf_server.llama.kv_cache import shared_prefix_length
 from gbnf_server.llama.native import NativeModel
@@ -89,52 +88,40 @@ temperatures = st.sampled_from([0.0, 0.5, 1.0, 2.0])
 seeds = st.integers(0, 2**32)
 
 
+pool_grammars = st.sampled_from(["default", "spaced", "compact"]).map(pool_grammar)
+stops = st.sampled_from(["a", "e/", "rome", '"', "a.csv", "old/b"]).map(lambda text: [text])
+
+
 @pytest.mark.slow
-@given(st.sampled_from(["default", "spaced", "compact"]), temperatures, seeds, st.integers(1, 90), models)
-@settings(max_examples=scaled(80))
-def test_calls_are_the_same(
-    whitespace: str, temperature: float, seed: int, max_tokens: int, model: dict[str, Any]
+@given(
+    st.none() | pool_grammars | grammars().map(Grammar),
+    temperatures,
+    seeds,
+    st.integers(1, 90),
+    st.just([]) | stops,
+    models,
+)
+@settings(max_examples=scaled(240))
+def test_texts_are_the_same(
+    grammar: Grammar | None,
+    temperature: float,
+    seed: int,
+    max_tokens: int,
+    stop_strings: list[str],
+    model: dict[str, Any],
 ) -> None:
-    arguments = (pool_grammar(whitespace), temperature, seed, max_tokens)
-    check_equal(run(*arguments, **model), run_without_drafts(*arguments, **model), max_tokens)
-
-
-@given(grammars(), temperatures, seeds, st.integers(1, 60), models)
-@settings(max_examples=scaled(60))
-def test_texts_of_any_grammar_are_the_same(
-    rules: Rules, temperature: float, seed: int, max_tokens: int, model: dict[str, Any]
-) -> None:
-    arguments = (Grammar(rules), temperature, seed, max_tokens)
+    arguments, options = (grammar, temperature, seed, max_tokens), {"stop_strings": stop_strings, **model}
     try:
-        plain = run_without_drafts(*arguments, **model)
+        plain = run_without_drafts(*arguments, **options)
     except BackendError as error:
         with pytest.raises(BackendError) as raised:
-            run(*arguments, **model)
+            run(*arguments, **options)
         assert str(raised.value) == str(error)  # noqa: PT017  # the same dead end
         return
-    check_equal(run(*arguments, **model), plain, max_tokens)
+    check_equal(run(*arguments, **options), plain, max_tokens)
 
 
-@given(temperatures, seeds, st.integers(1, 60), models)
-@settings(max_examples=scaled(40))
-def test_plain_texts_are_the_same(
-    temperature: float, seed: int, max_tokens: int, model: dict[str, Any]
-) -> None:
-    arguments = (None, temperature, seed, max_tokens)
-    check_equal(run(*arguments, **model), run_without_drafts(*arguments, **model), max_tokens)
-
-
-@given(temperatures, seeds, st.sampled_from(["a", "e/", "rome", '"', "a.csv", "old/b"]), models)
-@settings(max_examples=scaled(40))
-def test_stop_strings_end_the_same_texts(
-    temperature: float, seed: int, stop: str, model: dict[str, Any]
-) -> None:
-    for grammar in (pool_grammar("spaced"), None):
-        arguments, options = (grammar, temperature, seed, 60), {"stop_strings": [stop], **model}
-        check_equal(run(*arguments, **options), run_without_drafts(*arguments, **options), 60)
-
-
-@pytest.mark.parametrize("wanted", [*CALLS, PLAIN])
+@pytest.mark.parametrize("wanted", [CALLS[0], PLAIN])
 def test_copied_text_takes_fewer_steps(wanted: str) -> None:
     arguments = (None if wanted == PLAIN else pool_grammar("spaced"), 0.0, 0, 60)
     options: dict[str, Any] = {
@@ -151,26 +138,25 @@ def test_copied_text_takes_fewer_steps(wanted: str) -> None:
 
 
 @pytest.mark.slow
-@given(temperatures, seeds, models)
+@given(st.none() | pool_grammars, temperatures, seeds, models)
 @settings(max_examples=scaled(20))
-def test_log_probabilities_are_the_same(temperature: float, seed: int, model: dict[str, Any]) -> None:
-    for grammar in (pool_grammar("default"), None):
-        arguments, options = (grammar, temperature, seed, 60), {"logprobs": 2, **model}
-        drafted, plain = run(*arguments, **options), run(*arguments, **options, jumps=False)
-        assert drafted.answer.logprobs == plain.answer.logprobs
-        assert len(drafted.answer.tokens) == len(drafted.answer.logprobs)
-        assert drafted.answer.text == plain.answer.text
-        assert drafted.answer.text == run(*arguments, **model).answer.text
+def test_log_probabilities_are_the_same(
+    grammar: Grammar | None, temperature: float, seed: int, model: dict[str, Any]
+) -> None:
+    arguments, options = (grammar, temperature, seed, 60), {"logprobs": 2, **model}
+    drafted, plain = run(*arguments, **options), run(*arguments, **options, jumps=False)
+    assert drafted.answer.logprobs == plain.answer.logprobs
+    assert len(drafted.answer.tokens) == len(drafted.answer.logprobs)
+    assert drafted.answer.text == plain.answer.text
+    assert drafted.answer.text == run(*arguments, **model).answer.text
 
 
-def test_a_small_model_drafts_nothing() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NativeModel, "is_small", True)
-        assert run(None, 0.0, 0, 40, wanted=PLAIN, strength=30.0).answer.drafted_tokens == 0
-
-
-def test_a_model_that_cannot_roll_back_drafts_nothing() -> None:
-    assert run(None, 0.0, 0, 40, wanted=PLAIN, strength=30.0, jumps=False).answer.drafted_tokens == 0
+@pytest.mark.parametrize(("is_small", "jumps"), [(True, True), (False, False)])
+def test_a_small_model_and_one_that_cannot_roll_back_draft_nothing(
+    is_small: bool, jumps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NativeModel, "is_small", is_small)
+    assert run(None, 0.0, 0, 40, wanted=PLAIN, strength=30.0, jumps=jumps).answer.drafted_tokens == 0
 
 
 def test_drafting_stops_where_it_does_not_pay() -> None:
@@ -181,9 +167,6 @@ def test_drafting_stops_where_it_does_not_pay() -> None:
     assert 0 < found.answer.drafted_tokens < 40
 
 
-# A real model: batches may round otherwise, so that a near tie may fall otherwise.
-
-
 # The guesses.
 
 
@@ -191,7 +174,6 @@ def test_drafting_stops_where_it_does_not_pay() -> None:
     ("text", "words", "guess"),
     [
         ('{"path": "tr', 1, 'ips/rome/packing.txt"'),
-        ('{"paths": ["archive/o', 1, 'ld/b.csv"'),
         ('{"paths": ["archive', 1, "/"),  # what follows differs
         ('{"paths": ["archive/a.csv", "arch', 1, "ive/"),
         ('{"to": ["anna', 1, '@example.org"'),
@@ -201,7 +183,6 @@ def test_drafting_stops_where_it_does_not_pay() -> None:
         ("I found archive/o", 1, "ld/b.csv"),  # no value
         ('{"message": "Read archive/o', 1, "ld/b.csv"),  # not all of the value
         ('{"path": "', 1, ""),
-        ('{"path": "t', 1, ""),
         ('{"path": "xtr', 1, ""),
         ('{"path": "acking', 1, ""),  # inside of a word
         ("", 1, ""),
