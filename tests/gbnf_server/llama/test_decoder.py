@@ -24,7 +24,6 @@ from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.cancellation import Cancellation
-from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.kv_cache import Slot, shared_prefix_length
 from gbnf_server.system.errors import BackendError, SetupError
 from gbnf_server.system.event_loop import shared_loop
@@ -35,7 +34,6 @@ from support.oracle import SHARED, engine
 from support.pools import BUNDLED
 from support.vocabularies import make_model_over
 
-EMBEDDED = model_path()
 RUNS = int(os.environ.get("GBNF_DECODING_RUNS", "30"))
 """How often a random model writes a call at temperature 2; a thorough check takes 1,000.
 
@@ -61,18 +59,15 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
-    """The embedded vocabulary, which has many tokens of several words, with random weights."""
-    path = make_model_over(EMBEDDED, tmp_path_factory.mktemp("models") / "random.gguf")
-    with InProcess(path, threads=1, prompt_style="minimal", parallel=2) as model:
+def small(random_model: Path) -> Iterator[InProcess]:
+    with InProcess(random_model, threads=1, prompt_style="minimal", parallel=2) as model:
         yield model
 
 
 @pytest.fixture(scope="module")
-def alone(small: InProcess) -> Iterator[InProcess]:
-    with InProcess(
-        small._model.path, threads=1, prompt_style="minimal", parallel=3, deterministic=True
-    ) as model:
+def alone(random_model: Path) -> Iterator[InProcess]:
+    options: dict[str, Any] = {"threads": 1, "prompt_style": "minimal"}
+    with InProcess(random_model, parallel=3, deterministic=True, **options) as model:
         yield model
 
 
