@@ -39,11 +39,10 @@ def test_an_option_is_chosen_by_its_text(options: list[str], data: st.DataObject
 @given(st.lists(st.text("abc", min_size=1), min_size=1, max_size=30, unique=True), st.data())
 def test_an_option_is_chosen_by_its_number(options: list[str], data: st.DataObject) -> None:
     numbers = data.draw(st.lists(st.integers(1, len(options)), unique=True))
-    for number in numbers:
-        assert check_answer(Field("x", "?", "choice", tuple(options)), f" {number} ") == options[number - 1]
-    text = ", ".join(map(str, numbers))
-    chosen = check_answer(Field("x", "?", "multi_choice", tuple(options)), text)
-    assert chosen == [options[number - 1] for number in numbers]
+    chosen = [options[number - 1] for number in numbers]
+    choice, several = (Field("x", "?", kind, tuple(options)) for kind in ("choice", "multi_choice"))
+    assert [check_answer(choice, f" {number} ") for number in numbers] == chosen
+    assert check_answer(several, ", ".join(map(str, numbers))) == chosen
 
 
 @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
@@ -75,18 +74,13 @@ def test_an_answer_fits_or_is_refused_and_is_then_accepted_again(kind: FieldKind
         ("text", "  a b ", "a b"),
         ("credentials", " p w ", " p w "),
         ("yes_no", "Y", True),
-        ("yes_no", "sì", True),
         ("yes_no", False, False),
         ("choice", "RED", "Red"),
-        ("choice", 2, "green"),
         ("choice_with_preview", "3", "blue, dark"),
-        ("multi_choice", "blue, dark", ["blue, dark"]),
         ("multi_choice", "1,1, 2", ["Red", "green"]),
         ("multi_choice", "", []),
         ("number", "3,5", 3.5),
-        ("number", "-12", -12),
         ("number", "1e3", 1000.0),
-        ("date", "2028-02-29", "2028-02-29"),
         ("location", "Via Roma 1, Torino", "Via Roma 1, Torino"),
     ],
 )
@@ -100,11 +94,8 @@ def test_accepted(kind: FieldKind, given_: Any, value: Any) -> None:
     ("kind", "given_"),
     [
         ("text", " "),
-        ("text", None),
-        ("credentials", ""),
         ("yes_no", "maybe"),
         ("choice", "0"),
-        ("choice", "4"),
         ("choice", "²"),
         ("choice", ""),
         ("multi_choice", "1,9"),
@@ -115,8 +106,6 @@ def test_accepted(kind: FieldKind, given_: Any, value: Any) -> None:
         ("number", True),
         ("date", "2027-02-29"),
         ("date", "20270228"),
-        ("date", "tomorrow"),
-        ("location", ""),
     ],
 )
 def test_refused(kind: FieldKind, given_: Any) -> None:

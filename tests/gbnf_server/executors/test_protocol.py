@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf_server.executors.person import FIELD_KINDS, Field, Form
@@ -26,6 +26,7 @@ from gbnf_server.executors.protocol import (
 from gbnf_server.executors.results import MAX_DEPTH
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.system.errors import ExecutorError
+from support.effort import scaled
 from support.json_values import json_values
 
 any_text = st.text(st.characters())  # halves of characters too
@@ -61,7 +62,8 @@ def inbox(limit_kb: int = 100) -> MessageReader:
     return MessageReader("mine", limit_kb, Secrets())
 
 
-@given(sent=st.lists(messages), data=st.data())
+@settings(max_examples=scaled(40))
+@given(sent=st.lists(messages, max_size=5), data=st.data())
 def test_messages_arrive_however_they_are_split(sent: list[ChildMessage], data: st.DataObject) -> None:
     stream, box, got = b"".join(map(encoded, sent)), inbox(), list[ChildMessage]()
     while stream:
@@ -83,8 +85,7 @@ def test_other_bytes_are_an_error_of_the_tool(pieces: list[bytes]) -> None:
                 pass
 
 
-@pytest.mark.parametrize("limit_kb", [64, 65, 200])
-@pytest.mark.parametrize("over", [False, True])
+@pytest.mark.parametrize(("limit_kb", "over"), [(64, False), (64, True), (200, False)])
 def test_a_line_may_be_as_long_as_the_limit(limit_kb: int, *, over: bool) -> None:
     padding = limit_kb * 1024 - len(result("mine", {"x": ""})) + 1
     line = result("mine", {"x": "x" * (padding + over)})
