@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import _RUN, NativeModel, _short_runs
+from support.effort import scaled
 
 UNITS = ["x", "é", "e\u0301", "1", " ", "\n", "\u3000", ".", "。", "_", "🙂", "\u0301", "字"]
 
@@ -19,6 +20,7 @@ def model() -> NativeModel:
     return NativeModel(model_path(), vocab_only=True)
 
 
+@settings(max_examples=scaled(40))
 @given(st.lists(st.tuples(st.sampled_from([*UNITS, "<|x|>"]), st.integers(1, 3 * _RUN)), max_size=4))
 def test_the_parts_are_the_text_and_only_long_runs_are_cut(runs: list[tuple[str, int]]) -> None:
     text = "".join(unit * count for unit, count in runs)
