@@ -15,7 +15,7 @@ METER = PoolMeter(BUNDLED)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
-@pytest.mark.parametrize("request_", ["find my notes", "undo that", "where am i, near me", "xyzzy", "créer"])
+@pytest.mark.parametrize("request_", ["find my notes", "undo that", "xyzzy"])
 def test_it_is_what_the_filter_keeps(request_: str, limit: int) -> None:
     view = METER.view(request_, limit)
     selection = filter_pool(BUNDLED, request_, limit=limit)
