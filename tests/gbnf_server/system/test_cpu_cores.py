@@ -34,53 +34,38 @@ V1 = "3:cpu,cpuacct:/docker/1\n2:cpuset:/docker/1\n0::/\n"
 
 
 @pytest.mark.parametrize(
-    ("files", "count", "words"),
+    ("cgroup", "files", "count", "words"),
     [
-        ({}, 8, "physical cores"),
-        ({"proc/self/cgroup": "0::/a/b\n"}, 8, "physical cores"),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, 8, "physical cores"),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2, "2 CPUs"),
-        ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/cpu.max": "350000 100000"}, 3, "3.5 CPUs"),
+        (None, {}, 8, "physical cores"),
+        ("0::/\n", {"cpu.max": "max 100000\n"}, 8, "physical cores"),
+        ("0::/a/b\n", {"a/b/cpu.max": "350000 100000"}, 3, "3.5 CPUs"),
         # a parent's quota applies, too
-        (
-            {
-                "proc/self/cgroup": "0::/a/b\n",
-                "sys/fs/cgroup/a/cpu.max": "400000 100000",
-                "sys/fs/cgroup/a/b/cpu.max": "600000 100000",
-            },
-            4,
-            "4 CPUs",
-        ),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "50000 100000"}, 1, "0.5 CPUs"),
+        ("0::/a/b\n", {"a/cpu.max": "400000 100000", "a/b/cpu.max": "600000 100000"}, 4, "4 CPUs"),
+        ("0::/\n", {"cpu.max": "50000 100000"}, 1, "0.5 CPUs"),
         # more than there are
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "1600000 100000"}, 8, "physical cores"),
+        ("0::/\n", {"cpu.max": "1600000 100000"}, 8, "physical cores"),
         # the cgroup of a container is mounted as the root
-        ({"proc/self/cgroup": "0::/../../other\n", "sys/fs/cgroup/cpu.max": "300000 100000"}, 3, "3 CPUs"),
+        ("0::/../../other\n", {"cpu.max": "300000 100000"}, 3, "3 CPUs"),
         (
-            {
-                "proc/self/cgroup": V1,
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "500000\n",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-            },
+            V1,
+            {"cpu,cpuacct/cpu.cfs_quota_us": "500000\n", "cpu,cpuacct/cpu.cfs_period_us": "100000\n"},
             5,
             "5 CPUs",
         ),
         (
-            {
-                "proc/self/cgroup": V1,
-                "sys/fs/cgroup/cpu/docker/1/cpu.cfs_quota_us": "-1\n",
-                "sys/fs/cgroup/cpu/docker/1/cpu.cfs_period_us": "100000\n",
-            },
+            V1,
+            {"cpu/docker/1/cpu.cfs_quota_us": "-1\n", "cpu/docker/1/cpu.cfs_period_us": "100000\n"},
             8,
             "physical cores",
         ),
-        ({"proc/self/cgroup": "nonsense\n0::/\n", "sys/fs/cgroup/cpu.max": "a b"}, 8, "physical cores"),
+        ("nonsense\n0::/\n", {"cpu.max": "a b"}, 8, "physical cores"),
     ],
 )
 def test_the_quota_of_a_cgroup_limits_the_threads(
-    eight_cpus: None, tmp_path: Path, files: dict[str, str], count: int, words: str
+    eight_cpus: None, tmp_path: Path, cgroup: str | None, files: dict[str, str], count: int, words: str
 ) -> None:
-    make_machine(tmp_path, files, 8)
+    quotas = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    make_machine(tmp_path, quotas | ({"proc/self/cgroup": cgroup} if cgroup else {}), 8)
     found = usable_cores(tmp_path)
     assert (found.count, words in found.reason) == (count, True), found
 
