@@ -191,11 +191,9 @@ def test_what_is_not_a_call_of_a_known_tool_is_the_models(model: NativeModel, te
 
 POSITIONS = [
     '"kinds": ["wind", "rain',
-    "",
     '"',
     '"city": "T',
     '"now": true',
-    '"kinds": ["',
     '"days": 1',
     '"city": "Rome", "x": "',
 ]

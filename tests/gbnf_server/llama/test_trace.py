@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,21 +14,12 @@ from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.llama.demo_model import model_path
 from gbnf_server.system.errors import BackendError, RequestNotSupportedError
 from support.effort import scaled
 from support.grammars import grammars
 from support.pools import BUNDLED
-from support.vocabularies import make_model_over
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
-
-
-@pytest.fixture(scope="module")
-def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
-    path = make_model_over(model_path(), tmp_path_factory.mktemp("models") / "random.gguf")
-    with InProcess(path, threads=1, prompt_style="minimal") as model:
-        yield model
 
 
 def check(found: Completion) -> None:
@@ -63,30 +53,15 @@ def check(found: Completion) -> None:
 def test_a_trace_tells_what_happened(
     backend: InProcess, rules: Rules, temperature: float, seed: int, max_tokens: int
 ) -> None:
-    def answer(*, trace: bool) -> Completion:
-        return backend.complete(
-            Request(
-                ASK,
-                grammar=Grammar(rules),
-                temperature=temperature,
-                seed=seed,
-                max_tokens=max_tokens,
-                trace=trace,
-            )
-        )
-
+    asked = Request(ASK, Grammar(rules), temperature=temperature, seed=seed, max_tokens=max_tokens)
     try:
-        plain = answer(trace=False)
+        plain = backend.complete(asked)
     except BackendError as error:
         assert "dead end" in str(error)  # noqa: PT017  # see test_decoder
         return
-    found = answer(trace=True)
-    assert (found.text, found.finish_reason, found.shortened_at) == (
-        plain.text,
-        plain.finish_reason,
-        plain.shortened_at,
-    )
-    assert plain.trace == ()
+    found = backend.complete(replace(asked, trace=True))
+    assert (found.text, found.finish_reason) == (plain.text, plain.finish_reason)
+    assert (found.shortened_at, plain.trace) == (plain.shortened_at, ())
     check(found)
 
 
@@ -130,6 +105,5 @@ def test_text_without_a_grammar_has_a_trace(backend: InProcess) -> None:
 
 
 def test_servers_have_no_trace() -> None:
-    given: dict[str, Any] = {"trace": True}
     with LlamaServer("http://127.0.0.1:9") as server, pytest.raises(RequestNotSupportedError, match="trace"):
-        server.complete(Request(ASK, **given))
+        server.complete(Request(ASK, trace=True))
