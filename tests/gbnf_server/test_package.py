@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,18 +12,6 @@ import gbnf_server
 from gbnf import load_manifests
 from gbnf_server.system import folders
 from gbnf_server.system.errors import SetupError
-from support.oracle import CHECKOUT
-
-
-def test_a_class_name_means_one_thing() -> None:
-    defined = Counter(
-        name
-        for package in ("gbnf", "server/gbnf_server")
-        for file in (CHECKOUT / package).rglob("*.py")
-        for name in re.findall(r"^class (\w+)", file.read_text("utf-8"), re.MULTILINE)
-    )
-    assert len(defined) > 200
-    assert [name for name, count in defined.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("name", gbnf_server.__all__)

@@ -48,11 +48,17 @@ def test_of_schemas(schema: Any) -> None:
         return
 
 
-@given(tools=TOOLS, steps=st.sampled_from([(), (1, 2)]))
-def test_of_pools_with_and_without_reasoning(tools: Any, steps: Any) -> None:
+@given(tools=TOOLS, steps=st.sampled_from([(), (1, 2)]), parallel=st.booleans())
+def test_of_pools_with_and_without_reasoning_and_of_the_projects_own_format(
+    tools: Any, steps: Any, parallel: bool
+) -> None:
     pool = compile_pool(tools, final_answer=True, steps=steps)
     assert_camel_case(pool)
     assert_camel_case(with_reasoning_grammar(pool))
+    wanted: Any = "required" if steps else "auto"
+    calls = json_grammar(tools, tool_choice=wanted, parallel=parallel, final_answer=True)
+    assert_camel_case(calls)
+    assert_camel_case(union(calls, calls))
 
 
 @pytest.mark.slow
@@ -65,14 +71,6 @@ def test_of_formats(family: Any, tools: Any, wanted: str, flag: bool) -> None:
     assert_camel_case(answers)
     assert_camel_case(family.form.text_grammar(compile_pool(tools)))
     assert_camel_case(union(answers, compile_pool(tools)))
-
-
-@given(tools=TOOLS, required=st.booleans(), parallel=st.booleans())
-def test_of_the_projects_own_format(tools: Any, required: bool, parallel: bool) -> None:
-    wanted: Any = "required" if required else "auto"
-    calls = json_grammar(tools, tool_choice=wanted, parallel=parallel, final_answer=True)
-    assert_camel_case(calls)
-    assert_camel_case(union(calls, calls))
 
 
 @pytest.mark.parametrize("tags", KNOWN_REASONING_TAGS, ids=lambda tags: tags.begin)
