@@ -29,6 +29,7 @@ from support.executors import snapshot, world
 from support.json_values import json_values
 
 Function = Callable[[dict[str, Any], Context], Any]
+FORM = Form("Title", (Field("x", "X", "text"),))
 
 
 def tool(function: Function, **run: Any) -> Tool:
@@ -60,18 +61,16 @@ def test_what_is_no_object_becomes_one(tmp_path: Path, value: Any) -> None:
     assert called(tmp_path, lambda _arguments, _context: value) == {"result": value}
 
 
-def test_a_coroutine_is_awaited(tmp_path: Path) -> None:
-    async def function(arguments: dict[str, Any], _context: Context) -> Any:
-        await asyncio.sleep(0)
-        return arguments
-
-    assert called(tmp_path, function, x=1) == {"x": 1}
-
-
-def test_context_variables_of_the_caller_are_seen(tmp_path: Path) -> None:
+def test_a_coroutine_is_awaited_and_sees_the_context_variables_of_the_caller(tmp_path: Path) -> None:
     variable: ContextVar[str] = ContextVar("variable")
     variable.set("set")
-    assert called(tmp_path, lambda _arguments, _context: variable.get()) == {"result": "set"}
+
+    async def function(_arguments: dict[str, Any], _context: Context) -> Any:
+        await asyncio.sleep(0)
+        return variable.get()
+
+    for each in (function, lambda _arguments, _context: variable.get()):
+        assert called(tmp_path, each) == {"result": "set"}
 
 
 def test_changes_are_undone(tmp_path: Path) -> None:
@@ -108,14 +107,10 @@ def test_credentials_become_handles(tmp_path: Path) -> None:
     ("body", "reason"),
     [
         (lambda: (_ for _ in ()).throw(ExecutorError("two\nlines")), r"^two lines$"),
-        (
-            lambda: 1 / 0,
-            r"^'mine' failed: ZeroDivisionError: division by zero \(test_in_process.py, line \d+\)$",
-        ),
+        (lambda: 1 / 0, r"^'mine' failed: ZeroDivisionError: .* \(test_in_process.py, line \d+\)$"),
         (lambda: exec("raise SystemExit(3)"), r"^'mine' failed: SystemExit: 3"),
         (lambda: exec("raise KeyboardInterrupt"), r"^'mine' failed: KeyboardInterrupt"),
         (object, r"^'mine' returned a value that is not JSON"),
-        (lambda: {"x": float("nan")}, r"^'mine' returned a value that is not JSON"),
         (lambda: {"entries": "abc"}, r"'entries' that are not a list of strings"),
         (lambda: "x" * 2_000_000, r"^'mine' returned more than 1024 kB"),
         (lambda: json.loads("[" * 70 + "]" * 70), r"nested deeper than 64"),
@@ -126,28 +121,17 @@ def test_faults_are_one_line(tmp_path: Path, body: Callable[[], Any], reason: st
         called(tmp_path, lambda _arguments, _context: body())
     assert re.search(reason, caught.value.message)
     assert "\n" not in caught.value.message
-
-
-def test_a_failure_has_its_traceback(tmp_path: Path) -> None:
-    def function(_arguments: dict[str, Any], _context: Context) -> Any:
-        raise ValueError("odd")
-
-    with pytest.raises(ExecutorError) as caught:
-        called(tmp_path, function)
-    assert "in function" in "".join(caught.value.__notes__)
+    if "ZeroDivisionError" in reason:
+        assert "in <lambda>" in "".join(caught.value.__notes__)
 
 
 def test_after_its_time_it_changes_and_asks_nothing(tmp_path: Path) -> None:
     """A thread cannot be killed, so its context refuses what comes late."""
-    go, refused = threading.Event(), []
-    done = threading.Event()
+    go, done, refused = threading.Event(), threading.Event(), []
 
     def function(_arguments: dict[str, Any], context: Context) -> Any:
         go.wait()
-        for late in (
-            lambda: context.change(Write("late.txt", b"")),
-            lambda: context.ask(Form("Title", (Field("x", "X", "text"),))),
-        ):
+        for late in (lambda: context.change(Write("late.txt", b"")), lambda: context.ask(FORM)):
             try:
                 late()
             except ExecutorError as error:
@@ -187,9 +171,6 @@ def test_time_for_an_answer_does_not_count(tmp_path: Path) -> None:
     context = world(tmp_path, person=Slow(answers={"x": "y"}))
     asking = tool(lambda _arguments, context: context.ask(FORM)["x"], timeout_s=0.8)
     assert run_executor(asking, {}, context) == {"result": "y"}
-
-
-FORM = Form("Title", (Field("x", "X", "text"),))
 
 
 def test_a_pause_that_begins_while_the_time_is_looked_at_is_no_fault() -> None:
