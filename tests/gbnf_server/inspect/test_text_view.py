@@ -109,7 +109,6 @@ def test_a_value_is_built_by_its_continuations(schema: Any, seed: int, steps: in
         ("", "an object at the top level"),
         ('{"nam', 'the property "name" at the top level'),
         ('{"name": "create_', 'the rest of "create_dirs" or the rest of "create_events" at /name'),
-        ('{"name": "get_now"', 'the property "arguments" at the top level'),
         (
             '{"name": "get_now", "arguments": {',
             'the property "timezone" or the end of the object at /arguments',
@@ -129,10 +128,8 @@ def test_what_may_come_next_in_a_call(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "text", "said", "offered"),
     [
-        (SCHEMA, '{"count": 3', "a digit at /count (integer, ≥ 5)", []),
         (SCHEMA, '{"kind": "a"}', 'the property "count" at the top level', ['count": ']),
         (SCHEMA, '{"count": 7, "kind": ', '"a" or "b" at /kind', ['"a"', '"b"']),
-        (SCHEMA, '{"count": 7, "kind": "', '"a" or "b" at', ['a"', 'b"']),
         (SCHEMA, '{"count": 7, "list": [', '"a", "b" or the end of the array at /list', ['"a"', '"b"', "]}"]),
         (SCHEMA, '{"count": 7, "list": ["a"', "another item or the end of the array at /l", [', "', "]}"]),
         (SCHEMA, '{"count": 7} ', "the end of the text", []),
@@ -145,10 +142,8 @@ def test_what_may_come_next_in_a_call(text: str, said: str) -> None:
         ({"type": "string", "minLength": 4}, '"ab', "more characters at the top level (string, ≥ 4", None),
         ({"type": "string", "maxLength": 4}, '"ab', "more characters or the closing quote", ['"']),
         ({"type": "string", "pattern": "^[0-9]{4}$"}, '"20', "a digit at the top level (string, /", None),
-        ({"type": "string", "format": "date"}, '"2026-1', "a digit from 0 to 2", None),
         ({"type": "string"}, '"\\u00', "a hexadecimal digit", None),
         ({"type": "string"}, '"\\', '"b", "f", "n"', None),
-        ({"const": {"a": [1, "x"]}}, "", "an object", ['{"a": [1, "x"]}']),
         ({"enum": ["calendar", 7, None]}, "", '"calendar", 7 or null', ['"calendar"', "7", "null"]),
         ({"enum": ["calendar", "cat"]}, '"cal', 'the rest of "calendar"', ['endar"']),
         ({"anyOf": [{"const": "auto"}, {"type": "string", "pattern": "^#"}]}, "",
@@ -181,15 +176,12 @@ def test_what_may_come_next_in_a_value(schema: Any, text: str, said: str, offere
         (SCHEMA, '{"count": 7, "kind": "A"}', '"a" or "b" at /kind, but found "\\"A\\"}": did you mean "a"?'),
         (SCHEMA, '{"Count": 7}', 'did you mean "count"?'),
         (SCHEMA, '{"count": 7, "list": [], "kind": "a"}', ': "kind" is declared, but cannot come here'),
-        (SCHEMA, '{"kind": "a"}', 'the property "count" at the top level, but found'),
         (SCHEMA, '{"count": 7, "count": 7}', ': "count" is given already'),
-        (SCHEMA, '{"count": 7, "other": 7}', 'or "list" at the top level, but found "\\"other\\": 7}"'),
         (SCHEMA, "{'count': 7}", "in JSON: Expecting property name enclosed in double quotes"),
         (SCHEMA, '{"count": 7}{"count": 8}', "expected the end of the text, but found"),
         (SCHEMA, "```json\n{}", "in JSON: Expecting value"),
         ({"type": ["boolean", "null"]}, "None", "true, false or null at the top level (boolean|null)"),
         ({"type": "string"}, '"a\nb"', "in JSON: Invalid control character"),
-        ({"type": "string"}, '"it\\\'s"', "in JSON: Invalid \\escape"),
         ({"type": "string", "maxLength": 2}, '"abc"', "a string at the top level (string, ≤ 2 chars), but"),
     ],
 )  # fmt: skip
@@ -204,7 +196,6 @@ def test_where_and_why_a_text_is_refused(schema: Any, text: str, problem: str) -
     ("schema", "path", "types"),
     [
         (True, (), ""),
-        ({"const": "x"}, (), '"x"'),
         ({"type": ["integer", "null"], "minimum": 5}, (), "integer|null, ≥ 5"),
         ({"anyOf": [{"type": "null"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "boolean"}}}, (),
          "null; boolean"),
