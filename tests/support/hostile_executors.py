@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from gbnf.tools import Tool
 
@@ -93,17 +97,9 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """
-_ASKS = b'{"is": "ask", "title": "t", "fields": [%s]}\n'
-_STOPS = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
-_HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGPIPE, signal.SIGINT}
-_HARMLESS |= {getattr(signal, "SIGXFSZ", signal.SIGCHLD), getattr(signal, "SIGINFO", signal.SIGCHLD)}
-"""Those that end no Python program: ignored by default or by Python, or an exception."""
-
-DEADLY = tuple(
-    number
-    for number in range(1, int(getattr(signal, "SIGRTMAX", 31)) + 1)
-    if number not in _STOPS | _HARMLESS and number in signal.valid_signals()
-)
+_DEADLY = [signal.SIGHUP, signal.SIGILL, signal.SIGABRT, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM]
+_DEADLY += [signal.SIGXCPU, getattr(signal, "SIGRTMAX", signal.SIGUSR1)]
+"""Of each kind one: of a terminal, of faults, of limits, and one without a name of its own."""
 
 _BIG = 4_000_000
 
@@ -135,47 +131,11 @@ HOSTILE: tuple[Hostile, ...] = (
         timeout_s=2,
     ),
     _writes("writes_words", b"hello\n"),
-    _writes("writes_bytes", b"\xff\xfe\x00\xc3\x28\n"),
-    _writes("writes_utf16", '{"is": "result", "value": {}}\n'.encode("utf-16")),
-    _writes("writes_nul", b"\0" * 1000 + b"\n"),
-    _writes("writes_a_number", b"1\n"),
-    _writes("writes_null", b"null\n"),
-    _writes("writes_a_list", b"[]\n"),
-    _writes("writes_an_empty_object", b"{}\n"),
-    _writes("writes_another_kind", b'{"is": "start"}\n'),
-    _writes("writes_a_kind_of_another_type", b'{"is": ["result"]}\n'),
-    _writes("writes_a_result_without_value", b'{"is": "result"}\n'),
-    _writes("writes_an_error_without_text", b'{"is": "error", "text": 1, "trace": ""}\n'),
-    _writes("writes_a_question_without_fields", b'{"is": "ask", "title": "t"}\n'),
-    _writes("writes_a_question_of_numbers", b'{"is": "ask", "title": "t", "fields": [1]}\n'),
-    _writes(
-        "writes_options_of_numbers",
-        _ASKS % b'{"var": "a", "prompt": "b", "kind": "choice", "options": [1]}',
-    ),
-    _writes(
-        "writes_an_unknown_kind_of_field",
-        _ASKS % b'{"var": "a", "prompt": "b", "kind": "x", "options": []}',
-        "not a kind of field",
-    ),
-    _writes(
-        "writes_two_results_at_once",
-        b'{"is": "result", "value": 1}\n{"is": "result", "value": {}}\n',
-        "not an object",
-    ),
     _writes("writes_half_a_result", b'{"is": "result", "value": {\n'),
-    _writes("writes_nan", b'{"is": "result", "value": {"x": NaN}}\n'),
-    _writes("writes_infinity", b'{"is": "result", "value": {"x": -Infinity}}\n'),
-    _writes("writes_what_parses_to_infinity", b'{"is": "result", "value": {"x": 1e999}}\n'),
-    _writes("writes_an_endless_integer", b'{"is": "result", "value": {"x": ' + b"9" * 5000 + b"}}\n"),
     _writes("writes_a_deep_message", b"[" * 30_000 + b"\n", "nested deeper than 64"),
     Hostile("writes_no_line_end", f"pipe(b'x' * {_BIG})\nforever()", "returned more than 64 kB"),
     # what it returns
     Hostile("returns_too_much", f"return {{'x': 'x' * {_BIG}}}", "returned more than 64 kB"),
-    Hostile("returns_a_little_too_much", "return {'x': 'x' * 65_536}", "returned more than 64 kB"),
-    Hostile("returns_65_deep", "x = {}\nfor _ in range(64): x = {'a': x}\nreturn x", "nested deeper than 64"),
-    Hostile(
-        "returns_940_deep", "x = []\nfor _ in range(940): x = [x]\nreturn {'x': x}", "nested deeper than 64"
-    ),
     Hostile(
         "returns_20000_deep",
         "x = []\nfor _ in range(20000): x = [x]\nreturn {'x': x}",
@@ -183,7 +143,6 @@ HOSTILE: tuple[Hostile, ...] = (
     ),
     Hostile("returns_itself", "x = {}\nx['x'] = x\nreturn x", "is not JSON: Circular reference"),
     Hostile("returns_nan", "return {'x': float('nan')}", "is not JSON"),
-    Hostile("returns_infinity", "return {'x': float('-inf')}", "is not JSON"),
     Hostile("returns_an_endless_integer", "return {'x': 1 << 100_000}", "is not JSON"),
     Hostile("returns_bytes", "return {'x': b'x'}", "is not JSON"),
     Hostile("raises_a_long_text", f"raise ExecutorError('x ' * {_BIG})", "x x"),
@@ -218,7 +177,7 @@ HOSTILE: tuple[Hostile, ...] = (
         "more memory than its 512 MB",
     ),
     # how it ends
-    *map(_dies_of, DEADLY),
+    *map(_dies_of, _DEADLY),
     Hostile("exits", "changing(context, lambda: os._exit(0))", "ended with exit code 0"),
     Hostile("exits_by_exception", "changing(context, lambda: sys.exit(7))", "exit code 7"),
     Hostile("kills_its_group", "changing(context, lambda: os.killpg(0, 9))", "killed by SIGKILL"),
@@ -264,3 +223,30 @@ HOSTILE: tuple[Hostile, ...] = (
         timeout_s=3,
     ),
 )
+
+
+class Reaped:
+    """What this process signals and reaps, in order: a signal to a reaped number is an error."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reaped: set[int] = set()
+        self.signalled: list[int] = []
+        for name in ("kill", "killpg"):
+            monkeypatch.setattr(os, name, self._signalling(getattr(os, name)))
+        waitpid = os.waitpid
+
+        def waited(pid: int, options: int) -> tuple[int, int]:
+            found = waitpid(pid, options)
+            self.reaped.add(found[0])
+            return found
+
+        monkeypatch.setattr(os, "waitpid", waited)
+
+    def _signalling(self, send: Callable[[int, int], None]) -> Callable[[int, int], None]:
+        def sending(pid: int, number: int) -> None:
+            assert pid not in self.reaped
+            if number:
+                self.signalled.append(pid)
+            send(pid, number)
+
+        return sending

@@ -17,7 +17,7 @@ from gbnf_server.executors import AbsentPerson, Form, run_executor
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.effort import one_in
 from support.executors import snapshot, world
-from support.hostile_executors import HOSTILE, MARK, Hostile
+from support.hostile_executors import HOSTILE, MARK, Hostile, Reaped
 from support.processes import limits_s, wait_until
 
 LINUX_ALONE = {
@@ -28,6 +28,18 @@ LINUX_ALONE = {
     "leaves_a_daemon_and_waits",
 }
 """What macOS has no means against: limits of a process's memory, and finding orphans."""
+
+
+CALLER = f"""
+import sys
+from pathlib import Path
+from gbnf.tools import Tool
+from gbnf_server.executors import Context, ExecutorError, Workspace, run_executor
+run = {{"max_result_kb": 64, "env": [{MARK!r}]}}
+mapping = {{"name": "hostile", "description": "x", "args": {{}}, "run": run}}
+hostile = Tool.from_mapping(mapping, Path(sys.argv[1]))
+context = Context(Workspace(sys.argv[2]))
+"""
 
 
 def marked(mark: str) -> list[psutil.Process]:
@@ -53,8 +65,13 @@ def test_a_hostile_tool_ends_in_an_error_without_traces(
     (tmp_path / "space" / "kept.txt").write_text("as it was")
     before, descriptors = snapshot(context.workspace.root), psutil.Process().num_fds()
     tool = hostile.made(tmp_path / "hostile")
-    with pytest.raises(ExecutorError) as caught:
-        run_executor(tool, {}, context)
+    with pytest.MonkeyPatch.context() as patch:
+        seen = Reaped(patch)
+        with pytest.raises(ExecutorError) as caught:
+            run_executor(tool, {}, context)
+    assert seen.reaped
+    if hostile.name in {"exits", "never_answers", "writes_words", "dies_of_9", "stops_its_supervisor"}:
+        assert bool(seen.signalled) == (hostile.name == "stops_its_supervisor")
     said = str(caught.value)
     assert re.search(hostile.says, said)
     assert len(said) <= 2000
@@ -73,19 +90,13 @@ def test_the_parent_keeps_no_more_than_a_message(tmp_path: Path) -> None:
     """In a process of its own, whose largest size the system tells."""
     flood = next(each for each in HOSTILE if each.name == "floods_the_pipe")
     tool = flood.made(tmp_path / "hostile")
-    code = f"""
-import resource, sys
-from pathlib import Path
-from gbnf.tools import Tool
-from gbnf_server.executors import Context, ExecutorError, Workspace, run_executor
+    code = f"""{CALLER}
+import resource
 
 def peak():
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size if sys.platform == "darwin" else size * 1024
 
-mapping = {{"name": "hostile", "description": "x", "args": {{}}, "run": {{"max_result_kb": 64}}}}
-hostile = Tool.from_mapping(mapping, Path({str(tool.path)!r}))
-context = Context(Workspace({str(tmp_path / "space")!r}))
 before = peak()
 for _ in range(3):
     try:
@@ -94,7 +105,8 @@ for _ in range(3):
         pass
 print(peak() - before)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code, str(tool.path), str(tmp_path / "space")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) < 20_000_000
 
 
@@ -137,15 +149,8 @@ def test_it_ends_when_its_runner_is_killed_and_so_do_its_daemons(
     monkeypatch.setenv(MARK, str(tmp_path))
     waits = next(each for each in HOSTILE if each.name == "leaves_a_daemon_and_waits")
     tool = waits.made(tmp_path / "hostile")
-    code = f"""
-from pathlib import Path
-from gbnf.tools import Tool
-from gbnf_server.executors import Context, Workspace, run_executor
-mapping = {{"name": "hostile", "description": "x", "args": {{}}, "run": {{"env": [{MARK!r}]}}}}
-hostile = Tool.from_mapping(mapping, Path({str(tool.path)!r}))
-run_executor(hostile, {{}}, Context(Workspace({str(tmp_path / "space")!r})))
-"""
-    with subprocess.Popen([sys.executable, "-c", code]) as runner:
+    code = f"{CALLER}\nrun_executor(hostile, {{}}, context)"
+    with subprocess.Popen([sys.executable, "-c", code, str(tool.path), str(tmp_path / "space")]) as runner:
         wait_until(lambda: len(marked(str(tmp_path))) >= 4)  # itself, supervisor, executor, its child
         runner.kill()
     wait_until(lambda: not marked(str(tmp_path)))

@@ -46,6 +46,9 @@ nearly = st.dictionaries(
 ).map(lambda value: json.dumps(value).encode() + b"\n")
 
 
+_ASKS = b'{"is": "ask", "title": "t", "fields": [%s]}'
+
+
 def encoded(message: ChildMessage) -> bytes:
     match message:
         case FormRequest(form):
@@ -83,6 +86,34 @@ def test_other_bytes_are_an_error_of_the_tool(pieces: list[bytes]) -> None:
             box.feed(piece)
             while box.next_message():
                 pass
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe\x00\xc3\x28",
+        b"\0" * 1000,
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"is": "start"}',
+        b'{"is": ["result"]}',
+        b'{"is": "result"}',
+        b'{"is": "error", "text": 1, "trace": ""}',
+        b'{"is": "ask", "title": "t"}',
+        b'{"is": "ask", "title": "t", "fields": [1]}',
+        _ASKS % b'{"var": "a", "prompt": "b", "kind": "choice", "options": [1]}',
+        _ASKS % b'{"var": "a", "prompt": "b", "kind": "x", "options": []}',
+        b'{"is": "result", "value": 1}',
+        b'{"is": "result", "value": {"x": NaN}}',
+        b'{"is": "result", "value": {"x": 1e999}}',
+    ],
+)
+def test_what_is_no_message_is_refused(line: bytes) -> None:
+    box = inbox()
+    box.feed(line + b"\n")
+    with pytest.raises(ExecutorError, match=r"sent an invalid message|not a kind of field|not an object"):
+        box.next_message()
 
 
 @pytest.mark.parametrize(("limit_kb", "over"), [(64, False), (64, True), (200, False)])
