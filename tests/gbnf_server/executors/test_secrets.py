@@ -156,31 +156,23 @@ def check_steps(steps: list[dict[str, Any]], folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_attack_on_a_planner(tmp_path: Path) -> None:
+def test_an_attack_leaves_no_credential_in_files_events_and_logs(tmp_path: Path) -> None:
     planner, script, events = attacked(tmp_path)
-    run = planner.run("go")
-    assert run.outcome == "answered"
-    check_steps(run.to_json()["steps"], tmp_path)
-    told = [json.dumps(event.to_json(), ensure_ascii=False) for event in events]
-    assert not leaks(
-        json.dumps(run.to_json(), ensure_ascii=False), *told, *script.read, repr(planner.context)
-    )
 
+    async def collected(batch: Batch) -> list[BatchResult]:
+        return [result async for result in batch.results()]
 
-async def collected(batch: Batch) -> list[BatchResult]:
-    return [result async for result in batch.results()]
-
-
-@pytest.mark.slow
-def test_the_attack_on_a_batch(tmp_path: Path) -> None:
-    planner, script, _ = attacked(tmp_path)
     with Batch([BatchRequest("r", "go")], planner, tmp_path / "log") as batch:
         [result] = asyncio.run(collected(batch))
     assert result.run is not None
+    assert result.run["outcome"] == "answered"
     check_steps(result.run["steps"], tmp_path)
     tape = (tmp_path / "log").read_text()
     assert "Password?" in tape  # what was asked, so that it can be asked again
-    assert not leaks(tape, json.dumps(result.to_json(), ensure_ascii=False), *script.read)
+    assert events
+    told = [json.dumps(event.to_json(), ensure_ascii=False) for event in events]
+    shown = json.dumps(result.to_json(), ensure_ascii=False)
+    assert not leaks(tape, shown, *told, *script.read, repr(planner.context))
 
 
 @pytest.mark.slow
