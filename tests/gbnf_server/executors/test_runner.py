@@ -39,18 +39,13 @@ def tool(folder: Path, body: str, *, timeout_s: float = 20.0, **keys: Any) -> To
     """A user's own executor, in a folder of its own."""
     folder.mkdir(exist_ok=True)
     (folder / "executor.py").write_text(HEAD + textwrap.indent(textwrap.dedent(body), "    "))
-    return written(folder, timeout_s=timeout_s, **keys)
+    return written(folder / "manifest.toml", timeout_s=timeout_s, **keys)
 
 
-def written(folder: Path, *, timeout_s: float = 20.0, **keys: Any) -> Tool:
-    mapping = {
-        "name": "mine",
-        "description": "Mine.",
-        "args": {"type": "object"},
-        "run": {"effect": "write", "timeout_s": timeout_s},
-        **keys,
-    }
-    return Tool.from_mapping(mapping, folder / "manifest.toml")
+def written(manifest: Path | None, *, timeout_s: float = 20.0, **keys: Any) -> Tool:
+    run = {"effect": "write", "timeout_s": timeout_s}
+    mapping = {"name": "mine", "description": "Mine.", "args": {"type": "object"}, "run": run, **keys}
+    return Tool.from_mapping(mapping, manifest)
 
 
 def result(tmp_path: Path, body: str, *, person: Person | None = None, **arguments: Any) -> dict[str, Any]:
@@ -115,13 +110,10 @@ def test_the_environment_of_an_executor(tmp_path: Path) -> None:
         ("raise KeyboardInterrupt", r"^'mine' failed: KeyboardInterrupt"),
         ("sys.exit(3)", r"^'mine' exited by itself with exit code 3$"),
         ("os._exit(3)", r"^'mine' crashed: it ended with exit code 3 and without a result$"),
-        ("os._exit(0)", r"^'mine' crashed: it ended with exit code 0 and without a result$"),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", r"^'mine' crashed: it was killed by SIGSEGV \(.*\)$"),
         ("print('a\\nfatal: b', flush=True); os._exit(1)", r"its last output: fatal: b$"),
         ("return []", r"^'mine' returned list, not an object$"),
         ("return {'entries': 'abc'}", r"'entries' that are not a list of strings"),
         ("context.workspace.resolve('../x')", r"^'../x' is refused"),
-        ("os.closerange(3, 100); time.sleep(0.1); os._exit(5)", r"^'mine' crashed: it (ended|closed)"),
     ],
 )
 def test_faults_are_one_line(tmp_path: Path, body: str, reason: str) -> None:
@@ -185,24 +177,14 @@ def test_output_of_a_killed_process_is_kept(tmp_path: Path) -> None:
 def test_code_that_cannot_run(tmp_path: Path, code: str, reason: str) -> None:
     (tmp_path / "executor.py").write_text(code)
     with pytest.raises(ExecutorError, match=reason):
-        run_executor(written(tmp_path), {}, world(tmp_path / "space"))
+        run_executor(written(tmp_path / "manifest.toml"), {}, world(tmp_path / "space"))
 
 
 def test_without_code_the_error_names_the_path(tmp_path: Path) -> None:
     with pytest.raises(ExecutorError, match=f"there is no {re.escape(str(tmp_path))}/executor.py. Create it"):
-        run_executor(written(tmp_path), {}, world(tmp_path / "space"))
+        run_executor(written(tmp_path / "manifest.toml"), {}, world(tmp_path / "space"))
     with pytest.raises(ExecutorError, match="loaded without code"):
-        run_executor(replace_path(written(tmp_path)), {}, world(tmp_path / "space"))
-
-
-def replace_path(original: Tool) -> Tool:
-    return Tool.from_mapping({"name": original.name, "description": "x", "args": dict(original.args)})
-
-
-@pytest.mark.slow
-def test_arguments_that_are_no_json(tmp_path: Path) -> None:
-    with pytest.raises(ExecutorError, match="arguments of 'mine' are not JSON"):
-        result(tmp_path, "return {}", number=float("nan"))
+        run_executor(written(None), {}, world(tmp_path / "space"))
 
 
 @pytest.mark.slow
@@ -247,14 +229,7 @@ def test_no_variable_makes_it_load_code_from_the_workspace(
 def test_the_environment_has_the_common_variables_and_those_in_the_manifest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: list[str]
 ) -> None:
-    secret = {
-        "AWS_SECRET_ACCESS_KEY",
-        "LLAMA_API_KEY",
-        "OTHER",
-        "LD_PRELOAD_X",
-        "PYTHONSTARTUP",
-        "HTTPS_PROXY",
-    }
+    secret = {"LLAMA_API_KEY", "OTHER", "LD_PRELOAD_X", "PYTHONSTARTUP", "HTTPS_PROXY"}
     for name in [*secret, "LC_TIME", "TZ", "GBNF_SMTP_PASSWORD", "GBNF_TIMEZONE"]:
         monkeypatch.setenv(name, "x")
     mine = tool(
@@ -326,9 +301,7 @@ def test_daemons_end_with_its_result_and_those_that_end_before_it_are_reaped(tmp
     ("name", "arguments"),
     [
         ("compute", {"expression": "1 + 1"}),
-        ("find_files", {"base_path": "."}),
         ("find_events_empty", {"start_date": "2026-11-23", "end_date": "2026-11-24"}),
-        ("get_now", {}),
     ],
 )
 def test_the_least_memory_is_enough_for_small_tools(
@@ -396,9 +369,3 @@ def test_signals_that_a_shell_ignores_in_its_background_end_a_tool_all_the_same(
             result(tmp_path, "os.kill(os.getpid(), signal.SIGQUIT)\nsignal.pause()")
     finally:
         signal.signal(signal.SIGQUIT, before)
-
-
-@pytest.mark.slow
-def test_no_limit_is_no_limit(tmp_path: Path) -> None:
-    mine = tool(tmp_path / "mine", "time.sleep(0.2)\nreturn {'done': True}", timeout_s=0)
-    assert run_executor(mine, {}, world(tmp_path / "space")) == {"done": True}
