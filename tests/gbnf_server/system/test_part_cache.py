@@ -85,27 +85,28 @@ def occupied(folder: Path) -> int:
     return sum(-(-path.stat().st_size // 4096) * 4096 for path in folder.iterdir() if path.is_file())
 
 
+@pytest.fixture(scope="module")
+def right_hash(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a process prints that finds no compiled tools."""
+    return finish(start(tmp_path_factory.mktemp("unused")))[0]
+
+
 @pytest.mark.slow
-def test_another_process_compiles_nothing_again(tmp_path: Path) -> None:
+def test_another_process_compiles_nothing_again(tmp_path: Path, right_hash: str) -> None:
     first_hash, compiled = finish(start(tmp_path / "new" / "folder"))
     second_hash, compiled_again = finish(start(tmp_path / "new" / "folder"))
-    without, _ = finish(start(tmp_path / "other"))
-    assert first_hash == second_hash == without
+    assert first_hash == second_hash == right_hash
     assert (int(compiled), int(compiled_again)) == (len(load_manifests(MANIFESTS)), 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("max_bytes", [2**20, 64 * 2**10], ids=["room for all", "room for a few"])
-def test_processes_share_the_folder(tmp_path: Path, max_bytes: int) -> None:
-    processes = [start(tmp_path, max_bytes, rounds=8) for _ in range(5)]
+def test_processes_share_a_folder_with_room_for_a_few(tmp_path: Path, right_hash: str) -> None:
+    max_bytes = 64 * 2**10
+    processes = [start(tmp_path, max_bytes, rounds=4) for _ in range(3)]
     found = [finish(process)[:-1] for process in processes]
-    assert {each for hashes in found for each in hashes} == {finish(start(tmp_path / "other"))[0]}
+    assert {each for hashes in found for each in hashes} == {right_hash}
     assert occupied(tmp_path) <= max_bytes * (1 + 4 / 8)
     assert not [path for path in tmp_path.iterdir() if "." in path.name]  # temporary files
-
-
-def _truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
 
 
 def _flip(path: Path) -> None:
@@ -133,11 +134,10 @@ def _replace_by_loop(path: Path) -> None:
     "damage",
     [
         lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(b"\0" * 5000),
-        lambda path: path.write_text("something else"),
-        _truncate, _flip, Path.unlink, _replace_by_pipe, _replace_by_link, _replace_by_loop,
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        _flip, Path.unlink, _replace_by_pipe, _replace_by_link, _replace_by_loop,
     ],
-    ids=["empty", "zeros", "foreign", "truncated", "flipped", "removed", "a pipe", "a link", "a loop"],
+    ids=["empty", "truncated", "flipped", "removed", "a pipe", "a link", "a loop"],
 )  # fmt: skip
 def test_a_bad_file_is_compiled_again_and_replaced(tmp_path: Path, damage: Any) -> None:
     tools = load_manifests(MANIFESTS)[:3]
@@ -211,21 +211,15 @@ def no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "file" / "cache"
 
 
-def _failing(number: int) -> Any:
-    def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        def fail(*given: Any) -> Any:
-            raise OSError(number, os.strerror(number))
+def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def fail(*given: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        monkeypatch.setattr(Path, "write_bytes", fail)
-        return tmp_path
-
-    return prepare
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    return tmp_path
 
 
-@pytest.mark.parametrize(
-    "prepare", [no_folder, _failing(errno.EROFS), _failing(errno.ENOSPC), _failing(errno.EACCES)],
-    ids=["no folder", "read-only", "full", "not permitted"],
-)  # fmt: skip
+@pytest.mark.parametrize("prepare", [no_folder, full])
 def test_a_folder_that_does_not_work_is_no_error(
     prepare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -242,11 +236,11 @@ def test_a_folder_that_does_not_work_is_no_error(
 
 
 @pytest.mark.slow
-def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
+def test_a_write_that_fails_leaves_no_file(tmp_path: Path, right_hash: str) -> None:
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n" + COMPILE
     found, _ = finish(start(tmp_path, program=limited))
-    assert found == finish(start(tmp_path / "other"))[0]
-    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+    assert found == right_hash
+    assert not [*tmp_path.iterdir()]
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20_000)), max_size=60), st.integers(1, 20))
@@ -317,4 +311,3 @@ def test_the_command_line_uses_it_unless_told_otherwise(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
     assert compiled() == without
     assert len([*(tmp_path / "cache" / "compiled").iterdir()]) == len(load_manifests(MANIFESTS))
-    assert compiled() == without
