@@ -72,6 +72,13 @@ def source(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     return put
 
 
+def stages() -> list[str]:
+    """Install, and return the stages of the progress."""
+    seen: list[InstallProgress] = []
+    assert install(progress=seen.append) == find_llama_server()
+    return [progress.stage for progress in seen]
+
+
 @pytest.mark.slow
 def test_an_install_builds_tests_and_installs_the_server(cache: Path, source: Callable[..., Path]) -> None:
     source()
@@ -82,8 +89,8 @@ def test_an_install_builds_tests_and_installs_the_server(cache: Path, source: Ca
     assert find_llama_server() == binary
     assert subprocess.run([binary], capture_output=True, text=True, check=True).stdout == "version: small\n"
     assert not (cache / f"building-{VERSION}").exists()
-    stages = [progress.stage for progress in seen]
-    assert stages == sorted(stages, key=["unpack", "configure", "build", "done"].index)
+    passed = [progress.stage for progress in seen]
+    assert passed == sorted(passed, key=["unpack", "configure", "build", "done"].index)
     built = [progress.fraction or 0 for progress in seen if progress.stage == "build"]
     assert built == sorted(built)
     assert built[-1] == 1.0
@@ -103,11 +110,6 @@ def test_a_second_install_builds_nothing_and_gets_the_chat_templates(
     assert files == {"models/templates/A.jinja": "a", "tests/test-chat.cpp": "b"}
     before = binary.stat().st_mtime_ns
 
-    def stages() -> list[str]:
-        seen: list[InstallProgress] = []
-        assert install(progress=seen.append) == binary
-        return [progress.stage for progress in seen]
-
     assert stages() == ["done"]
     shutil.rmtree(kept)
     source().write_bytes(b"no archive")
@@ -123,6 +125,8 @@ def test_a_second_install_builds_nothing_and_gets_the_chat_templates(
 def test_a_server_that_the_person_names_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GBNF_LLAMA_SERVER", sys.executable)
     assert install() == find_llama_server() == Path(sys.executable)
+    with pytest.raises(SetupError, match="Unset it"):  # no build replaces it
+        install(gpu="cuda")
 
 
 @pytest.mark.parametrize("name", ["absent", "text", "."])
@@ -150,44 +154,34 @@ def test_missing_tools_are_all_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
         install()
 
 
-@pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on the search path for the compilers of GPUs."""
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder) + os.pathsep + os.environ["PATH"])
-    return folder
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("gpu", "program"), [("cuda", "nvcc"), ("vulkan", "glslc")])
 def test_a_build_for_a_gpu_is_beside_the_other_and_preferred(
-    cache: Path, source: Callable[..., Path], programs: Path, gpu: Gpu, program: str
+    cache: Path, source: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asks = f'if(NOT GGML_{gpu.upper()})\nmessage(FATAL_ERROR "for the CPU")\nendif()\n'
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "glslc").touch(mode=0o755)
+    asks = 'if(NOT GGML_VULKAN)\nmessage(FATAL_ERROR "for the CPU")\nendif()\n'
     source()
     plain = install()
-    source(variant=f"{VERSION}-{gpu}", **{"CMakeLists.txt": CMAKE + asks})
-    if not (Path("/usr/local/cuda/bin") / program).exists() and shutil.which(program) is None:
-        with pytest.raises(SetupError, match=f"for {gpu} without {program}. Install the "):
-            install(gpu=gpu)
-    (programs / program).touch(mode=0o755)
-    built = install(gpu=gpu)
-    assert built == cache / "llama-server" / f"{VERSION}-{gpu}" / "llama-server"
-    assert find_llama_server() == install(gpu=gpu) == install() == built
+    source(variant=f"{VERSION}-vulkan", **{"CMakeLists.txt": CMAKE + asks})
+    built = install(gpu="vulkan")
+    assert built == cache / "llama-server" / f"{VERSION}-vulkan" / "llama-server"
+    assert find_llama_server() == install(gpu="vulkan") == install() == built
     assert plain.is_file()
 
 
+@pytest.mark.parametrize(("gpu", "program"), [("cuda", "nvcc"), ("vulkan", "glslc")])
+def test_a_compiler_for_the_gpu_is_needed(gpu: Gpu, program: str) -> None:
+    if (Path("/usr/local/cuda/bin") / program).exists() or shutil.which(program):
+        pytest.skip(f"{program} is here")
+    with pytest.raises(SetupError, match=f"for {gpu} without {program}. Install the "):
+        install(gpu=gpu)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="Metal is for macOS")
 def test_metal_is_for_macos() -> None:
-    if sys.platform != "darwin":
-        with pytest.raises(SetupError, match="Metal on macOS only"):
-            install(gpu="metal")
-
-
-def test_no_build_replaces_a_named_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GBNF_LLAMA_SERVER", sys.executable)
-    with pytest.raises(SetupError, match="Unset it"):
-        install(gpu="cuda")
+    with pytest.raises(SetupError, match="Metal on macOS only"):
+        install(gpu="metal")
 
 
 @pytest.mark.slow
@@ -198,9 +192,7 @@ def test_a_failed_build_resumes_where_it_stopped(cache: Path, source: Callable[.
     assert str(cache / f"building-{VERSION}" / "build.log") in str(failed.value)
     assert find_llama_server() is None
     (cache / f"building-{VERSION}" / "source" / "vendor" / "llama.cpp" / "main.c").write_text(MAIN)
-    seen: list[InstallProgress] = []
-    install(progress=seen.append)
-    assert "unpack" not in [progress.stage for progress in seen]
+    assert "unpack" not in stages()
 
 
 @pytest.mark.slow
@@ -212,14 +204,12 @@ def test_a_server_that_cannot_run_is_not_installed(source: Callable[..., Path]) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("size", "end", "said"), [(None, b"", "its SHA-256 is"), (100, b"x", "damaged"), (100, b"", "damaged")]
-)
+@pytest.mark.parametrize(("size", "said"), [(None, "its SHA-256 is"), (100, "damaged")])
 def test_a_wrong_archive_is_thrown_away(
-    source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, size: int | None, end: bytes, said: str
+    source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, size: int | None, said: str
 ) -> None:
     path = source()
-    path.write_bytes(path.read_bytes()[:size] + end)
+    path.write_bytes(path.read_bytes()[:size])
     if size is None:
         monkeypatch.setattr(build_steps, "_SHA256", {VERSION: "0" * 64})
     with pytest.raises(SetupError, match=said):
@@ -228,36 +218,24 @@ def test_a_wrong_archive_is_thrown_away(
     assert find_llama_server() is None
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Python 3.14:DeprecationWarning")  # of the way without filters
-@pytest.mark.parametrize("has_filters", [True, False], ids=["filters", "no filters, as before 3.11.4"])
-def test_an_archive_cannot_write_outside_its_folder(
-    cache: Path, source: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, has_filters: bool
-) -> None:
-    if not has_filters:
-        monkeypatch.delattr(tarfile, "data_filter", raising=False)
-    source(**{"../../../../../escaped": "out"})
-    with pytest.raises(SetupError, match="damaged"):
-        install()
-    assert not list(cache.parent.rglob("escaped"))
-
-
 @pytest.mark.filterwarnings("ignore:Python 3.14:DeprecationWarning")  # of the way without filters
 @pytest.mark.parametrize("has_filters", [True, False], ids=["filters", "no filters, as before 3.11.4"])
 @pytest.mark.parametrize(
-    ("kind", "target", "is_allowed"),
+    ("name", "kind", "target", "is_allowed"),
     [
-        (tarfile.SYMTYPE, "../../outside", False),
-        (tarfile.SYMTYPE, "/tmp", False),  # the target of a link that is refused
-        (tarfile.SYMTYPE, "small", True),
-        (tarfile.LNKTYPE, "../outside", False),
-        (tarfile.LNKTYPE, "llama_cpp_python-0/small", True),
-        (tarfile.FIFOTYPE, "", False),
+        ("../../outside", tarfile.REGTYPE, "", False),
+        ("link", tarfile.SYMTYPE, "../../outside", False),
+        ("link", tarfile.SYMTYPE, "/tmp", False),  # the target of a link that is refused
+        ("link", tarfile.SYMTYPE, "small", True),
+        ("link", tarfile.LNKTYPE, "../outside", False),
+        ("link", tarfile.LNKTYPE, "llama_cpp_python-0/small", True),
+        ("link", tarfile.FIFOTYPE, "", False),
     ],
 )
-def test_links_lead_to_files_of_the_archive(
+def test_files_and_links_stay_in_the_folder_of_the_archive(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    name: str,
     kind: bytes,
     target: str,
     is_allowed: bool,
@@ -270,7 +248,7 @@ def test_links_lead_to_files_of_the_archive(
         file = tarfile.TarInfo("llama_cpp_python-0/small")
         file.size = 5
         archive.addfile(file, io.BytesIO(b"small"))
-        link = tarfile.TarInfo("llama_cpp_python-0/link")
+        link = tarfile.TarInfo(f"llama_cpp_python-0/{name}")
         link.type, link.linkname = kind, target
         archive.addfile(link)
     into = tmp_path / "into"
@@ -284,32 +262,7 @@ def test_links_lead_to_files_of_the_archive(
 
 
 @pytest.mark.slow
-def test_an_interrupted_build_leaves_no_process_and_no_server(
-    cache: Path, source: Callable[..., Path]
-) -> None:
-    length = f"1000.{os.getpid():07}"  # of this test alone, whoever else runs it
-    slow = (
-        f'add_custom_target(slow COMMAND sleep {length} COMMENT "sleeping")\n'
-        "add_dependencies(llama-server slow)\n"
-    )
-    source(**{"CMakeLists.txt": CMAKE + slow})
-
-    def is_sleeping() -> bool:
-        return any(length in command for command in commands())
-
-    def interrupt(progress: InstallProgress) -> None:
-        if progress.stage == "build":
-            wait_until(is_sleeping)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        install(progress=interrupt)
-    assert find_llama_server() is None
-    wait_until(lambda: not is_sleeping())
-
-
-@pytest.mark.slow
-def test_an_interrupted_compiler_can_delete_what_it_was_writing(
+def test_an_interrupted_compiler_deletes_what_it_was_writing_and_is_gone(
     cache: Path, source: Callable[..., Path], tmp_path: Path
 ) -> None:
     partial, compiler = tmp_path / "partial.o", tmp_path / "compiler"
@@ -329,14 +282,16 @@ def test_an_interrupted_compiler_can_delete_what_it_was_writing(
     with pytest.raises(KeyboardInterrupt):
         install(progress=interrupt)
     assert not partial.exists()
+    assert find_llama_server() is None
+    wait_until(lambda: not any(str(compiler) in command for command in commands()))
 
 
 @pytest.mark.slow
 def test_the_progress_is_told_without_a_terminal_too(gbnf: Gbnf, source: Callable[..., Path]) -> None:
     source()
     result = gbnf("server", "install")
-    stages = [line.partition(":")[0] for line in result.err.splitlines()]
-    assert list(dict.fromkeys(stages)) == ["unpack", "configure", "build", "done"]
+    shown = [line.partition(":")[0] for line in result.err.splitlines()]
+    assert list(dict.fromkeys(shown)) == ["unpack", "configure", "build", "done"]
     assert re.search(r"^build: 100 %, \d+ s, ", result.err, re.MULTILINE)
     assert Path(result.out.strip()) == find_llama_server()
 
