@@ -91,9 +91,10 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield Served(request.param, tmp_path_factory.mktemp("workspace"), [], stack)
 
 
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.fixture
+def mode(served: Served) -> str:
+    """The era of the protocol: the earlier one over HTTP, where a question needs the stream of its call."""
+    return "legacy" if served.source.startswith("http") else "auto"
 
 
 def text(result: CallToolResult) -> str:
@@ -131,7 +132,6 @@ def test_a_result_is_structured_and_text(served: Served, mode: str) -> None:
     ("name", "arguments", "fault"),
     [
         ("get_now", {"x": 1}, "unknown argument 'x' for tool 'get_now'"),
-        ("create_dirs", {}, "paths"),
         ("create_dirs", {"paths": 3}, "paths"),
         ("read_files", {"paths": ["no such file"]}, "no such file"),
     ],
@@ -202,37 +202,26 @@ def test_credentials_are_not_asked_through_a_client(served: Served, mode: str) -
 def test_an_approval_is_for_one_call_only(served: Served) -> None:
     """A client that sends the sealed state of one call with another call's arguments is refused."""
 
-    async def cheat(client: Client) -> Any:
-        session = client.session
-        first: Any = await session.call_tool("delete_files", {"paths": ["a"]}, allow_input_required=True)
-        answers = {"approval": ElicitResult(action="accept", content={"approve": True})}
-        return await session.call_tool(
-            "delete_files",
-            {"paths": ["other"]},
-            input_responses=answers,  # type: ignore[arg-type]  # it is one of the union
-            request_state=first.request_state,
-            allow_input_required=True,
-        )
-
-    served.call("create_dirs", {"paths": ["other"]})
-    with pytest.raises(MCPError, match="requestState"):
-        served.use(cheat, person=Asked())
-    assert (served.workspace / "other").is_dir()
-
-
-def test_an_approval_without_a_question_is_ignored(served: Served) -> None:
-    async def cheat(client: Client) -> Any:
+    async def cheat(client: Client, state: str | None = None) -> Any:
         answers = {"approval": ElicitResult(action="accept", content={"approve": True})}
         return await client.session.call_tool(
             "delete_files",
-            {"paths": ["unasked"]},
-            input_responses=answers,  # type: ignore[arg-type]  # as above
+            {"paths": ["other"]},
+            input_responses=answers,  # type: ignore[arg-type]  # it is one of the union
+            request_state=state,
             allow_input_required=True,
         )
 
-    served.call("create_dirs", {"paths": ["unasked"]})
-    assert served.use(cheat, person=Asked()).input_requests.keys() == {"approval"}
-    assert (served.workspace / "unasked").is_dir()
+    async def cheat_with_a_state(client: Client) -> Any:
+        arguments = {"paths": ["a"]}
+        first: Any = await client.session.call_tool("delete_files", arguments, allow_input_required=True)
+        return await cheat(client, first.request_state)
+
+    served.call("create_dirs", {"paths": ["other"]})
+    with pytest.raises(MCPError, match="requestState"):
+        served.use(cheat_with_a_state, person=Asked())
+    assert served.use(cheat, person=Asked()).input_requests.keys() == {"approval"}  # asked anew
+    assert (served.workspace / "other").is_dir()
 
 
 def test_our_client_uses_our_server(served: Served, there: Context) -> None:
@@ -255,36 +244,26 @@ def test_every_call_is_approved_with_yes(tmp_path: Path) -> None:
     assert not (tmp_path / "old").exists()
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("workspace")
-    with serving([*GBNF, "--workspace", str(folder), "--http", "0", "--api-key", "swordfish"]) as url:
-        yield url
-
-
 def post(url: str, **headers: str) -> int:
     body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     usual = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     return httpx2.post(url, json=body, headers=usual | headers).status_code
 
 
-def test_an_api_key_is_needed(guarded: str, there: Context) -> None:
-    assert [post(guarded), post(guarded, Authorization="Bearer sword")] == [401, 401]
-    headers = {"Authorization": "Bearer swordfish"}
-    with mcp_tools({"mcpServers": {"a": {"url": guarded, "headers": headers}}}) as mcp:
-        assert "time" in run_executor(named(mcp, "get_now"), {}, there)
-
-
-def test_web_pages_cannot_use_it(guarded: str) -> None:
+def test_an_api_key_is_needed_and_web_pages_cannot_use_it(there: Context, tmp_path: Path) -> None:
     key = {"Authorization": "Bearer swordfish"}
-    assert post(guarded, **key, Origin="https://example.org") == 403
-    assert post(guarded, **key, Host="example.org") == 421
-    assert post(guarded, **key) not in {401, 403, 421}
+    with serving([*GBNF, "--workspace", str(tmp_path), "--http", "0", "--api-key", "swordfish"]) as guarded:
+        assert [post(guarded), post(guarded, Authorization="Bearer sword")] == [401, 401]
+        with mcp_tools({"mcpServers": {"a": {"url": guarded, "headers": key}}}) as mcp:
+            assert "time" in run_executor(named(mcp, "get_now"), {}, there)
+        assert post(guarded, **key, Origin="https://example.org") == 403
+        assert post(guarded, **key, Host="example.org") == 421
+        assert post(guarded, **key) not in {401, 403, 421}
 
 
 @pytest.mark.parametrize(
     ("host", "loopback"),
-    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("example.org", False)],
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False)],
 )
 def test_loopback(host: str, loopback: bool) -> None:
     assert is_loopback(host) == loopback
