@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,16 +60,29 @@ class Session:
         return {tool.name for tool in self.mcp.tools}
 
 
-@pytest.fixture(scope="module", params=TRANSPORTS)
-def session(request: pytest.FixtureRequest) -> Iterator[Session]:
+@contextmanager
+def opened(transport: str) -> Iterator[Session]:
     log: list[str] = []
     with ExitStack() as stack:
-        transport, *options = request.param.split()
+        kind, *options = transport.split()
         source = sdk_server(*options)
-        if transport != "stdio":
-            source = stack.enter_context(http_server(transport, *options))
+        if kind != "stdio":
+            source = stack.enter_context(http_server(kind, *options))
         mcp = stack.enter_context(mcp_tools(source, on_log=lambda _, line: log.append(line)))
-        yield Session(mcp, log, request.param)
+        yield Session(mcp, log, transport)
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def session(request: pytest.FixtureRequest) -> Iterator[Session]:
+    with opened(request.param) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Session]:
+    """For what comes after the transport."""
+    with opened("stdio") as session:
+        yield session
 
 
 def context(root: Path, person: Person) -> Context:
@@ -80,21 +93,15 @@ def with_limit(tool: Tool, timeout_s: float) -> Tool:
     return replace(tool, run=replace(tool.run, timeout_s=timeout_s))
 
 
-def test_annotations_become_effects(session: Session) -> None:
-    policies = {tool.name: (tool.run.effect, tool.run.confirm) for tool in session.mcp.tools}
+def test_annotations_names_and_schemas_become_those_of_tools(local: Session, there: Context) -> None:
+    policies = {tool.name: (tool.run.effect, tool.run.confirm) for tool in local.mcp.tools}
     assert policies["echo"] == ("read", False)
     assert policies["add"] == ("write", False)
     assert policies["remove"] == ("write", True)
-    assert named(session.mcp, "echo").description() == "Return the text."
-
-
-def test_a_schema_that_is_malformed_is_loosened_and_named(session: Session) -> None:
-    (finding,) = named(session.mcp, "broken_input").findings
+    assert named(local.mcp, "echo").description() == "Return the text."
+    (finding,) = named(local.mcp, "broken_input").findings
     assert (finding.kind, finding.pointer, finding.keyword) == ("loosened", "/properties/a", "type")
-
-
-def test_a_name_that_no_api_takes_is_replaced(session: Session, there: Context) -> None:
-    assert session.call("odd_name_", {}, there) == {"text": "odd"}
+    assert local.call("odd_name_", {}, there) == {"text": "odd"}  # a name that no API takes is replaced
 
 
 def test_results_are_objects(session: Session, there: Context) -> None:
@@ -102,8 +109,8 @@ def test_results_are_objects(session: Session, there: Context) -> None:
     assert session.call("add", {"a": 1, "b": 2}, there) == {"total": 3}
 
 
-def test_binary_data_is_saved_in_the_workspace(session: Session, there: Context) -> None:
-    result = session.call("everything", {}, there)
+def test_binary_data_is_saved_in_the_workspace(local: Session, there: Context) -> None:
+    result = local.call("everything", {}, there)
     root = there.workspace.root
     assert result["text"] == "see"
     assert [file["type"] for file in result["files"][:2]] == ["image/png", "audio/wav"]
@@ -113,12 +120,12 @@ def test_binary_data_is_saved_in_the_workspace(session: Session, there: Context)
         {"uri": "file:///notes.txt", "name": "notes", "type": "text/plain"},
         {"uri": "toy://a", "text": "A"},
     ]
-    assert session.call("everything", {}, there) == result
+    assert local.call("everything", {}, there) == result
 
 
-def test_an_error_of_a_tool_is_passed_to_the_model(session: Session, there: Context) -> None:
+def test_an_error_of_a_tool_is_passed_to_the_model(local: Session, there: Context) -> None:
     with pytest.raises(ExecutorError, match=r"^no way$"):
-        session.call("fail", {"text": "no way"}, there)
+        local.call("fail", {"text": "no way"}, there)
 
 
 def test_a_call_that_hangs_is_cancelled_and_the_server_continues(session: Session, there: Context) -> None:
@@ -170,9 +177,9 @@ def test_a_question_that_nobody_answers_is_cancelled(session: Session, there: Co
     assert session.call("ask", {}, there)["text"] == "cancel None"
 
 
-def test_an_invalid_answer_is_asked_again_and_then_declined(session: Session, tmp_path: Path) -> None:
+def test_an_invalid_answer_is_asked_again_and_then_declined(local: Session, tmp_path: Path) -> None:
     person = ScriptedPerson({"colour": "red", "number": 0})
-    assert session.call("ask", {}, context(tmp_path, person))["text"] == "decline None"
+    assert local.call("ask", {}, context(tmp_path, person))["text"] == "decline None"
     assert len(person.asked) == 3
     assert "$.number" in person.asked[1].title
 
@@ -230,15 +237,14 @@ def test_limits_of_results(session: Session, there: Context) -> None:
     ("name", "fault"),
     [
         ("false_output", r"\$\.n: .* is not of type 'integer'"),
-        ("broken_output", "the schema itself is invalid"),
         ("slow_output", "violates the output schema"),
     ],
 )
 def test_an_output_that_violates_its_schema_fails(
-    session: Session, there: Context, name: str, fault: str
+    local: Session, there: Context, name: str, fault: str
 ) -> None:
     with pytest.raises(ExecutorError, match=f"'{name}' was executed, but .*{fault}"):
-        session.call(name, {}, there)
+        local.call(name, {}, there)
 
 
 def test_changes_of_the_list_are_noticed(session: Session, there: Context) -> None:
@@ -256,7 +262,7 @@ def _final(message: str) -> str:
     return f'{{"name": "final_answer", "arguments": {{"message": "{message}"}}}}'
 
 
-def test_a_planner_uses_the_tools_of_the_moment(session: Session, tmp_path: Path) -> None:
+def test_a_planner_uses_the_tools_of_the_moment(local: Session, tmp_path: Path) -> None:
     script = Script(
         {
             "grow": ['{"name": "grow", "arguments": {"name": "later"}}', _final("grown")],
@@ -266,7 +272,7 @@ def test_a_planner_uses_the_tools_of_the_moment(session: Session, tmp_path: Path
     )
     options = PlannerOptions(max_tools=None)
     there = context(tmp_path, ScriptedPerson())
-    planner = Planner(lambda: session.mcp.tools, script, options, context=there)
+    planner = Planner(lambda: local.mcp.tools, script, options, context=there)
     assert planner.run("grow").answer == "grown"
     wait_until(lambda: any(tool.name == "later" for tool in planner.tools))
     run = planner.run("use it")
@@ -310,11 +316,11 @@ def test_the_environment_is_the_default_one_and_the_named_one(
         assert run_executor(tool, {"name": "PATH"}, there) == {"text": os.environ["PATH"]}
 
 
-def test_credentials_are_hidden(session: Session, there: Context) -> None:
+def test_credentials_are_hidden(local: Session, there: Context) -> None:
     handle = there.secrets.keep("swordfish", "password")
-    assert session.call("echo", {"text": "swordfish"}, there) == {"text": handle}
+    assert local.call("echo", {"text": "swordfish"}, there) == {"text": handle}
     with pytest.raises(ExecutorError, match=handle):
-        session.call("fail", {"text": "swordfish"}, there)
+        local.call("fail", {"text": "swordfish"}, there)
 
 
 def test_no_processes_or_threads_remain() -> None:

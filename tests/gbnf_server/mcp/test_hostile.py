@@ -140,7 +140,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_servers_end_with_the_program(number: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-c", _PROGRAM, hostile_server("child"), str(tmp_path)]
     with subprocess.Popen(

@@ -61,8 +61,6 @@ class Handler(BaseHTTPRequestHandler):
                 self.end_headers()
                 while True:
                     self.wfile.write(b" " * (1 << 20))
-            case "gone":
-                self.reply(404, b"")
             case "page":
                 self.reply(200, b"<html>", **{"Content-Type": "text/html"})
             case "broken":
@@ -103,7 +101,6 @@ def web_server(mode: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
     [
         ("bomb", "a compressed message, which was not asked for"),
         ("endless", "it sent a message of more than 32 MB"),
-        ("gone", "'ping' failed: "),
         ("page", "'ping' failed: Unexpected content type"),
         ("broken", "'ping' failed: Failed to parse JSON response"),
     ],
