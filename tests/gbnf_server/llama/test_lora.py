@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def test_runs_with_and_without_it_are_told_apart(tiny_model: Path, tmp_path: Pat
     assert len(told) == len({source.key() for source in sources}) == 3
 
 
-BIKES = {
+BIKES: dict[tuple[str, str], dict[str, Any]] = {
     ("rent_bike", "Rent a bicycle at a station."): {
         "station": {"type": "string", "description": "Name of the station."},
         "minutes": {"type": "integer", "description": "For how long."},

@@ -80,7 +80,7 @@ def test_an_interrupted_caller_leaves_nothing_that_runs(
 def test_values_come_in_order_and_an_error_after_them(loop: BackgroundLoop) -> None:
     ended: list[str] = []
     assert list(loop.iterate(count(5, ended))) == [0, 1, 2, 3, 4]
-    found = []
+    found: list[int] = []
     with pytest.raises(ValueError, match="at the end"):
         found.extend(loop.iterate(count(5, ended, ValueError("at the end"))))
     assert found == [0, 1, 2, 3, 4]
