@@ -24,7 +24,7 @@ from support.smollm2 import model_file
 MARKER = "<|tool|>"
 FILES = {
     "bundled": None,
-    **{name: SHARED / "vocabs" / f"ggml-vocab-{name}.gguf" for name in ("llama-bpe", "qwen2", "gemma-4")},
+    "gemma-4": SHARED / "vocabs" / "ggml-vocab-gemma-4.gguf",
     "smollm2": model_file(),
 }
 REAL = [name for name, path in FILES.items() if name == "bundled" or (path is not None and path.is_file())]
@@ -62,8 +62,6 @@ words = st.sampled_from(
         "\u0301",
         "é",
         "नमस्ते",
-        "中文",
-        "한국어",
         "�",
         "trips/r",
         '{"',
@@ -106,18 +104,15 @@ def both(model: PureModel, *arguments: Any) -> None:
     """Check that the text is the same; the model is not asked for the tokens of a forced end."""
 
     def run(*, jumps: bool) -> Run:
-        return run_pure(
-            PureModel(model.vocabulary, model.prompt, model.wanted, model.strength), *arguments, jumps=jumps
-        )
+        fresh = PureModel(model.vocabulary, model.prompt, model.wanted, model.strength)
+        return run_pure(fresh, grammar, Sampler(temperature, seed), max_tokens, jumps=jumps)
 
     grammar, temperature, seed, max_tokens = arguments
-    arguments = grammar, Sampler(temperature, seed), max_tokens
     try:
         drafted: Run | None = run(jumps=True)
     except BackendError as error:
         assert "dead end" in str(error)  # noqa: PT017  # a token may end inside a character that can't go on
         drafted = None
-    arguments = grammar, Sampler(temperature, seed), max_tokens
     try:
         plain = run(jumps=False)
     except BackendError:
@@ -136,7 +131,7 @@ def both(model: PureModel, *arguments: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
-@settings(max_examples=scaled(8))
+@settings(max_examples=scaled(20))
 @given(st.data(), raw_bytes, raw_bytes, st.sampled_from([0.0, 1.0]), st.floats(5, 30))
 def test_any_bytes_are_the_same_with_and_without_drafts(
     name: str, data: st.DataObject, start: bytes, repeated: bytes, temperature: float, strength: float
@@ -149,7 +144,7 @@ def test_any_bytes_are_the_same_with_and_without_drafts(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
-@settings(max_examples=scaled(8))
+@settings(max_examples=scaled(20))
 @given(st.data(), SHALLOW, texts, st.sampled_from([0.0, 1.0, 3.0]), st.integers(1, 40))
 def test_any_schema_has_the_same_text_with_and_without_drafts(
     name: str, data: st.DataObject, schema: Any, text: str, temperature: float, max_tokens: int
@@ -193,17 +188,12 @@ def test_a_preferred_split_is_drafted_next_time() -> None:
 # Forced text that names control tokens.
 
 
-def test_a_control_text_is_drafted_as_its_token() -> None:
+def test_a_control_text_is_drafted_as_its_token_and_a_sampled_one_stays() -> None:
     model = engine().model
     assert following_tokens(model, [], f"{MARKER}get_", [MARKER])[:1] == model.tokenize(MARKER, special=True)  # type: ignore[index]  # there are some
     assert following_tokens(model, [], f"{MARKER}get_") == model.tokenize(f"{MARKER}get_", special=False)
-
-
-def test_a_sampled_control_token_stays() -> None:
-    model = engine().model
     sampled = model.tokenize(MARKER, special=True)
-    found = following_tokens(model, sampled, "get_", [MARKER])
-    assert found == model.tokenize("get_", special=False)
+    assert following_tokens(model, sampled, "get_", [MARKER]) == model.tokenize("get_", special=False)
 
 
 def test_tokens_spell_the_text() -> None:
