@@ -73,35 +73,25 @@ def test_a_value_splits_alike_in_a_request_and_in_a_call(llama: Llama) -> None:
 
 @pytest.mark.slow
 def test_llama_cpp_splits_texts_as_the_training_tokenizer_does(llama: Llama) -> None:
+    """Conversations, and unusual characters of every kind."""
     pytest.importorskip("tokenizers")
+    import gguf
+
     from vllm_folder import encoder
 
     vocabulary = [llama._model.token_get_text(token) for token in range(llama.n_vocab())]
-    tokenizer = encoder(vocabulary, _merges())
-    for text in _texts(150):
-        ours = tokenizer.encode(text, add_special_tokens=False).ids
-        assert llama.tokenize(text.encode(), add_bos=False, special=True) == ours, text
-
-
-def _texts(count: int) -> list[str]:
-    """Return texts to compare tokenizers on: conversations, and unusual characters of every kind."""
-    source = Random(7)
-    alphabet = "abc XYZ 019 .,:;!?'\"{}[]()<>|/\\-_+*=%$#@~^`\n\t èéàçñüß €…—“” 日本語 한글 مرحبا Привет 😀"
-    made: list[str] = []
-    while len(made) < count:
-        one = trace(source)
-        turns = [("system", one.system()), *one.turns()]
-        made.append("".join(f"<|{role}|>{content}<|end|>" for role, content in turns))
-        made.append("".join(source.choice(alphabet) for _ in range(source.randint(1, 60))))
-    return made[:count]
-
-
-def _merges() -> list[tuple[str, str]]:
-    import gguf
-
     field = gguf.GGUFReader(model_path()).fields["tokenizer.ggml.merges"]
     pairs = (bytes(field.parts[part]).decode().split(" ") for part in field.data)
-    return [(left, right) for left, right in pairs]
+    tokenizer = encoder(vocabulary, [(left, right) for left, right in pairs])
+    source = Random(7)
+    alphabet = "abc XYZ 019 .,:;!?'\"{}[]()<>|/\\-_+*=%$#@~^`\n\t èéàçñüß €…—“” 日本語 한글 مرحبا Привет 😀"
+    for _ in range(75):
+        one = trace(source)
+        turns = [("system", one.system()), *one.turns()]
+        said = "".join(f"<|{role}|>{content}<|end|>" for role, content in turns)
+        for text in (said, "".join(source.choice(alphabet) for _ in range(source.randint(1, 60)))):
+            ours = tokenizer.encode(text, add_special_tokens=False).ids
+            assert llama.tokenize(text.encode(), add_bos=False, special=True) == ours, text
 
 
 def test_bare_answers_are_mostly_the_right_calls(llama: Llama) -> None:
