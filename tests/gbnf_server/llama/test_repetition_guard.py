@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -23,13 +25,10 @@ from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama import repetition
 from gbnf_server.llama.decoder import Decoder
-from gbnf_server.llama.demo_model import model_path
 from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import engine
-from support.smollm2 import model_file, requires_smollm2
 from support.tool_formats import KEY_VALUE, TAGS, XML, Family
-from support.vocabularies import make_model_over
 from support.wires import closed
 
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
@@ -37,10 +36,8 @@ LONG = 6000  # tokens
 
 
 @pytest.fixture(scope="module")
-def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
-    """The embedded vocabulary, with random weights."""
-    path = make_model_over(model_path(), tmp_path_factory.mktemp("models") / "random.gguf")
-    with InProcess(path, threads=1, prompt_style="minimal", context_length=LONG + 200) as model:
+def backend(random_model: Path) -> Iterator[InProcess]:
+    with InProcess(random_model, threads=1, prompt_style="minimal", context_length=LONG + 200) as model:
         yield model
 
 
@@ -90,13 +87,10 @@ class Case:
 
 CASES = [
     Case(closed(["text"], text={"type": "string"}), '{"text": "', "github.", '"}'),
-    Case(closed(["text"], text={"type": "string"}), '{"text": "', "Abbr. (abbr), ", '"}'),
     Case(closed(["text"], text={"type": "string"}), '{"text": "', "\\n", '"}'),
     Case(closed(["days"], days=STRINGS), '{"days": ["today"', ', "tomorrow", "today"', "]}"),
     Case(closed(["days"], days=STRINGS), '{"days": ["', "today, ", '"]}'),
-    Case(STRINGS, '["today"', ', "tomorrow", "today"', "]"),
     Case({**STRINGS, "minItems": 300}, '["today"', ', "tomorrow", "today"', "]", 300),
-    Case({"type": "array", "items": STRINGS}, '[["today"', ', "tomorrow", "today"', "]]"),
     Case({"type": "array", "items": STRINGS}, '[["today"]', ', ["today"]', "]"),
     Case(
         {"type": "array", "items": closed(["name"], name={"type": "string"}, day={"type": "integer"})},
@@ -109,8 +103,7 @@ CASES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=repr)
-@pytest.mark.parametrize("jumps", [True, False])
+@pytest.mark.parametrize(("case", "jumps"), [*zip(CASES, cycle([True, False])), (CASES[0], False)])
 def test_a_value_ends_where_the_grammar_allows_it(backend: InProcess, case: Case, jumps: bool) -> None:
     grammar = compile_schema(case.schema)
     endless = case.before + case.unit * 3000
@@ -126,12 +119,8 @@ def test_a_value_ends_where_the_grammar_allows_it(backend: InProcess, case: Case
     value = json.loads(found.text)
     jsonschema.validate(value, case.schema)
     assert len(value) >= case.least
-
-
-def test_entries_are_not_cut(backend: InProcess) -> None:
-    case = CASES[3]
-    found = decode(backend, compile_schema(case.schema), writing(case.before + case.unit * 3000))
-    assert set(json.loads(found.text)["days"]) == {"today", "tomorrow"}
+    if "days" in value and case.unit.startswith(", "):  # entries are not cut
+        assert set(value["days"]) == {"today", "tomorrow"}
 
 
 def test_strings_as_long_as_they_must_be(backend: InProcess) -> None:
@@ -178,7 +167,7 @@ def test_closing_texts_of_several_characters_are_written_whole(backend: InProces
     """As raw parameters of native formats: the text contains the first characters of what closes it."""
     text = '([^\\n] | "\\n" ([^<\\n] | "<" [^/\\n]))*'
     grammar = Grammar.parse(f'root ::= "<content>\\n" {text} "\\n</content>" ("<more>" [a-z]+ "</more>")?')
-    found = decode(backend, grammar, writing("<content>\nnext line <b>\n" * 1 + "next line <b>\n" * 2000))
+    found = decode(backend, grammar, writing("<content>\n" + "next line <b>\n" * 2000))
     assert found.shortened_at is not None
     assert found.text[found.shortened_at :].startswith("</content>")
     assert engine().match(grammar, found.text).complete
@@ -240,17 +229,3 @@ def test_whatever_the_grammar_nothing_else_changes(
     assert match.complete or (
         found.finish_reason == "length" and found.usage.completion_tokens == 200 and match.accepted
     )
-
-
-@pytest.mark.slow
-@requires_smollm2
-def test_a_real_model_that_repeats() -> None:
-    schema = closed(["days"], days=STRINGS)
-    text = "Write today, tomorrow, today, tomorrow, and go on without an end."
-    with InProcess(model_file() or "", threads=1) as model:
-        found = model.complete(
-            Request([{"role": "user", "content": text}], grammar=compile_schema(schema), max_tokens=400)
-        )
-    assert (found.finish_reason, "today" in found.repeated * 2) == ("stop", True)
-    assert found.usage.completion_tokens < 400
-    jsonschema.validate(json.loads(found.text), schema)
