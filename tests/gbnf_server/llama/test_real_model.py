@@ -36,32 +36,24 @@ pytestmark = requires_smollm2
 #: bits, so that the same tokens beside other sequences change logits by up to 1.5. They spread over some 30.
 _NEAR = 1.5
 _FEW = settings(max_examples=scaled(4), suppress_health_check=list(HealthCheck))
-WEATHER = Tool.from_mapping(
-    {
-        "name": "get_weather",
-        "description": "Return the weather of a city.",
-        "args": {
-            "type": "object",
-            "properties": {
-                "city": {"type": "string", "maxLength": 20},
-                "unit": {"enum": ["celsius", "fahrenheit"]},
-                "days": {"type": "integer", "minimum": 1, "maximum": 9},
-            },
-            "required": ["city"],
-        },
-    }
+ARGUMENTS = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 20}, "unit": {"enum": ["celsius", "fahrenheit"]}},
+    "required": ["city"],
+}
+TOOLS = (
+    Tool("get_weather", "Return the weather of a city.", args=ARGUMENTS),
+    Tool("get_time", "Return the time.", args={"type": "object"}),
 )
-TIME = Tool.from_mapping({"name": "get_time", "description": "Return the time.", "args": {"type": "object"}})
-TOOLS = (WEATHER, TIME)
 PROMPT = system_prompt(TOOLS, style="minimal")
-CITIES = ("Rome", "Oslo", "Paris", "東京", "São Paulo", "Cairo", "Lima", "Delhi")
+CITIES = ("Rome", "Oslo", "東京", "São Paulo")
 
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[InProcess]:
     path = model_file()
     assert path is not None
-    with InProcess(path, threads=1, context_length=1024, parallel=8) as backend:
+    with InProcess(path, threads=1, context_length=1024, parallel=len(CITIES)) as backend:
         yield backend
 
 
@@ -123,7 +115,7 @@ def request_of(schema: dict[str, Any], **options: Any) -> tuple[Request, Grammar
     return Request([{"role": "user", "content": content}], grammar, **options), grammar
 
 
-def call_request(question: str = "Is it raining in Rome? 東京は？ 🌧", **options: Any) -> Request:
+def call_request(question: str, **options: Any) -> Request:
     messages: list[Message] = [{"role": "system", "content": PROMPT}, {"role": "user", "content": question}]
     return Request(messages, compile_pool(TOOLS), **{"max_tokens": 40, **options})
 
@@ -147,9 +139,8 @@ def test_a_jump_changes_nothing_in_json(model: InProcess, schema: dict[str, Any]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("question", ["Is it raining in Rome? 東京は？ 🌧", "What time is it?"])
-def test_a_jump_changes_nothing_in_calls(model: InProcess, question: str) -> None:
-    request = call_request(question)
+def test_a_jump_changes_nothing_in_calls(model: InProcess) -> None:
+    request = call_request("Is it raining in Rome? 東京は？ 🌧")
     jumped = ask(model, request)
     check_same(jumped, ask(model, request, jumps=False))
     assert jumped[0].usage.forced_tokens
@@ -158,9 +149,9 @@ def test_a_jump_changes_nothing_in_calls(model: InProcess, question: str) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "text", ["Repeat: 日本語 日本語 日本 中文 中文", "Repeat: 🇩🇪 👩‍👩‍👧 e\u0301 e\u0301 नमस्ते"]
+    ("text", "temperature"),
+    [("Repeat: 日本語 日本語 日本 中文 中文", 0.0), ("Repeat: 🇩🇪 👩‍👩‍👧 e\u0301 e\u0301 नमस्ते", 1.0)],
 )
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_free_text_is_the_same_with_drafts(model: InProcess, text: str, temperature: float) -> None:
     request = Request([{"role": "user", "content": text}], max_tokens=20, temperature=temperature, seed=4)
     drafted, plain = ask(model, request), ask(model, request, jumps=False)
@@ -170,7 +161,7 @@ def test_free_text_is_the_same_with_drafts(model: InProcess, text: str, temperat
 
 
 @pytest.mark.slow
-def test_eight_sequences_write_what_one_does(model: InProcess) -> None:
+def test_several_sequences_write_what_one_does(model: InProcess) -> None:
     requests = [call_request(f"How is the weather in {city}?", max_tokens=16) for city in CITIES]
     with recording(model) as answer:
         alone = list(map(answer, requests))
