@@ -12,7 +12,8 @@ Calls are parsed in ten syntaxes (`CALL_SYNTAXES`, in order of priority). Invari
 
 - only tools of the pool are called; an unknown name is an `InvalidToolCall` with the nearest name;
 - `parse_tool_calls(render_tool_calls(call, syntax), pool)` is the same call, in every syntax, without
-repairs; - whatever was ignored, corrected or guessed is in `repairs`;
+  repairs;
+- whatever was ignored, corrected or guessed is in `repairs`;
 - a call that ends with the text is `truncated`, and must not be executed;
 - no text raises an exception, and nothing inside a call's strings is a call.
 
