@@ -178,6 +178,12 @@ def test_a_write_is_refused_so_that_the_model_does_not_write_the_nearest_one_tha
     assert driven.run.outcome == "answered"
 
 
+def test_what_was_read_twice_is_read_again_after_a_write() -> None:
+    texts = [call("look")] * 2 + [call("pay"), call("look"), ANSWER]
+    driven = drive_by_hand(POOL, map(completion, texts))
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["look", "look", "pay", "look"]
+
+
 def test_what_was_paid_is_paid_once_unless_that_is_wanted() -> None:
     texts = [call("pay", sides=6), call("look"), call("pay", sides=6.0), ANSWER]
     once = drive_by_hand(POOL, map(completion, texts))

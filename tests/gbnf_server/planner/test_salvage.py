@@ -45,6 +45,12 @@ def test_results_are_listed_with_the_steps_that_they_came_from() -> None:
     assert (salvaged.by, salvaged.steps) == ("list", (1, 3))
 
 
+def test_equal_results_are_listed_once_whatever_the_order_of_their_keys() -> None:
+    salvaged = salvage(run_of(step(1, "look", {"a": 1, "b": 2}), step(2, "look", {"b": 2, "a": 1})))
+    assert salvaged is not None
+    assert salvaged.steps == (1,)
+
+
 def test_nothing_is_salvaged_from_an_answer_or_from_nothing() -> None:
     assert salvage(run_of(*FOUND.steps, answer="two notes")) is None
     assert salvage(run_of(step(1, "read_files", None, "no"))) is None
