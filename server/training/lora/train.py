@@ -52,7 +52,8 @@ def change_of(model: Adapted, tokens: Tensor) -> Tensor:
     """Return the mean Kullback-Leibler divergence of the next token from the base model's, in nats."""
 
     def likely() -> Tensor:
-        return model.logits(model(tokens, torch.arange(len(tokens)), (len(tokens),))).log_softmax(-1)
+        places = torch.arange(len(tokens), device=tokens.device)
+        return model.logits(model(tokens, places, (len(tokens),))).log_softmax(-1)
 
     model.is_adapted = False
     with torch.no_grad():

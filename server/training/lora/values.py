@@ -217,7 +217,7 @@ def _with_unit(random: Source, said: str, kind: Mapping[str, Any]) -> str:
     return f"{said} {random.choice(units)}" if units else said
 
 
-def _compass(random: Source, kind: Mapping[str, Any]) -> Value:
+def _coordinate(random: Source, kind: Mapping[str, Any]) -> Value:
     """Return a coordinate with its direction: `ends` are the letters of the two, the positive one first."""
     value, which = round(random.uniform(1, kind["to"]), random.choice((1, 2, 4))), random.randrange(2)
     said = random.choice(("{}{}", "{} {}", "{}° {}")).format(value, kind["ends"][which])
@@ -365,8 +365,8 @@ def _object(random: Source, kind: Mapping[str, Any]) -> Value:
 
 _DRAWN: Final[Mapping[str, Callable[[Source, Mapping[str, Any]], Value]]] = {
     "text": _text, "integer": _integer, "number": _number, "money": _money, "percent": _percent,
-    "date": _date, "time": _time, "datetime": _datetime, "compass": _compass, "tiny": _tiny,
-    "duration": _duration, "formula": _formula,
+    "date": _date, "time": _time, "datetime": _datetime, "duration": _duration, "formula": _formula,
+    "coordinate": _coordinate, "tiny": _tiny,
     "place": _place, "year": _year, "flag": _flag, "enum": _enum, "list": _list, "object": _object,
 }  # fmt: skip
 
@@ -380,7 +380,7 @@ def schema(random: Source, kind: Mapping[str, Any]) -> dict[str, Any]:
                 found |= {"minimum": kind["from"], "maximum": kind["to"]}
         case "percent" if kind.get("as") != "share" and random.random() < 0.4:
             found = {"type": "integer"}
-        case "number" | "money" | "percent" | "compass" | "tiny":
+        case "number" | "money" | "percent" | "coordinate" | "tiny":
             found = {"type": "number"}
         case "flag":
             found = {"type": "boolean"}

@@ -106,6 +106,7 @@ CALLED = {
     "I want a bike at Mill Lane for 45 minutes": "rent_bike",
     "the light of B-2291 is broken": "report_damage",
     "Can I have a bike from Kovalo Square for 60 minutes?": "rent_bike",
+    "Can I have a bike from Kovalo Square for an hour, that is 60 minutes?": "rent_bike",
     "thanks, that was all": "final_answer",
 }
 

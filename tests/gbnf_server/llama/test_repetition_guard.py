@@ -28,6 +28,7 @@ from gbnf_server.llama.decoder import Decoder
 from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import engine
+from support.smollm2 import model_file, requires_smollm2
 from support.tool_formats import KEY_VALUE, TAGS, XML, Family
 from support.wires import closed
 
@@ -229,3 +230,17 @@ def test_whatever_the_grammar_nothing_else_changes(
     assert match.complete or (
         found.finish_reason == "length" and found.usage.completion_tokens == 200 and match.accepted
     )
+
+
+@pytest.mark.slow
+@requires_smollm2
+def test_a_real_model_that_repeats() -> None:
+    schema = closed(["days"], days=STRINGS)
+    text = "Write today, tomorrow, today, tomorrow, and go on without an end."
+    with InProcess(model_file() or "", threads=1) as model:
+        found = model.complete(
+            Request([{"role": "user", "content": text}], grammar=compile_schema(schema), max_tokens=400)
+        )
+    assert (found.finish_reason, "today" in found.repeated * 2) == ("stop", True)
+    assert found.usage.completion_tokens < 400
+    jsonschema.validate(json.loads(found.text), schema)
