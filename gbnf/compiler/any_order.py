@@ -14,6 +14,7 @@ engine until the object ends, and recursive ones multiply.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from os.path import commonprefix
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from gbnf.compiler.declared_order import trie
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, literal, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, alt, literal, seq
 from gbnf.work_limits import TooManyStatesError
 
 #: The most pairs of an object, over all states, with which properties are told apart or bounded in number.
@@ -205,6 +206,29 @@ class _OrderState(NamedTuple):
     shapes: int
 
 
+class _Node(NamedTuple):
+    """A state: whether the object may end, and its steps, each a class and the node after it, by index."""
+
+    may_end: bool
+    steps: tuple[tuple[int, int], ...]
+
+
+@lru_cache(maxsize=256)
+def _subsets(count: int, needed: int, others: int) -> tuple[_Node, ...]:
+    """Return the nodes of an object that has each of `count` properties at most once.
+
+    `needed`: a bit for each required one. `others`: how many classes of other keys there are.
+    """
+    order = sorted(range(1 << count), key=lambda given: (given.bit_count(), given))
+    numbers = {given: number for number, given in enumerate(order)}
+    nodes = []
+    for number, given in enumerate(order):
+        steps = [(at, numbers[given | 1 << at]) for at in range(count) if not given >> at & 1]
+        steps += [(count + at, number) for at in range(others)]
+        nodes.append(_Node(not needed & ~given, tuple(steps)))
+    return tuple(nodes)
+
+
 class _Automaton:
     """The objects of some shapes in any order; of several shapes, each of `decisive` is among `exact`.
 
@@ -239,7 +263,16 @@ class _Automaton:
         self._classes = list(self._make_classes(shapes, names))
         self._included = list(self._make_included(shapes, names)) if len(shapes) > 1 else []
         self._known_distinct: dict[tuple[int, int], int] = {}
-        self._rests: dict[_OrderState, Expr] = {}
+        #: Whether a state is nothing but the set of the properties that came before.
+        self._is_plain = (
+            len(shapes) == 1
+            and exact >= set(names)
+            and not self._groups[0]
+            and not self._counted
+            and self._most is None
+        )
+        #: How many states the objects took.
+        self.states = 0
 
     def _make_classes(self, shapes: Sequence[ObjectMembers], names: Sequence[str]) -> Iterator[_Class]:
         words: dict[tuple[int, int, bool, int], list[tuple[str, Expr]]] = {}
@@ -306,43 +339,69 @@ class _Automaton:
 
     def expression(self) -> Expr:
         """Return the objects, and add the productions that they need. Raises TooManyStatesError."""
-        start = _OrderState(0, 0, 0, 0, 0, (1 << len(self._needed)) - 1)
         if self._most is not None and self._most < 0:
             return EMPTY_LANGUAGE
-        for state in self._reachable(start):
-            self._rests[state] = self._scope.reserve("More")
-        for state, ref in reversed(self._rests.items()):
-            alternatives = [seq(self._layout.comma, pair) for pair in self._pairs(state)]
-            if self._may_end(state):
-                alternatives.append(self._layout.end_object)
-            assert isinstance(ref, Ref)
-            self._scope.define(ref, factor_prefixes(alternatives))
-        alternatives = [seq(self._layout.begin_object, pair) for pair in self._pairs(start)]
-        if self._may_end(start):
-            alternatives.append(self._layout.empty_object)
-        return factor_prefixes(alternatives)
+        nodes = self._nodes()
+        self.states = len(nodes)
+        layout, refs = self._layout, self._scope.reserve_many("More", len(nodes))
+        rests = [
+            ref if node.steps else layout.end_object if node.may_end else EMPTY_LANGUAGE
+            for node, ref in zip(nodes, refs, strict=True)
+        ]
+        for node, ref in zip(reversed(nodes), reversed(refs), strict=True):
+            if node.steps:
+                more = seq(layout.comma, self._pairs(node, rests))
+                self._scope.define(ref, layout.or_end(more) if node.may_end else more)
+        alternatives = [seq(layout.begin_object, self._pairs(nodes[0], rests))]
+        if nodes[0].may_end:
+            alternatives.append(layout.empty_object)
+        return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
 
-    @property
-    def states(self) -> int:
-        """How many states the objects took."""
-        return len(self._rests)
+    def _pairs(self, node: _Node, rests: Sequence[Expr]) -> Expr:
+        """Return the pairs that may come next, each a rule, and what follows them."""
+        declared: list[Expr] = []
+        others: list[Expr] = []
+        for at, follower in node.steps:
+            kind = self._classes[at]
+            (declared if kind.is_declared else others).append(seq(kind.pair, rests[follower]))
+        if declared:
+            together = alt(*declared)
+            others.insert(0, seq(literal(self._prefix), together))
+        return alt(*others)
 
-    def _reachable(self, start: _OrderState) -> list[_OrderState]:
-        found: dict[_OrderState, None] = {}
+    def _nodes(self) -> Sequence[_Node]:
+        """Return the states as nodes, the start first. Raises TooManyStatesError."""
+        bits = len(self._bits)
+        if self._is_plain:
+            return _subsets(bits, self._needed[0], len(self._classes) - bits)
+        start = _OrderState(0, 0, 0, 0, 0, (1 << len(self._needed)) - 1)
+        steps = self._reachable(start)
+        others = sorted(steps.keys() - {start}, key=lambda state: (state.given.bit_count(), state))
+        numbers = {state: number for number, state in enumerate([start, *others])}
+        return [
+            _Node(self._may_end(state), tuple([(at, numbers[follower]) for at, follower in steps[state]]))
+            for state in numbers
+        ]
+
+    def _reachable(self, start: _OrderState) -> dict[_OrderState, list[tuple[int, _OrderState]]]:
+        """Return the steps of each state."""
+        found: dict[_OrderState, list[tuple[int, _OrderState]]] = {start: []}
         pending = [start]
         while pending:
-            for _, follower in self._steps(pending.pop()):
+            state = pending.pop()
+            found[state] = list(self._steps(state))
+            for _, follower in found[state]:
                 if follower not in found:
-                    if len(found) == self._max_states:
+                    if self._max_states is not None and len(found) > self._max_states:
                         raise TooManyStatesError(self._max_states)
-                    found[follower] = None
+                    found[follower] = []
                     pending.append(follower)
-        return sorted(found, key=lambda state: (state.given.bit_count(), state))
+        return found
 
-    def _steps(self, state: _OrderState) -> Iterator[tuple[_Class, _OrderState]]:
-        """Yield each class whose properties may come next, and the state after them."""
+    def _steps(self, state: _OrderState) -> Iterator[tuple[int, _OrderState]]:
+        """Yield each class whose properties may come next, by index, and the state after them."""
         given, required, optional, rest, satisfied, shapes = state
-        for kind in self._classes:
+        for at, kind in enumerate(self._classes):
             left = shapes & kind.shapes
             if not left or given & kind.bit:
                 continue
@@ -360,7 +419,7 @@ class _Automaton:
             if is_rest and self._rest_most is not None and rest == self._rest_most:
                 continue
             yield (
-                kind,
+                at,
                 _OrderState(
                     given | kind.bit,
                     required + (kind.is_required and not kind.bit),
@@ -370,12 +429,6 @@ class _Automaton:
                     left,
                 ),
             )
-
-    def _pairs(self, state: _OrderState) -> list[Expr]:
-        return [
-            seq(literal(self._prefix if kind.is_declared else ""), kind.pair, self._rests[follower])
-            for kind, follower in self._steps(state)
-        ]
 
     def _may_end(self, state: _OrderState) -> bool:
         if len(self._needed) > 1:

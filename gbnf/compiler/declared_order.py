@@ -84,13 +84,7 @@ class DeclaredOrder:
         if pairs == EMPTY_LANGUAGE:
             return self._layout.end_object if self._may_end[state] else EMPTY_LANGUAGE
         more = seq(self._layout.comma, pairs)
-        return self._or_end(more) if self._may_end[state] else more
-
-    def _or_end(self, more: Expr) -> Expr:
-        """Return another pair after its comma, or the closing bracket."""
-        if isinstance(self._layout.end_object, Literal):  # nothing to share with the comma
-            return Alt((more, self._layout.end_object))
-        return factor_prefixes([more, self._layout.end_object])
+        return self._layout.or_end(more) if self._may_end[state] else more
 
     def _pairs(self, state: int, rest: Expr) -> Expr:
         """Return the pairs that may come next; `rest` follows additional ones."""

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from gbnf.compiler.decimals import BOUNDED_DIGITS, UNBOUNDED_DIGITS, DigitLimits
-from gbnf.compiler.literals import json_string, key_except
+from gbnf.compiler.literals import factor_prefixes, json_string, key_except
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     EPSILON,
+    Alt,
     Expr,
     Literal,
     Ref,
+    Seq,
     char_class,
     literal,
     optional,
@@ -54,6 +56,19 @@ class Layout:
     def key(self, name: str) -> str:
         """Return a key as it is written. No key is the beginning of another."""
         return json_string(name)
+
+    def or_end(self, more: Expr) -> Expr:
+        """Return another pair after its comma, or the end of the object."""
+        if more == EMPTY_LANGUAGE:
+            return self.end_object
+        start = self.comma.items[0] if type(self.comma) is Seq and self.comma.items else self.comma
+        if (
+            type(start) is Literal
+            and type(self.end_object) is Literal
+            and start.text[0] != self.end_object.text[0]
+        ):
+            return Alt((more, self.end_object))  # they share nothing
+        return factor_prefixes([more, self.end_object])
 
     def can_write(self, name: str) -> bool:  # noqa: ARG002  # a subclass reads it
         """Return whether a key is read back as it was written."""

@@ -49,14 +49,22 @@ class NameTable:
 
     def fresh(self, *parts: str) -> str:
         """Return the camelCase of `parts`, with a number that makes it unique if needed."""
+        return self.fresh_many(1, *parts)[0]
+
+    def fresh_many(self, many: int, *parts: str) -> list[str]:
+        """Return several such names of one form."""
         wanted = name = camel(*parts)
+        start = f"{wanted}x" if wanted[-1].isdigit() else wanted
         count = self._counts.get(wanted, 1)
-        while name in self._taken:
-            count += 1
-            name = f"{wanted}{count}" if not wanted[-1].isdigit() else f"{wanted}x{count}"
+        names = []
+        for _ in range(many):
+            while name in self._taken:
+                count += 1
+                name = f"{start}{count}"
+            self._taken.add(name)
+            names.append(name)
         self._counts[wanted] = count
-        self._taken.add(name)
-        return name
+        return names
 
 
 class RuleTable:
@@ -72,6 +80,10 @@ class RuleTable:
         name = self._names.fresh(*hint)
         self.productions[name] = EMPTY_LANGUAGE
         return Ref(name)
+
+    def reserve_many(self, count: int, *hint: str) -> list[Ref]:
+        """Return new nonterminals with one hint, which have no production before `define` sets it."""
+        return [Ref(name) for name in self._names.fresh_many(count, *hint)]
 
     def define(self, ref: Ref, production: Expr) -> Ref:
         """Set the production of a reserved nonterminal; return the nonterminal of an equal one, if any."""
@@ -108,6 +120,10 @@ class Scope:
     def reserve(self, *hint: str) -> Ref:
         """Reserve a nonterminal, as `RuleTable.reserve` does."""
         return self.table.reserve(*self.hint, *hint)
+
+    def reserve_many(self, hint: str, count: int) -> list[Ref]:
+        """Reserve nonterminals, as `RuleTable.reserve_many` does."""
+        return self.table.reserve_many(count, *self.hint, hint)
 
     def define(self, ref: Ref, production: Expr) -> Ref:
         """Set a production, as `RuleTable.define` does."""
