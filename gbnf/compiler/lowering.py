@@ -177,7 +177,7 @@ class Lowering(UnionLowering):
         return rules > MAX_RULES or is_spent()
 
     def _canonical(self, subschemas: Conjunction, scope: Scope) -> tuple[Conjunction, Scope]:
-        """Resolve a lone reference to its target, which gets the name of the reference."""
+        """Resolve a lone reference to its target, which gets the name of the reference; order several."""
         seen = set()
         while len(subschemas) == 1:
             raw = subschemas[0].raw
@@ -196,7 +196,7 @@ class Lowering(UnionLowering):
             name = subschemas[0].pointer.rpartition("/")[2]
             if name:
                 scope = Scope(scope.table, (*scope.hint[:1], name) if self.tool else (name,))
-        return subschemas, scope
+        return self._expander.in_order(subschemas), scope
 
     def _union(self, values: ValueSet, location: SchemaLocation, syntax: AnySyntax) -> Expr:
         if isinstance(syntax, FormsSyntax):

@@ -16,13 +16,15 @@ _WORDS = re.compile(r"[A-Za-z0-9]+")
 
 #: Longer paths keep their first part and their last ones.
 MAX_PARTS = 7
+#: The most characters of a part: of a longer one, the last words remain, which say most in a URL.
+_MAX_PART_LENGTH = 40
 
 
 def camel(*parts: str) -> str:
     """Join parts to lowerCamelCase of `[A-Za-z0-9]`.
 
     "get_inputs", "dialog" -> getInputsDialog; accents are dropped ("café" -> cafe); characters beyond ASCII
-    become their code points ("日本" -> u65e5u672c).
+    become their code points ("日本" -> u65e5u672c). Of long parts, the last words remain.
     """
     shown = parts if len(parts) <= MAX_PARTS else (parts[0], *parts[1 - MAX_PARTS :])
     joined = "".join(map(_capitalised, shown))
@@ -37,7 +39,10 @@ def _capitalised(part: str) -> str:
     if not part.isascii():
         plain = [char for char in unicodedata.normalize("NFKD", part) if not unicodedata.combining(char)]
         part = "".join([char if ord(char) < 128 else f" u{ord(char):x} " for char in plain])
-    return "".join([word[0].upper() + word[1:] for word in _WORDS.findall(part)])
+    words = [word[0].upper() + word[1:] for word in _WORDS.findall(part)]
+    while len(words) > 1 and sum(map(len, words)) > _MAX_PART_LENGTH:
+        del words[0]
+    return "".join(words)[:_MAX_PART_LENGTH]
 
 
 class NameTable:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count, repeat
 from math import inf
 
 from gbnf.errors import AmbiguousGrammarError
@@ -26,20 +26,25 @@ from gbnf.grammar.states import Frame, Frames, Stack, stack_count
 MAX_STACKS = 1024
 #: The product of unions inside each other below which nothing is searched: other choices have the rest.
 _MAX_PRODUCT = 128
-#: The visits of nodes in one search, and the most rules from which the texts of a grammar are searched.
+#: The visits of nodes in a search from one rule, those after which it ends unless it finds more stacks, and
+#: the most rules from which the texts of a grammar are searched, each after the first with fewer visits.
 _SEARCH_VISITS = 16_000
+_FRUITLESS_VISITS = 10_000
 _MOST_STARTS = 3
+_LATER_SHARE = 4
 _STEPS = 8  # characters, about, from one node to the next
 
 
 def takes_many_stacks(rules: Rules, unions: Mapping[str, float]) -> bool:
     """Return whether a text was found for which the engine keeps more than `MAX_STACKS`.
 
-    Searches from the rules of `unions` with the largest values: see `nesting_products`.
+    Searches from the rules of `unions` with the largest values: see `nesting_products`. Of equal ones, those
+    inside themselves come first, since what is around them multiplies nothing.
     """
     present = [name for name in unions if name in rules.productions] or [rules.root]
-    starts = sorted(present, key=lambda name: unions.get(name, 0), reverse=True)[:_MOST_STARTS]
-    return _exceed(rules, present, starts, MAX_STACKS)
+    recursive = frozenset(in_cycles(rules.references))
+    starts = sorted(present, key=lambda name: (unions.get(name, 0), name in recursive), reverse=True)
+    return _exceed(rules, present, starts[:_MOST_STARTS], MAX_STACKS)
 
 
 def is_bounded(rules: Rules) -> bool:
@@ -56,7 +61,10 @@ def is_bounded(rules: Rules) -> bool:
 def _exceed(rules: Rules, targets: Sequence[str], starts: Sequence[str], limit: int) -> bool:
     try:
         search = StackSearch(rules, targets)
-        return any(search.most(name, limit) > limit for name in starts)
+        shares = chain([1], repeat(_LATER_SHARE))
+        return any(
+            search.most(name, limit, share) > limit for name, share in zip(starts, shares, strict=False)
+        )
     except AmbiguousGrammarError:
         return True
 
@@ -70,18 +78,22 @@ class StackSearch:
         self._far = _distances(rules.references, targets)
         self._ahead: dict[Node, float] = {}
 
-    def most(self, rule: str, limit: int = MAX_STACKS) -> int:
+    def most(self, rule: str, limit: int = MAX_STACKS, share: int = 1) -> int:
         """Return the most stacks that a text of a rule was found to take; the search ends above `limit`.
+
+        It may take one part in `share` of the visits.
 
         It prefers texts that begin targets in many ways at once, and then those that soon begin another one.
         Where a text leads to twice what came first, it is repeated: the stacks double each time. Raises
         AmbiguousGrammarError as the matcher does.
         """
         start = self._matcher.start(rule)
-        most, number, last = start.stacks, count(), self._matcher.visits + _SEARCH_VISITS
+        most, number, begin = start.stacks, count(), self._matcher.visits
+        last, fruitful = begin + _SEARCH_VISITS // share, begin + _FRUITLESS_VISITS // share
         pending = [(0, 0.0, next(number), "", start)]
         known: dict[frozenset[object], int] = {}
-        while pending and most <= limit and self._matcher.visits < last:
+        while pending and most <= limit and self._matcher.visits < min(last, fruitful):
+            before = most
             begun, _, _, text, state = heappop(pending)
             for more, following in state.followers():
                 self._matcher.visits += 1
@@ -98,6 +110,8 @@ class StackSearch:
                 least = min(begun, -self._begun(following))
                 far = len(text) + len(more) + _STEPS * self._distance(following)
                 heappush(pending, (least, far, next(number), text + more, following))
+            if most > before:
+                fruitful = self._matcher.visits + _FRUITLESS_VISITS // share
         return most
 
     def _begun(self, state: MatchState) -> int:

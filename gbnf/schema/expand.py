@@ -66,8 +66,15 @@ class Expander:
         self._report = report
         self._flattener = Flattener(document, report)
         self._known: dict[Conjunction, ValueSet] = {}
+        self._orders: dict[frozenset[Subschema], Conjunction] = {}
         self._open: set[Conjunction] = set()
         self._validators: dict[tuple[Subschema, bool], ConjunctValidator] = {}
+
+    def in_order(self, subschemas: Conjunction) -> Conjunction:
+        """Return the same subschemas in the order in which they were found together first."""
+        return (
+            self._orders.setdefault(frozenset(subschemas), subschemas) if len(subschemas) > 1 else subschemas
+        )
 
     def expand(self, subschemas: Conjunction) -> ValueSet:
         """Return the values that satisfy all of `subschemas`, or more where that takes too much work.
@@ -81,6 +88,9 @@ class Expander:
             known = plain_set(subschemas[0].raw)
             if known is not None:
                 self._known[subschemas] = known
+        elif known is None:
+            subschemas = self.in_order(subschemas)
+            known = self._known.get(subschemas)
         if known is not None:
             return known
         if self._open:  # expansions that compare sets count for the conjunction that needs them
@@ -122,7 +132,7 @@ class Expander:
 
     def _compared(self, subschemas: Conjunction) -> ValueSet:
         """Expand to compare sets; a conjunction whose expansion is under way counts as any value."""
-        if subschemas in self._open or len(self._open) > _MAX_OPEN:
+        if self.in_order(subschemas) in self._open or len(self._open) > _MAX_OPEN:
             return ALL_VALUES
         return self.expand(subschemas)
 
@@ -142,6 +152,8 @@ class Expander:
         for conjunct in conjuncts:
             if conjunct.raw is False:
                 return ValueSet(reason=f"the schema at '{conjunct.pointer or '/'}' is false")
+        if branchings and not allowed_types(conjuncts)[0]:  # whichever branches are chosen
+            return _contradiction(conjuncts)
         too_many = math.prod(len(branching.branches) for branching in branchings) > budget
         source = next((one for one in conjuncts if "enum" in one.raw or "const" in one.raw), None)
         if source is not None and (too_many or not branchings):
@@ -347,8 +359,7 @@ class Expander:
         shapes_left = tuple(shape for shape in shapes if shape is not None)
         if shapes_left:
             return ValueSet(shapes=shapes_left)
-        subschemas = ", ".join(f"'{conjunct.pointer or '/'}'" for conjunct in conjuncts)
-        return ValueSet(reason=f"no value satisfies all keywords at {subschemas}")
+        return _contradiction(conjuncts)
 
     def _key_language(self, subschema: Subschema) -> Dfa | None:
         """Return the strings that a schema allows; None for every string."""
@@ -380,6 +391,11 @@ def union(sets: list[ValueSet]) -> ValueSet:
     if values or shapes:
         return ValueSet(tuple(values), tuple(shapes))
     return ValueSet(reason="; ".join(dict.fromkeys(one.reason for one in sets if one.reason)))
+
+
+def _contradiction(conjuncts: tuple[Subschema, ...]) -> ValueSet:
+    subschemas = ", ".join(f"'{conjunct.pointer or '/'}'" for conjunct in conjuncts)
+    return ValueSet(reason=f"no value satisfies all keywords at {subschemas}")
 
 
 _TOO_MUCH = "the schema takes too much work"

@@ -11,6 +11,7 @@ from gbnf.schema.value_sets import ALL_VALUES, Boolean, Conjunction, Null, Numbe
 
 _EVERY_TYPE = ("null", "boolean", "number", "string", "array", "object")  # as in ALL_VALUES
 _ALL_TYPES = frozenset(_EVERY_TYPE)
+_SINGLE = {name: frozenset([name]) for name in _EVERY_TYPE} | {"integer": frozenset(["number"])}
 
 
 def allowed_types(conjuncts: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
@@ -19,6 +20,10 @@ def allowed_types(conjuncts: tuple[Subschema, ...]) -> tuple[frozenset[str], boo
     for conjunct in conjuncts:
         declared = conjunct.raw.get("type")
         if declared is None:
+            continue
+        if allowed is _ALL_TYPES and isinstance(declared, str):  # most often, one schema declares one type
+            integer = declared == "integer"
+            allowed = _SINGLE[declared]
             continue
         names = [declared] if isinstance(declared, str) else declared
         if "integer" in names and "number" not in names:
