@@ -22,7 +22,7 @@ from gbnf.compiler.declared_order import trie
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, alt, literal, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Seq, alt, literal, seq
 from gbnf.work_limits import TooManyStatesError
 
 #: The most pairs of an object, over all states, with which properties are told apart or bounded in number.
@@ -362,12 +362,15 @@ class _Automaton:
         declared: list[Expr] = []
         others: list[Expr] = []
         for at, follower in node.steps:
-            kind = self._classes[at]
-            (declared if kind.is_declared else others).append(seq(kind.pair, rests[follower]))
+            kind, rest = self._classes[at], rests[follower]
+            if kind.is_declared:
+                declared.append(Seq((kind.pair, rest)) if type(rest) is Ref else seq(kind.pair, rest))
+            else:
+                others.append(seq(kind.pair, rest))
         if declared:
-            together = alt(*declared)
+            together = declared[0] if len(declared) == 1 else Alt(tuple(declared))
             others.insert(0, seq(literal(self._prefix), together))
-        return alt(*others)
+        return others[0] if len(others) == 1 else alt(*others)
 
     def _nodes(self) -> Sequence[_Node]:
         """Return the states as nodes, the start first. Raises TooManyStatesError."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, references
@@ -23,6 +24,8 @@ MAX_BYTES = 1_000_000
 
 def nullable(rules: Rules) -> frozenset[str]:
     """Return the names of the rules that derive the empty string."""
+    every = rules.productions.keys()
+    possible = rules.only(name for name, expr in rules.productions.items() if is_nullable(expr, every))
     known: set[str] = set()
 
     def improve(name: str) -> bool:
@@ -31,11 +34,11 @@ def nullable(rules: Rules) -> frozenset[str]:
         known.add(name)
         return True
 
-    _to_fixpoint(rules, improve)
+    _to_fixpoint(possible, improve)
     return frozenset(known)
 
 
-def is_nullable(expr: Expr, nullable_names: frozenset[str] | set[str]) -> bool:
+def is_nullable(expr: Expr, nullable_names: AbstractSet[str]) -> bool:
     """Return whether `expr` derives the empty string, if the rules in `nullable_names` do."""
     match expr:
         case Literal() | CharClass():
@@ -50,9 +53,13 @@ def is_nullable(expr: Expr, nullable_names: frozenset[str] | set[str]) -> bool:
             return name in nullable_names
 
 
-def find_left_recursion(rules: Rules) -> tuple[str, ...] | None:
-    """Return a cycle of rules that can each begin with the next (`("a", "b")`: a → b → a), or None."""
-    empty = nullable(rules)
+def find_left_recursion(rules: Rules, empty: frozenset[str] | None = None) -> tuple[str, ...] | None:
+    """Return a cycle of rules that can each begin with the next (`("a", "b")`: a → b → a), or None.
+
+    `empty`: the rules that are nullable, if they are known.
+    """
+    if empty is None:
+        empty = nullable(rules)
     done: set[str] = set()
     for start in rules.productions:
         if start in done:

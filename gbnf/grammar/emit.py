@@ -44,14 +44,6 @@ def emit_rule(name: str, expr: Expr) -> str:
 
 def emit_expr(expr: Expr) -> str:
     """Return one expression as GBNF, without parentheses around it. Raises GrammarError as `emit` does."""
-    if type(expr) is Ref:
-        return expr.name
-    if type(expr) is Literal:
-        return emit_literal(expr.text)
-    if type(expr) is CharClass:
-        if expr.emitted is None:
-            expr.emitted = _emit_class(expr)
-        return expr.emitted
     if type(expr) is Seq:
         if not expr.items:
             return '""'
@@ -73,6 +65,14 @@ def emit_expr(expr: Expr) -> str:
                 "remove what refers to it"
             )
         return " | ".join([item.name if type(item) is Ref else emit_expr(item) for item in expr.items])
+    if type(expr) is Ref:
+        return expr.name
+    if type(expr) is Literal:
+        return emit_literal(expr.text)
+    if type(expr) is CharClass:
+        if expr.emitted is None:
+            expr.emitted = _emit_class(expr)
+        return expr.emitted
     assert type(expr) is Repeat
     item = expr.item
     atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"

@@ -278,20 +278,14 @@ def references(expr: Expr) -> tuple[str, ...]:
     """Return the names of the rules that `expr` refers to, in order, each once."""
     if expr.references is not None:
         return expr.references
-    found: tuple[str, ...] = ()
-    more: list[str] | None = None
+    found: list[str] = []
     for item in (expr.item,) if isinstance(expr, Repeat) else expr.items:
-        part = item.references
-        if part is None:
-            part = references(item)
-        if part:
-            if more is not None:
-                more += part
-            elif found:
-                more = [*found, *part]
-            else:
-                found = part
-    expr.references = found if more is None else tuple(dict.fromkeys(more))
+        if type(item) is Seq and item.references is None:  # most alternatives: without a call for each
+            for one in item.items:
+                found += references(one) if one.references is None else one.references
+        else:
+            found += references(item) if item.references is None else item.references
+    expr.references = tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
     return expr.references
 
 

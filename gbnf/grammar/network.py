@@ -112,12 +112,12 @@ class Network:
                     raise GrammarError(f"rule {name} refers to {used}, which is not defined: define it")
         if rules.root not in rules.productions:
             raise GrammarError(f"there is no rule {rules.root}, the start symbol: add it")
-        cycle = find_left_recursion(rules)
+        self._nullable = nullable(rules)
+        cycle = find_left_recursion(rules, self._nullable)
         if cycle:
             shown = " → ".join([*cycle, cycle[0]])
             raise GrammarError(f"left recursion: {shown}: turn it round, or repeat with *")
         self._rules = rules
-        self._nullable = nullable(rules)
         self._costs = cheapest_costs(rules) if with_costs else {}
         self._starts: dict[str, Node] = {}
 
