@@ -78,10 +78,12 @@ def merge_equal(rules: Rules) -> Rules:
             users.setdefault(reference, set()).add(name)
     first: dict[Expr, str] = {}
     order = {name: number for number, name in enumerate(productions)}
-    pending = list(productions)
+    pending = [name for component in strong_components(rules.references) for name in component]
     while pending:
         same: dict[str, Ref] = {}
         for name in pending:
+            if same:  # most come after those that they refer to
+                productions[name] = substitute(productions[name], same)
             kept = first.setdefault(productions[name], name)
             if name not in (kept, rules.root):
                 same[name] = Ref(kept)
