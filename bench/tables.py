@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 KINDS = ("valid", "invalid", "no call", "truncated")
@@ -20,6 +22,19 @@ def new_table(heads: str, title: str | None = None, *, left: tuple[str, ...] = (
         is_left = not index or head.strip() in left
         table.add_column(head.strip(), justify="left" if is_left else "right")
     return table
+
+
+def show(table: Table) -> None:
+    """Print a table: as Markdown where the output is no terminal."""
+    if sys.stdout.isatty():
+        Console().print(table)
+        return
+    if table.title:
+        print(f"{table.title}:\n")
+    print_heads(" | ".join(str(column.header) for column in table.columns))
+    for row in zip(*[column.cells for column in table.columns], strict=True):
+        print(f"| {' | '.join(map(str, row))} |")
+    print()
 
 
 def print_heads(heads: str) -> None:
