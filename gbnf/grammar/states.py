@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias
@@ -106,15 +107,23 @@ class State:
         """Return the rest of the only literal, or one character of all that the same terminals accept."""
         if self.only_literal:
             return [self.only_literal]
+        literals: dict[int, list[int]] = {}
+        classes: list[tuple[int, tuple[int, ...]]] = []
+        for index, (node, offset, _) in enumerate(self.tops):
+            if isinstance(node, TextNode):
+                literals.setdefault(ord(node.text[offset]), []).append(index)
+            else:
+                classes.append((index, node.bounds))
+        lows = set(literals)
+        if classes:
+            lows.update(low + 1 for low in literals)
+            lows.update(chain.from_iterable(bounds for _, bounds in classes))
         found: dict[tuple[int, ...], str] = {}
-        ranges = [_first(top) for top in self.tops]
-        pairs = set(chain.from_iterable(ranges))
-        for low in sorted({low for low, _ in pairs} | {high + 1 for _, high in pairs}):
-            accepting = tuple(
-                index for index, of in enumerate(ranges) if any(one <= low <= other for one, other in of)
-            )
+        for low in sorted(lows):
+            accepting = [index for index, bounds in classes if bisect_right(bounds, low) & 1]
+            accepting += literals.get(low, ())
             if accepting:
-                found.setdefault(accepting, chr(low))
+                found.setdefault(tuple(accepting), chr(low))
         return list(found.values())
 
     def expected(self) -> tuple[str, ...]:
