@@ -64,7 +64,7 @@ def emit_expr(expr: Expr) -> str:
                 "an alternation without alternatives matches nothing, and GBNF has no text for it: "
                 "remove what refers to it"
             )
-        return " | ".join([item.name if type(item) is Ref else emit_expr(item) for item in expr.items])
+        return " | ".join([_emit_alternative(item) for item in expr.items])
     if type(expr) is Ref:
         return expr.name
     if type(expr) is Literal:
@@ -79,6 +79,17 @@ def emit_expr(expr: Expr) -> str:
     return atom + repetition_suffix(expr.minimum, expr.maximum)
 
 
+def _emit_alternative(expr: Expr) -> str:
+    if type(expr) is Ref:
+        return expr.name
+    if type(expr) is Seq and len(expr.items) == 2:  # most often two names: without a call for each
+        first, second = expr.items
+        if type(first) is Ref and type(second) is Ref:
+            return f"{first.name} {second.name}"
+    return emit_expr(expr)
+
+
+@lru_cache(maxsize=4096)
 def emit_literal(text: str) -> str:
     """Return the text in quotes. Raises GrammarError for NUL and surrogates, which no text can contain."""
     if text.isprintable():  # most are printable, and then no other character needs an escape
