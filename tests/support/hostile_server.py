@@ -263,6 +263,10 @@ class Server:
         self.closed.set()
         _shut(self.listener)
         accepting.join()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close all connections."""
         for connection in self._open:
             _shut(connection)
         for thread in self._threads:
@@ -355,6 +359,7 @@ def _attack(mode: Mode, wire: Wire, way: Way, context: Context, path: str, secon
             hooks=(seen.append,),
         )
         server.attacks = True
+        server.hang_up()  # so that the backend has to ask again what it knows
         run = planned(planner, "look", way)
         assert isinstance(seen[-1], RunFinished)
         called = sum(isinstance(event, ToolCalled) for event in seen)

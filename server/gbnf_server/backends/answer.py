@@ -27,7 +27,7 @@ from gbnf.errors import AmbiguousGrammarError, GrammarError
 from gbnf.grammar.match import MatchState
 from gbnf.protocols.readers import AnswerNotAllowedError, AnswerReader, PlainText
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
-from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request, Usage
+from gbnf_server.backends.base import Backend, BackendEvent, Completion, ModelInfo, Request, Usage
 from gbnf_server.system.errors import BackendError, GrammarRefusedError
 from gbnf_server.system.event_loop import shared_loop
 
@@ -376,6 +376,18 @@ class RequestBackend(ABC):
     @abstractmethod
     def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Yield the events of one answer; see `Backend`."""
+
+    async def facts(self: Backend) -> tuple[ModelInfo, int | None]:
+        """Return what is known of the model; see `Backend`. May ask a server, in a thread."""
+
+        def ask() -> tuple[ModelInfo, int | None]:
+            info = self.info()
+            try:
+                return info, self.context_length()
+            except BackendError:  # many servers do not tell; whether this one answers is seen soon
+                return info, None
+
+        return await asyncio.to_thread(ask)
 
     def complete(self: Backend, request: Request) -> Completion:
         """Return one answer, verified, blocking; see `Backend`."""

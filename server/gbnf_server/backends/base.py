@@ -228,7 +228,7 @@ class Backend(Protocol):
     def info(self) -> ModelInfo:
         """Return what is known of the model, blocking. Raises BackendError.
 
-        Only a llama-server is asked, each time, since it may have been restarted with another model.
+        Only a llama-server is asked, whenever it may have been restarted with another model.
         """
         ...
 
@@ -237,6 +237,10 @@ class Backend(Protocol):
 
         Asks a server that has not yet told. Raises BackendError if it does not report it.
         """
+        ...
+
+    async def facts(self) -> tuple[ModelInfo, int | None]:
+        """Return `info`, and `context_length` if the backend reports it, for an event loop."""
         ...
 
     def count_tokens(self, request: Request) -> int:

@@ -7,15 +7,16 @@ Invariants:
 - A request is not repeated once a line of its response has arrived.
 - A request with all its retries, but without the pauses between them, takes no longer than its deadline; and
   no response takes more memory than its request allows (`RequestBudget`).
+- A connection is kept between exchanges only where the end of its event loop, or `close`, closes it.
 """
 
 from __future__ import annotations
 
 import json
 import ssl
-from asyncio import sleep
+from asyncio import AbstractEventLoop, get_running_loop, run_coroutine_threadsafe, sleep
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -85,39 +86,73 @@ class HttpClient:
             )
         self.url, self._server_name, self.retry_policy = str(address), server_name, retry_policy
         self._hint, self.on_broken = hint or f"Start {server_name} there", on_broken
-        self._options: dict[str, Any] = {
-            "base_url": self.url,
-            # compressed responses are refused: a small one may expand beyond the memory
-            "headers": {"Accept-Encoding": "identity"},
-            "timeout": httpx.Timeout(retry_policy.timeout, connect=retry_policy.connect_timeout),
-        }
-        if api_key:
-            self._options["headers"]["Authorization"] = f"Bearer {api_key}"
-        else:
-            self._options["auth"] = _with_saved_key
+        timeout = httpx.Timeout(retry_policy.timeout, connect=retry_policy.connect_timeout)
+        self._extensions = {"timeout": timeout.as_dict()}
+        # compressed responses are refused: a small one may expand beyond the memory
+        self._headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "gbnf-toolkit"}
+        self._api_key = api_key
         # created once, since it takes 20 ms; plain HTTP needs none
         self._verify = ssl.create_default_context() if address.scheme == "https" else None
         # a proxy cannot reach this machine's loopback interface
         self._proxy = None if is_loopback(address.host) else proxy_of(address)
         self._is_closed = False
+        self._kept: dict[AbstractEventLoop, tuple[list[HttpSession], AsyncGenerator[Any, None]]] = {}
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[HttpSession]:
-        """Open connections for one exchange, in this event loop. Raises BackendError after `close`.
+        """Give a connection for one exchange, in this event loop. Raises BackendError after `close`.
 
-        Closing them makes servers stop generating.
+        An exchange that ends in the midst of a response closes it, which makes servers stop generating.
         """
         if self._is_closed:
             raise BackendError(
                 f"the client of {self._server_name} at {self.url} is closed. Create a new one."
             )
-        transport = Transport(self._verify, self._proxy)
-        async with httpx.AsyncClient(transport=transport, **self._options) as client:
-            yield HttpSession(self, client, transport)
+        loop = get_running_loop()
+        if loop not in self._kept:
+            keeping = self._keep(loop)
+            self._kept[loop] = await anext(keeping), keeping
+        kept, _ = self._kept[loop]
+        session = next((each for each in kept if not each.is_watched), None)
+        if session is None:
+            session = HttpSession(self, Transport(self._verify, self._proxy))
+        else:
+            kept.remove(session)
+        try:
+            yield session
+        finally:
+            if session.connection is None or len(kept) >= _MOST_KEPT or loop not in self._kept:
+                await session.close()
+            else:
+                kept.append(session)
+
+    async def _keep(self, loop: AbstractEventLoop) -> AsyncGenerator[list[HttpSession], None]:
+        """Yield the sessions between exchanges, and close them: an event loop ends its generators."""
+        kept: list[HttpSession] = []
+        try:
+            yield kept
+        finally:
+            del self._kept[loop]
+            for session in kept:
+                await session.close()
 
     def close(self) -> None:
-        """Allow no further exchange. Idempotent."""
+        """Allow no further exchange, and close what is kept. Idempotent."""
         self._is_closed = True
+        for loop, (_, keeping) in list(self._kept.items()):
+            with suppress(RuntimeError):  # the loop is closed
+                run_coroutine_threadsafe(_closed(keeping), loop)
+
+    def request(self, method: Method, path: str, content: bytes | None) -> httpx.Request:
+        """Return a request, with the API key."""
+        headers = dict(self._headers)
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        # looked up for each request, since another server may have taken the address
+        if key := self._api_key or find_api_key(self.url):
+            headers["Authorization"] = f"Bearer {key}"
+        url = f"{self.url}{path}"
+        return httpx.Request(method, url, headers=headers, content=content, extensions=self._extensions)
 
     def explain(self, error: httpx.RequestError, timeout: float) -> str:
         """Return what an error means, and what to do."""
@@ -140,10 +175,20 @@ class HttpClient:
 
 
 class HttpSession:
-    """Connections of one exchange: several requests, one after another."""
+    """A connection: several requests, one after another. `is_watched`: it is kept, but not used again."""
 
-    def __init__(self, owner: HttpClient, client: httpx.AsyncClient, transport: Transport) -> None:
-        self._owner, self._client, self._transport = owner, client, transport
+    def __init__(self, owner: HttpClient, transport: Transport) -> None:
+        self._owner, self._transport = owner, transport
+        self.is_watched = False
+
+    @property
+    def connection(self) -> object | None:
+        """What identifies the open connection, None if there is none. May be asked in any thread."""
+        return self._transport.connection
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._transport.aclose()
 
     async def request(self, method: Method, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         """Return a response; for errors see `lines`."""
@@ -216,14 +261,13 @@ class HttpSession:
         by_line: bool,
     ) -> AsyncGenerator[str | httpx.Response, None]:
         """Send a request once, and yield what comes. Raises BackendError if it is compressed or too long."""
-        options: dict[str, Any] = {}
-        size = _MOST
+        size, content = _MOST, None
         if body is not None:
             content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
             size += _REPEATED * len(content) + _MOST_PER_TOKEN * tokens
-            options = {"content": content, "headers": {"Content-Type": "application/json"}}
         self._transport.budget = RequestBudget(deadline, size)
-        async with self._client.stream(method, path, **options) as response:
+        request = self._owner.request(method, path, content)
+        async with aclosing(await self._transport.handle_async_request(request)) as response:
             coding = _coding(response)
             lines = LineDecoder() if response.is_success and by_line else None
             kept = bytearray()
@@ -251,6 +295,8 @@ _REPEATED = 4
 _MOST_PER_TOKEN = 4096
 """Bytes of one token in a stream, with all that chat servers send along."""
 _MOST_OF_ERROR = 64 * 1024
+_MOST_KEPT = 4
+"""Connections of an event loop between exchanges: each takes one of a llama-server's threads."""
 _LONGEST_RETRY_AFTER = 64
 
 
@@ -295,14 +341,8 @@ def _retry_after(response: httpx.Response) -> float | None:
         return None
 
 
-def _with_saved_key(request: httpx.Request) -> httpx.Request:
-    """Add the API key of a llama-server that this user started.
-
-    It is looked up for each request, since another server may have taken the address.
-    """
-    if key := find_api_key(str(request.url)):
-        request.headers["Authorization"] = f"Bearer {key}"
-    return request
+async def _closed(generator: AsyncGenerator[Any, None]) -> None:
+    await generator.aclose()
 
 
 def value_of(response: httpx.Response, streamed: dict[str, Any] | None) -> Any:

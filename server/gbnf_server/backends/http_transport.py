@@ -26,7 +26,7 @@ _MOST_HEADERS = 256 * 1024
 _CONNECTIONS: dict[str, Any] = {
     "max_connections": 100,
     "max_keepalive_connections": 20,
-    "keepalive_expiry": 5.0,
+    "keepalive_expiry": 4.0,  # a second before llama-server and uvicorn close a connection
 }
 
 
@@ -127,6 +127,12 @@ class Transport(httpx.AsyncBaseTransport):
         assert isinstance(answer.stream, AsyncIterable)
         headers = [(name, value) for name, value in answer.headers if name.lower() in _READ]
         return httpx.Response(answer.status, headers=headers, stream=_Body(answer.stream))
+
+    @property
+    def connection(self) -> object | None:
+        """The connection that the next request will use, None if that will open one."""
+        open_ones = (each for each in self._pool.connections if not (each.is_closed() or each.has_expired()))
+        return next(open_ones, None)
 
     async def aclose(self) -> None:
         """Close the connections."""

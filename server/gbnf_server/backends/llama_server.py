@@ -1,18 +1,22 @@
 """A llama-server over HTTP, whose answers are verified.
 
-A call renders the messages with the model's own template (`/apply-template`) and completes the prompt with
-our grammar (`/completion`). So the server does not parse the answer: it separates no reasoning, looks for no
-tool calls, and the grammar applies from the first character that we get. Our own matcher then verifies the
-text.
+A call renders the messages with the model's own template, and completes the prompt with our grammar
+(`/completion`). So the server does not parse the answer: it separates no reasoning, looks for no tool calls,
+and the grammar applies from the first character that we get. Our own matcher then verifies the text.
+
+Each call after the first of a conversation is one request. The first prompt is rendered by the server
+(`/apply-template`), later ones here, where that is exact (`template_copy`). The server is asked for its model
+(`/props`) over a connection that is then left open: until it closes, five seconds later or when the server
+ends, the model is the same. The server closes the connection of each streamed answer.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, aclosing, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import ExitStack, aclosing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -27,8 +31,15 @@ from gbnf_server.backends.http_backend import CompletionStream, HttpBackend, str
 from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
-from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, find_tool_format, probe_roles
+from gbnf_server.backends.prompts import (
+    Conversation,
+    TemplateRoles,
+    TemplateRules,
+    find_tool_format,
+    probe_roles,
+)
 from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags
+from gbnf_server.backends.template_copy import TemplateCopy, TemplateInput, samples
 from gbnf_server.backends.wire import parse_count, value_at
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
@@ -95,7 +106,7 @@ class ServerSlots:
 class _ServerProperties:
     """Properties of a server and its model. `props`: the response that they were read from.
 
-    `slots`: what its slots have in their caches since then.
+    `slots`: what its slots have in their caches since then. `watched`, `connection`: where it told them.
     """
 
     props: dict[str, Any]
@@ -104,6 +115,15 @@ class _ServerProperties:
     rules: TemplateRules
     media_marker: str
     slots: ServerSlots
+    template: TemplateCopy
+    watched: HttpSession | None = None
+    connection: object | None = None
+
+    @property
+    def are_current(self) -> bool:
+        """Whether the server is the same process as when it told them."""
+        watched = self.watched
+        return watched is not None and watched.connection is self.connection is not None
 
 
 class LlamaServer(HttpBackend):
@@ -147,19 +167,27 @@ class LlamaServer(HttpBackend):
 
         It takes images only if it was started with `--mmproj`.
         """
-        return shared_loop().run(self._present(refresh=True)).info
+        known = self._properties
+        if known is None or not known.are_current:
+            known = shared_loop().run(self._present(refresh=True))
+        return known.info
 
     def context_length(self) -> int:
         """Return the longest conversation in tokens, as the server has last reported it."""
-        return shared_loop().run(self._present()).context_length
+        return (self._properties or shared_loop().run(self._present())).context_length
+
+    async def facts(self) -> tuple[ModelInfo, int | None]:
+        """Return what is known of the present model; see `Backend`."""
+        known = await self._present(refresh=True)
+        return known.info, known.context_length
 
     def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
         return shared_loop().run(self._count(request))
 
     async def _count(self, request: Request) -> int:
+        properties = await self._present(refresh=True)
         async with self._http.session() as session:
-            properties = await self._fetch_properties(session, refresh=True)
             prompt, images = await self._prompt(request, properties, session)
             if images:
                 raise RequestNotSupportedError(self.name, "counting the tokens of images", "Leave them out.")
@@ -176,7 +204,7 @@ class LlamaServer(HttpBackend):
     async def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         # a server hangs and crashes on the same grammars as the engine here
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
-        properties = await self._fetch_properties(session, refresh=True)
+        properties = await self._present(refresh=True)
         prompt, images = await self._prompt(request, properties, session)
         body: dict[str, Any] = {
             "prompt": {"prompt_string": prompt, "multimodal_data": images} if images else prompt,
@@ -222,26 +250,31 @@ class LlamaServer(HttpBackend):
         if not properties.info.takes_images:
             refuse_images(request.messages, self.name)
         conversation = properties.rules.conversation(request)
-        messages, images = insert_image_markers(conversation.messages, properties.media_marker)
-        reasons, form = conversation.reasons, conversation.tool_format
-        if form is None:
-            prompt = await self._render(session, messages, {"enable_thinking": reasons})
-        else:
-            adapted = adapt_conversation(form, messages)
-            variables = switches(form.template, reasoning=reasons)
-            prompt = await self._render(session, adapted, variables, conversation.tools)
-            prompt = close_prompt(form, prompt, reasoning=reasons)
+        given, images = _template_input(conversation, properties.media_marker)
+        prompt = properties.template.render(given)
+        if prompt is None:
+            prompt = await self._render(session, given)
+            properties.template.compare(given, prompt)
+        if conversation.tool_format is not None:
+            prompt = close_prompt(conversation.tool_format, prompt, reasoning=conversation.reasons)
         return conversation.finish(prompt), images
 
     async def _present(self, *, refresh: bool = False) -> _ServerProperties:
+        """Return the cached properties; with `refresh`, those of the present server and model."""
+        known = self._properties
+        if known is not None and (known.are_current or not refresh):
+            return known
         async with self._http.session() as session:
-            return await self._fetch_properties(session, refresh=refresh)
+            found = await self._fetch_properties(session, known)
+            self._clear_properties()
+            session.is_watched = True
+            self._properties = replace(found, watched=session, connection=session.connection)
+            return self._properties
 
-    async def _fetch_properties(self, session: HttpSession, *, refresh: bool = False) -> _ServerProperties:
-        """Return the cached properties; with `refresh`, check first whether server or model have changed."""
-        properties = self._properties
-        if properties is not None and not refresh:
-            return properties
+    async def _fetch_properties(
+        self, session: HttpSession, properties: _ServerProperties | None = None
+    ) -> _ServerProperties:
+        """Return the properties of the present server, those that are known if they are the same."""
         props = await _request(session, "GET", "/props")
         if properties is None or props != properties.props:
             length = parse_count(value_at(props, "default_generation_settings", "n_ctx"))
@@ -258,7 +291,8 @@ class LlamaServer(HttpBackend):
             reasoning_tags = find_reasoning_tags(template)
             marker = str(props.get("media_marker") or _MEDIA_MARKER)
             names = strings_removed_by(template) | {marker} | control_tokens_in(f"{template} {begin} {end}")
-            properties = _ServerProperties(
+            rules = TemplateRules(roles, make_escaper(names), tool_format, reasoning_tags)
+            return _ServerProperties(
                 props,
                 length,
                 ModelInfo(
@@ -270,11 +304,11 @@ class LlamaServer(HttpBackend):
                     slots=slots,
                     build=str(props.get("build_info", "")),
                 ),
-                TemplateRules(roles, make_escaper(names), tool_format, reasoning_tags),
+                rules,
                 marker,
                 ServerSlots(slots),
+                await self._copy_template(session, TemplateCopy(template, begin, end), rules),
             )
-        self._properties = properties
         return properties
 
     async def _probe(self, session: HttpSession) -> TemplateRoles:
@@ -283,12 +317,11 @@ class LlamaServer(HttpBackend):
         try:
             messages = next(probing)
             while True:
+                given = TemplateInput(messages, {"enable_thinking": False})
                 try:
-                    rendered = await self._render(session, messages, {"enable_thinking": False})
-                except ServerResponseError as error:
-                    if error.status not in {400, 500}:
-                        raise
-                    messages = probing.throw(ChatTemplateError(error.message))
+                    rendered = await self._render(session, given, probing=True)
+                except ChatTemplateError as error:
+                    messages = probing.throw(error)
                 else:
                     messages = probing.send(rendered)
         except StopIteration as found:
@@ -297,26 +330,41 @@ class LlamaServer(HttpBackend):
         except ChatTemplateError as error:
             raise BackendError(f"the model's chat template fails: {error}") from None
 
-    async def _render(
-        self,
-        session: HttpSession,
-        messages: Sequence[Mapping[str, Any]],
-        variables: Mapping[str, Any],
-        tools: Sequence[Any] = (),
-    ) -> str:
+    async def _copy_template(
+        self, session: HttpSession, copy: TemplateCopy, rules: TemplateRules
+    ) -> TemplateCopy:
+        """Check a copy of the server's template."""
+        for request in samples(with_tools=rules.tool_format is not None):
+            if copy.is_used:
+                given, _ = _template_input(rules.conversation(request), "")
+                prompt = None
+                with suppress(ChatTemplateError):
+                    prompt = await self._render(session, given, probing=True)
+                copy.compare(given, prompt, is_sample=True)
+        return copy
+
+    async def _render(self, session: HttpSession, given: TemplateInput, *, probing: bool = False) -> str:
+        """Have the server render a prompt. If `probing`, raises ChatTemplateError where it refuses."""
         body: dict[str, Any] = {
-            "messages": [openai_message(message) for message in messages],
-            "chat_template_kwargs": variables,
+            "messages": [openai_message(message) for message in given.messages],
+            "chat_template_kwargs": given.variables,
         }
-        if tools:
-            body["tools"] = list(tools)
-        answer = await _request(session, "POST", "/apply-template", body)
+        if given.tools:
+            body["tools"] = list(given.tools)
+        try:
+            answer = await _request(session, "POST", "/apply-template", body)
+        except ServerResponseError as error:
+            if probing and error.status in {400, 500}:
+                raise ChatTemplateError(error.message) from None
+            raise
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
             raise BackendError(f"{self.url}/apply-template returned no prompt. Is it a llama-server?")
         return prompt
 
     def _clear_properties(self) -> None:
+        if (known := self._properties) is not None and known.watched is not None:
+            known.watched.is_watched = False
         self._properties = None
 
 
@@ -336,6 +384,16 @@ async def _request(
 ) -> dict[str, Any]:
     """Send a request, and return the JSON object of the response."""
     return unpack_response(await session.request(method, path, body))
+
+
+def _template_input(conversation: Conversation, media_marker: str) -> tuple[TemplateInput, list[str]]:
+    """Return what the template renders, with a marker for each image, and the images."""
+    messages, images = insert_image_markers(conversation.messages, media_marker)
+    form, reasons = conversation.tool_format, conversation.reasons
+    if form is None:
+        return TemplateInput(messages, {"enable_thinking": reasons}), images
+    variables = switches(form.template, reasoning=reasons)
+    return TemplateInput(adapt_conversation(form, messages), variables, conversation.tools), images
 
 
 def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[str]:

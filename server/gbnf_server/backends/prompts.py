@@ -13,7 +13,8 @@ whether it comes from a tool, a manifest, a person or the model: all backends se
 adapted here. The texts are changed, rather than tokenized apart from the template's own, because templates
 trim, compare and split them, and because chat servers take no tokens.
 
-A llama-server renders the adapted messages itself: its engine differs from ours on one template in five.
+A llama-server renders the adapted messages itself wherever its engine may differ from ours
+(`template_copy`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from math import inf
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +19,13 @@ import pytest
 
 from gbnf_server.backends import http_client
 from gbnf_server.backends import http_transport as network
+from gbnf_server.backends.base import Request
 from gbnf_server.backends.http_client import HttpClient, RetryPolicy, proxy_of
 from gbnf_server.backends.http_transport import RequestBudget, Transport
+from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.system.errors import BackendError, BackendUnreachableError
+from support.backends import acomplete
+from support.server import serving
 
 
 class Clock:
@@ -185,3 +192,89 @@ def test_the_environment_names_the_proxy(
     if "u:p@" in "".join(variables.values()):
         assert found is not None
         assert found.raw_auth == (b"u", b"p")
+
+
+class Keeping(BaseHTTPRequestHandler):
+    """A server that keeps connections, and counts them."""
+
+    protocol_version = "HTTP/1.1"
+    opened = closed = 0
+
+    def setup(self) -> None:
+        type(self).opened += 1
+        super().setup()
+
+    def finish(self) -> None:
+        super().finish()
+        type(self).closed += 1
+
+    def do_GET(self) -> None:
+        self._send("application/json", b'{"data": [{"id": "m", "max_model_len": 99}]}')
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        said = {"choices": [{"delta": {"content": "yes"}, "finish_reason": "stop"}]}
+        self._send("text/event-stream", f"data: {json.dumps(said)}\n\ndata: [DONE]\n\n".encode())
+
+    def _send(self, kind: str, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_calls_of_an_event_loop_share_a_connection_until_its_end(way: str) -> None:
+    class Kept(Keeping):
+        opened = closed = 0
+
+    def wait_until_closed(count: int) -> None:
+        for _ in range(500):
+            if Kept.closed == count:
+                return
+            sleep(0.01)
+        raise AssertionError(f"{Kept.closed} of {Kept.opened} connections are closed")
+
+    request = Request([{"role": "user", "content": "Is it?"}])
+    with serving(Kept) as url:
+        with OpenAICompatible(url, "vllm") as client:
+
+            async def converse() -> None:
+                for _ in range(4):
+                    assert (await acomplete(client, request)).text == "yes"
+                assert (Kept.opened, Kept.closed) == (1, 0)
+
+            if way == "async":
+                asyncio.run(converse())
+                wait_until_closed(1)
+                Kept.opened = Kept.closed = 0
+                asyncio.run(converse())
+            else:
+                for _ in range(4):
+                    assert client.complete(request).text == "yes"
+                assert (Kept.opened, Kept.closed) == (1, 0)
+        wait_until_closed(1)
+        assert not client._http._kept
+
+
+def test_a_connection_that_the_server_has_closed_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ending(Keeping):
+        opened = closed = 0
+
+        def do_POST(self) -> None:
+            super().do_POST()
+            self.close_connection = True
+
+    paused: list[float] = []
+    monkeypatch.setattr(http_client, "sleep", paused.append)
+    with serving(Ending) as url, OpenAICompatible(url, "vllm") as client:
+        for count in range(1, 4):
+            assert client.complete(Request([{"role": "user", "content": "Is it?"}])).text == "yes"
+            while Ending.closed < count:
+                sleep(0.001)
+    assert Ending.opened == 3
+    assert not paused
