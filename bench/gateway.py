@@ -232,7 +232,7 @@ async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
     through: list[float] = []
     with LlamaServer(server_url) as backend, closing(Compiler(timeout_s=TIMEOUT)) as compiler:
         asked = ChatCompletions().parse(body).request
-        compiled = await compiler.compiled(asked, Target.of(backend))
+        compiled = await compiler.compiled(asked, Target.of(backend.info(), backend.dialect))
         request = backend_request(asked, compiled, MAX_TOKENS, 0, ())
         async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
             for _ in range(rounds + 3):

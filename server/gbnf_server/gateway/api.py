@@ -53,6 +53,7 @@ class Reply(ABC):
 
     def __init__(self, request: ChatRequest, ignored: Sequence[str] = ()) -> None:
         self.request, self.ignored = request, ignored
+        _ = request.content  # read in a thread if the body is large
         self._enforcement: Enforcement | None = None
 
     @abstractmethod

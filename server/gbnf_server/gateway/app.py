@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gbnf_server.gateway.anthropic_messages import Messages
-from gbnf_server.gateway.api import Api, Reply
+from gbnf_server.gateway.api import Api
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.proxying import OF_ALL_REQUESTS, PASSED, PassThrough
@@ -32,6 +32,7 @@ from gbnf_server.system.errors import BackendUnreachableError
 from gbnf_server.web.access import Access
 from gbnf_server.web.bodies import ClientLeftError, read_body, while_connected
 from gbnf_server.web.errors import HttpError
+from gbnf_server.web.limits import MemoryShare
 from gbnf_server.web.logs import log, log_error
 from gbnf_server.web.responses import ABORT, EventSender, Response
 
@@ -212,11 +213,9 @@ class _Handlers:
         with gateway.budget.share() as share:
             body = await read_body(exchange.scope, exchange.receive, gateway.limits, share)
             gateway.log_content(exchange.request_id, "request", body)
-            parse = partial(api.parse, owner=exchange.owner)
-            reading = gateway.read(parse, body, share)
-            del body  # the queue may be long
-            reply = await while_connected(exchange.receive, reading)
-            await while_connected(exchange.receive, self._send_answer(reply, exchange))
+            sending = self._send_answer(api, body, share, exchange)
+            del body
+            await while_connected(exchange.receive, sending)
 
     async def count(self, api: Messages, exchange: HttpExchange) -> None:
         gateway = self._gateway
@@ -227,7 +226,9 @@ class _Handlers:
             tokens = await while_connected(exchange.receive, counting)
             await exchange.response.send_json({"input_tokens": tokens})
 
-    async def _send_answer(self, reply: Reply, exchange: HttpExchange) -> None:
+    async def _send_answer(self, api: Api, body: bytes, share: MemoryShare, exchange: HttpExchange) -> None:
+        reply = await self._gateway.read(partial(api.parse, owner=exchange.owner), body, share)
+        del body  # the queue may be long
         response = exchange.response
         stream = EventSender(response, reply.headers)
         try:
@@ -250,9 +251,9 @@ class _Handlers:
         if response.status is not None:
             await response.end()
         else:
-            body = reply.body()
-            self._gateway.log_content(exchange.request_id, "answer", body)
-            await response.send_json(body, headers=reply.headers())
+            whole = reply.body()
+            self._gateway.log_content(exchange.request_id, "answer", whole)
+            await response.send_json(whole, headers=reply.headers())
 
 
 class _Guard:

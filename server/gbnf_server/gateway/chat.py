@@ -7,9 +7,11 @@ Invariants of a `ChatRequest`: the names of its tools are unique, and those of i
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Self, TypeAlias
 
 from gbnf.prompts.messages import Message
@@ -97,7 +99,7 @@ class Sampling:
         return cls(**{name: value for name, value in parameters.items() if value is not None})  # type: ignore[arg-type]  # by name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChatRequest:
     """What a client asks for. `model`: the name that it gave, which the answer repeats.
 
@@ -140,6 +142,13 @@ class ChatRequest:
             raise invalid_request(
                 "tool_choice requires a call, but there are no tools to call.", "tool_choice"
             )
+
+    @cached_property
+    def content(self) -> tuple[bytes, int]:
+        """A hash of what decides the grammar and its errors, and the size of that in characters."""
+        given = (self.tools, self.tool_choice, self.parallel, self.output, self.reasoning, self.excluded)
+        text = repr(given)
+        return hashlib.sha256(text.encode()).digest(), len(text)
 
     @property
     def callable_tools(self) -> tuple[FunctionTool, ...]:

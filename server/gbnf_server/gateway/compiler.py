@@ -7,7 +7,6 @@ next step. What it has compiled by then stays in the caches of the process, as l
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import sys
 import time
 from collections import OrderedDict
@@ -66,7 +65,9 @@ class Compiler:
         Raises HttpError: 400 for what the client has to correct, 503 when the time is up. The same request
         may succeed later: much of it is compiled by then.
         """
-        content, size = await asyncio.to_thread(_content, request)
+        if "content" not in vars(request):  # what read it may have done that in its thread
+            await asyncio.to_thread(getattr, request, "content")
+        content, size = request.content
         key = (content, target)
         entry = self._cache.get(key)
         if entry is None or (entry.task.done() and not entry.is_final):
@@ -147,13 +148,6 @@ def _take_turn(steps: Steps[Compiled]) -> tuple[Compiled | None, int]:
         compiled.grammar.matcher.start()  # it is built here, not when the answer begins
         return compiled, len(str(compiled.grammar))
     return None, size
-
-
-def _content(request: ChatRequest) -> tuple[bytes, int]:
-    """Return the hash of what of a request decides its grammar and its errors, and its size in characters."""
-    given = (request.tools, request.tool_choice, request.parallel, request.output)
-    text = repr((given, request.reasoning, request.excluded))
-    return hashlib.sha256(text.encode()).digest(), len(text)
 
 
 def clear_process_caches() -> None:

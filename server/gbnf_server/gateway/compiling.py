@@ -22,7 +22,7 @@ from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.grammar import part_options
 from gbnf.tools.tool import excluding
-from gbnf_server.backends.base import Backend, Dialect
+from gbnf_server.backends.base import Dialect, ModelInfo
 from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import (
     ChatRequest,
@@ -68,9 +68,8 @@ class Target:
         return (NativeCalls(self.tool_format, reasoning=request.reasoning is not False), written)
 
     @classmethod
-    def of(cls, backend: Backend) -> Target:
-        """Return that of a backend. May send a request."""
-        info, dialect = backend.info(), backend.dialect
+    def of(cls, info: ModelInfo, dialect: Dialect) -> Target:
+        """Return that of a backend."""
         # a model that is trained on the planner's prompts answers with a call, which only our format reads
         has_format = info.prompt_style != "minimal" and dialect == "gbnf"
         native = info.tool_format if has_format else None

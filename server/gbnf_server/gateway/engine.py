@@ -96,7 +96,9 @@ class Engine(Answers):
                 tokens = await _prompt_tokens(request, compiled, backend)
                 yield Finished("stop", Usage(tokens, 0), compiled.enforcement)
             use = self._evidence if target.takes_evidence else "none"
-            evidence = await asyncio.to_thread(_evidence, request.messages, compiled.tools, use)
+            evidence = None
+            if use != "none":
+                evidence = await asyncio.to_thread(_evidence, request.messages, compiled.tools, use)
             for choice in range(request.count):
                 asked = self._asked(request, compiled, choice, limit, evidence)
                 async with aclosing(answer(backend, asked)) as events:
@@ -122,9 +124,11 @@ class Engine(Answers):
         if self._no_repeat is not None:
             request = replace(request, excluded=excluded_calls(request.messages, self._no_repeat))
         try:
-            target, limit = await asyncio.to_thread(_facts, backend)
+            info, length = await backend.facts()
         except BackendError as error:
             raise _gateway_error(error, request) from error
+        target = Target.of(info, backend.dialect)
+        limit = DEFAULT_MAX_TOKENS if length is None else max(min(DEFAULT_MAX_TOKENS, length // 2), 1)
         return target, limit, await self._compiler.compiled(request, target, owner)
 
     def _asked(
@@ -185,7 +189,7 @@ def _evidence(messages: Sequence[Message], tools: Sequence[Tool], use: EvidenceU
     After an answer, a request may be part of an earlier one, so that its words exclude no argument.
     """
     said = "\n".join(message["content"] for message in messages if message["role"] == "user").strip()
-    if use != "none" and any(each["role"] == "assistant" and not each.get("tool_calls") for each in messages):
+    if any(each["role"] == "assistant" and not each.get("tool_calls") for each in messages):
         use = "values" if use != "arguments" else "none"
     return gather_evidence(said, tools, use, done=succeeded_calls(messages)) if tools and said else None
 
@@ -267,15 +271,6 @@ def _reason(compiled: Compiled, answered: Answered) -> Literal["stop", "length",
     if truncated or shortened or any(not call.ended for call in answered.calls):
         return "length"
     return "tool_calls" if answered.calls else "stop"
-
-
-def _facts(backend: Backend) -> tuple[Target, int]:
-    """Return how the backend is asked, and the limit of an answer's tokens. May send a request."""
-    target = Target.of(backend)
-    try:
-        return target, max(min(DEFAULT_MAX_TOKENS, backend.context_length() // 2), 1)
-    except BackendError:  # many servers do not tell; whether this one answers is seen soon
-        return target, DEFAULT_MAX_TOKENS
 
 
 def _gateway_error(error: BackendError, request: ChatRequest) -> HttpError:

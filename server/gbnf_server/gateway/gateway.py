@@ -170,7 +170,7 @@ class Gateway:
 
     def _parse(self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes) -> _Parsed:
         value = read_object(body)
-        check_sizes(value, self.limits)
+        check_sizes(value, self.limits, len(body))
         return parse(value)
 
     async def answer(

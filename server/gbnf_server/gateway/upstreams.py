@@ -115,6 +115,19 @@ class Upstreams(RequestBackend):
         """Return the context length of the first backend that answers."""
         return self.first.backend.context_length()
 
+    async def facts(self) -> tuple[ModelInfo, int | None]:
+        """Return what the first backend that answers knows of its model; others are left out."""
+        while True:
+            upstream = self.first
+            try:
+                return await upstream.backend.facts()
+            except BackendError as error:
+                if not _is_down(error):
+                    raise
+                self._leave_out(upstream)
+                if not any(other.healthy for other in self.upstreams):
+                    raise
+
     def count_tokens(self, request: Request) -> int:
         """Return the number of a prompt's tokens, as the first backend that answers counts them."""
         return self.first.backend.count_tokens(request)

@@ -120,12 +120,17 @@ _SCHEMAS = ("response_format", "text", "output_config", "output_format", "gramma
 """The fields of the APIs beside `tools` that contain a schema or a grammar."""
 
 
-def check_sizes(body: Mapping[str, Any], limits: Limits) -> None:
-    """Check the counts of messages and tools, and the size of each schema. Raises HttpError (400)."""
+def check_sizes(body: Mapping[str, Any], limits: Limits, size: int | None = None) -> None:
+    """Check the counts of messages and tools, and the size of each schema. Raises HttpError (400).
+
+    `size`: of the body in bytes, if known. Written as JSON again, no value is eight times as large.
+    """
     for field, most in (("messages", limits.messages), ("input", limits.messages), ("tools", limits.tools)):
         items = body.get(field)
         if isinstance(items, list) and len(items) > most:
             raise invalid_request(f"'{field}' has {len(items)} items; at most {most} are allowed.", field)
+    if size is not None and 8 * size <= limits.schema_bytes:
+        return
     tools = body.get("tools")
     for index, tool in enumerate(tools if isinstance(tools, list) else ()):
         _check_size(f"tools[{index}]", tool, limits.schema_bytes)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image
 from gbnf.tool_formats import TextDelta
-from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
+from gbnf_server.backends.base import BackendEvent, Completion, ModelInfo, Request, Usage
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.gateway.gateway import Gateway
@@ -155,6 +155,27 @@ async def test_if_all_fail_the_error_comes_at_once() -> None:
             with pytest.raises(BackendUnreachableError, match="no server answers: a, b"):
                 upstreams.info()
         assert [fake.asked for fake in fakes] == [1, 1]
+
+
+@in_event_loop
+async def test_what_is_known_of_the_model_comes_from_a_backend_that_answers() -> None:
+    class Described(Fake):
+        def info(self) -> ModelInfo:
+            if self.fault is not None:
+                raise self.fault
+            return ModelInfo(self.name)
+
+    fakes: list[Fake] = [Described("a"), Described("b")]
+    async with playing(fakes) as upstreams:
+        fakes[0].fault = DOWN
+        assert (await upstreams.facts())[0].name == "b"
+        assert [upstream.healthy for upstream in upstreams.upstreams] == [False, True]
+        fakes[1].fault = ServerResponseError(401, "a strange key")
+        with pytest.raises(ServerResponseError, match="a strange key"):
+            await upstreams.facts()
+        fakes[1].fault = BackendUnreachableError("nobody answers here either")
+        with pytest.raises(BackendUnreachableError, match="here either"):
+            await upstreams.facts()
 
 
 @pytest.mark.parametrize(
