@@ -363,6 +363,8 @@ class _Automaton:
         others: list[Expr] = []
         for at, follower in node.steps:
             kind, rest = self._classes[at], rests[follower]
+            if rest is EMPTY_LANGUAGE:
+                continue
             if kind.is_declared:
                 declared.append(Seq((kind.pair, rest)) if type(rest) is Ref else seq(kind.pair, rest))
             else:
