@@ -1,7 +1,6 @@
 """The executors' runtime: their workspace, the person they may ask, and their processes.
 
-Public besides the names below: `calendar_file` (calendars in a workspace) and `supervisor` (processes that
-end with their parent).
+Public besides the names below: `calendar_file` (calendars in a workspace).
 
 An executor is a file ``executor.py`` beside its manifest:
 

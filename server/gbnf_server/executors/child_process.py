@@ -32,9 +32,9 @@ from gbnf_server.executors.context import Context
 from gbnf_server.executors.person import Form
 from gbnf_server.executors.results import LONGEST_TEXT, describe_failure, format_traceback
 from gbnf_server.executors.secrets import Secrets
-from gbnf_server.executors.supervisor import continue_supervised
 from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
+from gbnf_server.system.supervisor import continue_supervised
 
 _LARGEST_LIMIT = 1 << 50
 

@@ -1,7 +1,7 @@
 """Run a llama-server on this machine's loopback interface, until this process stops it.
 
-Invariants: no server outlives the process that started it (`parent_watchdog`); the error for a server that
-does not start, or crashes, has the end of its log.
+Invariants: no server outlives the process that started it (`gbnf_server.system.supervisor`); the error for a
+server that does not start, or crashes, has the end of its log.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 import secrets
 import socket
 import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -22,9 +21,9 @@ from typing import Self
 
 from gbnf_server.llama import api_keys
 from gbnf_server.llama.cpu_support import cpu_support
-from gbnf_server.system import parent_watchdog
 from gbnf_server.system.errors import SetupError
 from gbnf_server.system.processes import CRASH_SIGNALS, describe_exit, exit_signal, kill_group
+from gbnf_server.system.supervisor import supervised
 
 API_KEY_VARIABLE = "LLAMA_API_KEY"
 CRASH_HINT = "The build may not fit the CPU: run `gbnf doctor`"
@@ -44,7 +43,7 @@ class LlamaServerProcess:
         self.url, self.api_key = "", api_key
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self.process = subprocess.Popen(  # noqa: S603 - a program that the user has chosen or built
-            [sys.executable, "-I", parent_watchdog.__file__, *command],
+            supervised(command, 0, _GRACE_PERIOD / 2),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -184,7 +183,7 @@ def start_binary(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Close the watchdog's input, which ends the server; kill it if that takes too long."""
+    """Close the supervisor's input, which ends the server; kill it if that takes too long."""
     assert process.stdin is not None
     try:
         process.stdin.close()

@@ -14,7 +14,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Self, TypeAlias
@@ -28,6 +27,7 @@ from mcp_types import jsonrpc_message_adapter
 from gbnf_server.mcp.config import StdioServer
 from gbnf_server.mcp.log import ServerLog
 from gbnf_server.system.processes import describe_exit
+from gbnf_server.system.supervisor import supervised
 
 LONGEST_MESSAGE = 32 << 20  # bytes
 TOO_LONG = f"it sent a message of more than {LONGEST_MESSAGE >> 20} MB"
@@ -36,16 +36,12 @@ _Streams: TypeAlias = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
 ]
 
-_BOOT = (
-    "import sys; sys.path[:] = sys.argv[2].split(chr(10)); "
-    "from gbnf_server.mcp.server_process import main; main(int(sys.argv[1]), sys.argv[3:])"
-)
-_SUPERVISOR = (sys.executable, "-I", "-c", _BOOT)  # -I: variables for the server's Python are not for it
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 14  # bytes of standard error
 _CLOSED = "it was closed"
 _FLUSH_S = 0.5  # for the last messages to a server
 _EXIT_S = 2.0  # for a server whose input has ended
+_GRACE_PERIOD_S = 2.0  # between SIGTERM and SIGKILL
 _END_S = 10.0  # for its supervisor, which ends everything
 _STEP_S = 0.01
 
@@ -147,7 +143,7 @@ class _Process:
         self._connection, theirs = socket.socketpair()
         try:
             self._supervisor = subprocess.Popen(  # noqa: S603 - the user's command
-                [*_SUPERVISOR, str(theirs.fileno()), "\n".join(sys.path), server.command, *server.args],
+                supervised([server.command, *server.args], theirs.fileno(), _GRACE_PERIOD_S),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

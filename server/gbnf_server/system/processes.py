@@ -38,7 +38,7 @@ CRASH_SIGNALS = frozenset(
 def exit_signal(status: int) -> int | None:
     """Return the signal that killed a process, None for none.
 
-    The status is -n for signal n, or 128 + n if a shell or the watchdog reports it.
+    The status is -n for signal n, or 128 + n if a shell or a supervisor reports it.
     """
     if status < 0:
         return -status

@@ -22,8 +22,8 @@ from gbnf_server.llama import api_keys
 from gbnf_server.llama import server_process as llama_server_run
 from gbnf_server.llama.cpu_support import CpuSupport
 from gbnf_server.llama.server_build import start
-from gbnf_server.system import parent_watchdog
 from gbnf_server.system.errors import ModelLoadError, SetupError
+from gbnf_server.system.supervisor import supervised
 from support.crashing_llama import crashing_server
 from support.models import make_model
 from support.processes import children, is_alive, limits_s, wait_until
@@ -218,7 +218,7 @@ def keep() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     def run(*command: str) -> subprocess.Popen[str]:
         started.append(
             subprocess.Popen(
-                [sys.executable, parent_watchdog.__file__, *command],
+                supervised(command, 0, 1.0),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
