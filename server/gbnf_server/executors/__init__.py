@@ -29,7 +29,7 @@ from gbnf_server.executors.person import (
     check_answer,
 )
 from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
-from gbnf_server.executors.runner import run_executor
+from gbnf_server.executors.runner import prepare_executors, run_executor
 from gbnf_server.executors.undo import UndoResult
 from gbnf_server.executors.workspace import STATE_FOLDER, Workspace, is_text
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
@@ -56,6 +56,7 @@ __all__ = [
     "check_answer",
     "is_text",
     "nesting_depth",
+    "prepare_executors",
     "run_executor",
     "too_deep",
 ]

@@ -1,20 +1,21 @@
-"""The process that one executor runs in. Only `runner` starts it.
+"""The fork server, the supervisor and the process of one executor. Only `fork_server` starts the first.
 
-Invariants: it starts fast, so it imports little; its supervisor ends it when the runner has the result or has
-exited; whatever the executor does, exactly one result or error is sent, or the runner reports a crash.
+Invariants: it starts fast, so it imports little before the first request; an executor's process is as if it
+had been started for it, and its supervisor ends it when the runner has the result or has exited; whatever the
+executor does, exactly one result or error is sent, or the runner reports a crash.
 """
 
 from __future__ import annotations
 
-import asyncio
+import gc
 import importlib
 import importlib.util
 import inspect
 import json
 import os
-import queue
 import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -37,17 +38,26 @@ from gbnf_server.system.errors import ExecutorError
 from gbnf_server.system.supervisor import continue_supervised
 
 _LARGEST_LIMIT = 1 << 50
+_IMPORTED_LATER = (
+    *("ast", "fractions", "difflib", "fnmatch", "subprocess", "email.message", "smtplib", "tempfile"),
+    *("asyncio", "psutil"),
+)
+"""What the bundled executors import, and others often; the supervisor needs psutil to end what is left."""
 
 
-def main(incoming: int, outgoing: int, connection: int) -> NoReturn:
-    """Run one executor, in a child of this process, which supervises it.
+def main(requests: int, once: int) -> NoReturn:
+    """Run an executor for each request, supervised by a child of this process; by this one if `once`.
 
-    The arguments are the descriptors of two pipes, and of the connection of runner and supervisor.
+    `requests` is a socket. With each byte come two pipes, the connection of runner and supervisor, the folder
+    to run in, and the pipe for what the executor prints.
     """
-    streams = (incoming, outgoing)
-    for descriptor in streams:
-        os.set_inheritable(descriptor, False)
-    continue_supervised(connection, lambda: [*map(os.close, streams)])
+    incoming, outgoing, connection, folder, output = _next_request(socket.socket(fileno=requests), once)
+    os.fchdir(folder)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    os.close(folder)
+    os.close(output)
+    continue_supervised(connection, lambda: [*map(os.close, (incoming, outgoing))])
     # A shell ignores these signals in background jobs, and an executor would inherit that.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -56,13 +66,44 @@ def main(incoming: int, outgoing: int, connection: int) -> NoReturn:
     _work(incoming, outgoing)
 
 
+def _next_request(requests: socket.socket, once: int) -> list[int]:
+    """Return the descriptors of a request, in a process of its own unless `once`; exit after the last one."""
+    later = [] if once else [*_IMPORTED_LATER]
+    if not once:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the supervisors
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):  # they are the first call's
+            os.dup2(nothing, stream)
+        os.close(nothing)
+    while True:
+        requests.setblocking(not later)
+        try:
+            _, descriptors, *_ = socket.recv_fds(requests, 1, 5)
+        except BlockingIOError:
+            importlib.import_module(later.pop(0))
+            continue
+        if not descriptors:  # the runner has ended
+            os._exit(0)
+        gc.freeze()  # a collection in a forked process would copy the memory that it shares
+        if once or not os.fork():
+            break
+        for descriptor in descriptors:
+            os.close(descriptor)
+    os.write(descriptors[2], os.getpid().to_bytes(8, "big"))  # before what may look like its end
+    requests.close()
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    if not once:
+        os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    return descriptors
+
+
 def _work(incoming: int, outgoing: int) -> NoReturn:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what it prints is not lost if it is killed
-    messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    reader = threading.Thread(target=_receive, args=(os.fdopen(incoming, "rb"), messages), daemon=True)
-    reader.start()
-    with os.fdopen(outgoing, "wb") as pipe:
-        last = _run(messages.get(), _Relay(pipe, messages))
+    with os.fdopen(incoming, "rb") as messages, os.fdopen(outgoing, "wb") as pipe:
+        relay = _Relay(messages, pipe)
+        last = _run(relay.next_message(), relay)
         sys.stdout.flush()
         sys.stderr.flush()
         pipe.write(last)
@@ -72,10 +113,11 @@ def _work(incoming: int, outgoing: int) -> NoReturn:
 
 
 class _Relay:
-    """The person, at the other end of the pipe."""
+    """The person, at the other end of the pipes."""
 
-    def __init__(self, pipe: BinaryIO, messages: queue.SimpleQueue[dict[str, Any]]) -> None:
-        self._pipe, self._messages = pipe, messages
+    def __init__(self, messages: BinaryIO, pipe: BinaryIO) -> None:
+        self._messages, self._pipe = messages, pipe
+        self._lock = threading.Lock()  # an executor may ask in several threads
 
     def answer(self, form: Form) -> dict[str, Any]:
         return self.ask(protocol.ask(form))
@@ -85,13 +127,18 @@ class _Relay:
 
     def ask(self, question: bytes) -> dict[str, Any]:
         """Send a question, and return its answer."""
-        self._pipe.write(question)
-        self._pipe.flush()
-        message = self._messages.get()
+        with self._lock:
+            self._pipe.write(question)
+            self._pipe.flush()
+            message = self.next_message()
         if "error" in message:
             raise ExecutorError(message["error"])
         values: dict[str, Any] = message["values"]
         return values
+
+    def next_message(self) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(self._messages.readline())
+        return message
 
 
 class _RelayedSecrets(Secrets):
@@ -106,15 +153,12 @@ class _RelayedSecrets(Secrets):
         return value
 
 
-def _receive(pipe: BinaryIO, messages: queue.SimpleQueue[dict[str, Any]]) -> None:
-    for line in pipe:
-        messages.put(json.loads(line))
-
-
 def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
     """Return the last message: a result, or an error in one line."""
     name = start["tool"]
     try:
+        os.environ.update(start["environment"])
+        sys.path_importer_cache.clear()  # what the fork server found in folders may have changed
         _limit(start["memory_mb"], start["timeout_s"])
         value = _load(start, name)(start["arguments"], _context(start, person))
         return protocol.result(name, value)
@@ -163,7 +207,9 @@ def _load(start: Mapping[str, Any], name: str) -> Callable[[dict[str, Any], Cont
 
 def _typed_function(module: ModuleType, name: str) -> Callable[[dict[str, Any], Context], Any]:
     """Return the call of a function that was marked by `gbnf.tool`, with an object as its result."""
-    from gbnf.tools.functions import function_tool  # noqa: PLC0415 - an executor.py need not wait for it
+    import asyncio  # noqa: PLC0415 - an executor.py need not wait for them
+
+    from gbnf.tools.functions import function_tool  # noqa: PLC0415
 
     function = function_tool(attrgetter(name)(module)).function
     assert function is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -49,7 +48,7 @@ class Context:
 
     workspace: Workspace
     person: Person = field(default_factory=AbsentPerson)
-    turn: str = field(default_factory=lambda: uuid.uuid4().hex)
+    turn: str = field(default_factory=lambda: os.urandom(16).hex())
     settings: Mapping[str, str] = field(default_factory=settings_from_environment, repr=False)
     clock: Callable[[], datetime] | None = None
     secrets: Secrets = field(default_factory=Secrets, repr=False)
@@ -82,7 +81,7 @@ class Context:
 
     def for_turn(self, turn: str | None = None) -> Context:
         """Return the same context for another planner run; `turn`: by default a new id."""
-        return replace(self, turn=turn or uuid.uuid4().hex, secrets=Secrets())
+        return replace(self, turn=turn or os.urandom(16).hex(), secrets=Secrets())
 
     def ask(self, form: Form) -> dict[str, Any]:
         """Return the person's answers, validated again. Raises `ExecutorError`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import uuid
 from contextlib import suppress
 from pathlib import Path
 
@@ -67,7 +66,7 @@ def _take_out(name: str, inside: int, folder: int, pending: list[str]) -> None:
         os.unlink(name, dir_fd=inside)
         return
     os.chmod(name, 0o700, dir_fd=inside)  # a folder that is moved must be writable (rename(2))
-    fresh = uuid.uuid4().hex
+    fresh = os.urandom(16).hex()
     os.rename(name, fresh, src_dir_fd=inside, dst_dir_fd=folder)
     pending.append(fresh)
 

@@ -22,7 +22,6 @@ import fcntl
 import hashlib
 import os
 import stat
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -324,7 +323,9 @@ class Journal:
                 except FileExistsError:
                     if stat.S_ISDIR(os.stat(name, dir_fd=state, follow_symlinks=False).st_mode):
                         continue
-                    os.rename(name, f"{name}.{uuid.uuid4().hex}.damaged", src_dir_fd=state, dst_dir_fd=state)
+                    os.rename(
+                        name, f"{name}.{os.urandom(16).hex()}.damaged", src_dir_fd=state, dst_dir_fd=state
+                    )
                     os.mkdir(name, dir_fd=state)
 
     def _roll_back_killed(self) -> None:

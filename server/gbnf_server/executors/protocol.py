@@ -51,7 +51,13 @@ class Code:
 # ── messages of the parent ──────────────────────────────────────────────────────────────────────────────────
 
 
-def start(code: Code, arguments: Mapping[str, Any], context: Context, policy: RunPolicy) -> bytes:
+def start(
+    code: Code,
+    arguments: Mapping[str, Any],
+    context: Context,
+    policy: RunPolicy,
+    environment: Mapping[str, str],
+) -> bytes:
     """Return the first message: `context` without its person; its clock continues from its current time.
 
     Raises `ExecutorError` if the arguments are not JSON.
@@ -72,6 +78,7 @@ def start(code: Code, arguments: Mapping[str, Any], context: Context, policy: Ru
             "zone": context.timezone.key,
             "memory_mb": policy.memory_mb,
             "timeout_s": policy.timeout_s,
+            "environment": environment,
         },
     )
 

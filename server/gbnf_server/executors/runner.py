@@ -19,13 +19,15 @@ from __future__ import annotations
 import inspect
 import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +37,12 @@ from gbnf.errors import GbnfError
 from gbnf.surrogates import replace_lone_surrogates
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX, Context
-from gbnf_server.executors.in_process import call_function
+from gbnf_server.executors.fork_server import (
+    INHERITED_VARIABLES,
+    PATH_VARIABLES,
+    fork_server,
+    is_reused,
+)
 from gbnf_server.executors.results import redact_result
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
@@ -47,18 +54,6 @@ if TYPE_CHECKING:
 if find_spec("psutil") is None:  # it ends what a call leaves running, so without it nothing is executed
     raise ModuleNotFoundError("No module named 'psutil'", name="psutil")
 
-INHERITED_VARIABLES = frozenset(
-    {"PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
-)
-"""Environment variables for every executor, besides ``LC_*`` and `PATH_VARIABLES`."""
-
-PATH_VARIABLES = frozenset(
-    {"PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONTZPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}
-    | {"DYLD_FALLBACK_LIBRARY_PATH"}
-)
-"""Environment variables that every executor gets, without what lies in the workspace: Python and the system
-load code from there."""
-
 _OUTPUT_KEPT = 4000  # characters
 # bytes, so that a credential at the beginning is found before it is truncated
 _OUTPUT_READ = 4 * _OUTPUT_KEPT
@@ -68,11 +63,7 @@ _CHUNK = 1 << 16
 _WATCH_S = 0.5  # between two checks of its memory
 _STATUS_S = 1.0  # for the supervisor to report how the executor ended
 _PATIENCE_S = 5.0  # for the supervisor to end everything
-
-_BOOT = (
-    "import sys; sys.path[:] = sys.argv[4:]; "
-    "from gbnf_server.executors.child_process import main; main(*map(int, sys.argv[1:4]))"
-)
+_ATTEMPTS = 3  # others may kill a fork server
 
 _IN_COMPILED_CODE = "the fault is in compiled code: update the package that it imports"
 _HINTS = {
@@ -94,18 +85,31 @@ def run_executor(tool: Tool, arguments: Mapping[str, Any], context: Context) -> 
     if "actor" in tool.runtime_resolved:
         arguments = {"actor": context.user_email, **arguments}
     try:
-        # of gbnf.tools.functions.FunctionCall, which is not imported here: the child would import it too
-        if tool.function is not None and not getattr(tool.function, "own_process", False):
+        if tool.function is not None and not _has_process(tool):
+            from gbnf_server.executors.in_process import call_function  # noqa: PLC0415 - it imports asyncio
+
             value = call_function(tool, tool.function, arguments, context)
         else:
-            start = protocol.start(_code(tool), arguments, context, tool.run)
-            with _Child(tool, context) as child:
+            environment = _environment(context, tool.run.env)
+            start = protocol.start(_code(tool), arguments, context, tool.run, environment)
+            with _Child(tool, context, environment) as child:
                 value = child.converse(start)
         result: dict[str, Any] = redact_result(value, context.secrets)
         return result
     except ExecutorError as error:
         _clean(error, context)
         raise
+
+
+def prepare_executors(tools: Iterable[Tool], context: Context) -> None:
+    """Start in the background what the first call of an executor needs, if any of these tools has one."""
+    if any(map(_has_process, tools)):
+        with suppress(OSError, RuntimeError):  # the call reports it
+            fork_server(_import_path(context.workspace.root), _environment(context, ()))
+
+
+def _has_process(tool: Tool) -> bool:
+    return tool.function is None or getattr(tool.function, "own_process", False)
 
 
 def _clean(error: ExecutorError, context: Context) -> None:
@@ -156,79 +160,89 @@ class _DeclaredError(ExecutorError):  # what the executor itself said, in order
 class _Child:
     """A running executor. Exiting the context ends it, with all processes that it started."""
 
-    def __init__(self, tool: Tool, context: Context) -> None:
+    def __init__(self, tool: Tool, context: Context, environment: Mapping[str, str]) -> None:
         self._name, self._policy, self._context = tool.name, tool.run, context
+        self._environment = environment
         self._inbox = protocol.MessageReader(tool.name, tool.run.max_result_kb, context.secrets)
         self._output = b""
         self._pending = b""  # not yet sent
+        self._descriptors = ExitStack()
+        self._deadline = time.monotonic() + (tool.run.timeout_s or float("inf"))
 
     def __enter__(self) -> Self:
+        try:
+            attempts = _ATTEMPTS
+            while not self._start():
+                attempts -= 1
+                if not attempts or time.monotonic() >= self._deadline:
+                    raise self._crash()  # noqa: TRY301 - all failures are closed here
+                self._descriptors.close()
+        except BaseException as error:
+            self._descriptors.close()
+            if not isinstance(error, OSError):
+                raise
+            raise ExecutorError(f"'{self._name}' could not be started: {error}") from None
+        return self
+
+    def _start(self) -> bool:
+        """Have a fork server start the supervisor and the executor's process; return whether it has."""
+        folder = os.open(self._context.workspace.root, os.O_RDONLY | os.O_DIRECTORY)
         child_in, self._to_child = os.pipe()
         self._from_child, child_out = os.pipe()
+        self._printed, output = os.pipe()
         self._connection, theirs = socket.socketpair()
-        given = (child_in, child_out, theirs.fileno())
-        try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
-                # -P: no module is imported from the folder that the model writes to
-                [sys.executable, "-P", "-c", _BOOT, *map(str, given), *self._import_path()],
-                pass_fds=given,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                cwd=self._context.workspace.root,
-                env=_environment(self._context, self._policy.env),
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:  # ValueError: a variable's value contains a NUL
-            self._close()
-            raise ExecutorError(f"'{self._name}' could not be started: {error}") from None
-        finally:
-            os.close(child_in)
-            os.close(child_out)
-            theirs.close()
-        for descriptor in (self._to_child, self._from_child):
+        self._descriptors.callback(self._connection.close)
+        for descriptor in (self._to_child, self._from_child, self._printed):
             os.set_blocking(descriptor, False)
-        return self
+            self._descriptors.callback(os.close, descriptor)
+        given = (child_in, child_out, theirs.detach(), folder, output)
+        try:
+            path = _import_path(self._context.workspace.root)
+            self._server = fork_server(path, self._environment, output)
+            self._supervisor = self._server.fork(given, self._connection, self._policy.timeout_s or None)
+        finally:
+            for descriptor in given:
+                os.close(descriptor)
+        if self._supervisor and is_reused():
+            self._handle = os.pidfd_open(self._supervisor)
+            self._descriptors.callback(os.close, self._handle)
+        return self._supervisor > 0
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop()
-        assert self._process.stdout is not None
         if self._context.on_output is not None:
-            self._capture_rest(self._process.stdout.fileno())
-            if printed := self._printed():
+            self._capture_rest()
+            if printed := self._said():
                 self._context.on_output(printed)
-        self._process.stdout.close()
-        self._close()
+        self._descriptors.close()
+        del self._server  # it ends, unless others use it
         if error is not None and not isinstance(error, _DeclaredError):
             with suppress(GbnfError, OSError):  # a missing workspace has nothing to roll back
                 self._context.journal.recover()
 
     def converse(self, start: bytes) -> dict[str, Any]:
         """Exchange messages with the executor until it has a result."""
-        timeout_s, memory = self._policy.timeout_s, self._policy.memory_mb << 20
+        memory = self._policy.memory_mb << 20
         self._pending = start
-        begun = time.monotonic()
-        deadline = begun + timeout_s if timeout_s else float("inf")
-        watched = begun + _WATCH_S if memory else float("inf")
-        assert self._process.stdout is not None
-        output = self._process.stdout.fileno()
+        watched = time.monotonic() + _WATCH_S if memory else float("inf")
         with selectors.DefaultSelector() as selector:
-            selector.register(output, selectors.EVENT_READ)
+            selector.register(self._printed, selectors.EVENT_READ)
             selector.register(self._connection, selectors.EVENT_READ)
             selector.register(self._to_child, selectors.EVENT_WRITE)
             while True:
                 now = time.monotonic()
-                if now >= deadline:
-                    raise ExecutorTimeoutError(self._name, timeout_s)
+                if now >= self._deadline:
+                    raise ExecutorTimeoutError(self._name, self._policy.timeout_s)
                 if now >= watched:
-                    if memory_of_descendants(self._process.pid, memory) > memory:
+                    if memory_of_descendants(self._supervisor, memory) > memory:
                         raise ExecutorError(protocol.out_of_memory(self._name, self._policy.memory_mb))
                     watched = time.monotonic() + _WATCH_S
-                ready = {key.fd for key, _ in selector.select(min(deadline - now, watched - now, 3600.0))}
-                if output in ready and not self._capture(output):
-                    selector.unregister(output)
+                left_s = min(self._deadline - now, watched - now, 3600.0)
+                ready = {key.fd for key, _ in selector.select(left_s)}
+                if self._printed in ready and not self._capture():
+                    selector.unregister(self._printed)
                 if self._to_child in ready and self._sent():
                     # read again only after the reply, so that at most one message is buffered
                     selector.unregister(self._to_child)
@@ -243,7 +257,7 @@ class _Child:
                     self._pending = reply
                     selector.unregister(self._from_child)
                     selector.register(self._to_child, selectors.EVENT_WRITE)
-                    deadline += time.monotonic() - began
+                    self._deadline += time.monotonic() - began
                 elif self._connection.fileno() in ready:
                     raise self._crash()
 
@@ -283,10 +297,13 @@ class _Child:
         """Return an error that says how the executor ended, or that it closed its connection."""
         self._connection.settimeout(_STATUS_S)
         try:
-            sent = self._connection.recv(64)
-            # if it sent nothing, the supervisor itself was killed
-            status: int | None = int(sent) if sent else self._process.wait(_STATUS_S)
-        except (OSError, subprocess.TimeoutExpired):
+            if self._supervisor:  # if it sent nothing, it was killed, and its end kills the executor
+                status: int | None = int(self._connection.recv(64) or -signal.SIGKILL)
+            else:
+                status = self._server.process.wait(_STATUS_S)
+        except subprocess.TimeoutExpired:
+            return ExecutorTimeoutError(self._name, self._policy.timeout_s)
+        except OSError:
             status = None
         if status is None:
             how = "closed its connection without a result"
@@ -295,61 +312,64 @@ class _Child:
             how = f"was killed by {name} ({_HINTS.get(name, _OTHER_HINT)})"
         else:
             how = f"ended with exit code {status} and without a result"
-        assert self._process.stdout is not None
-        self._capture_rest(self._process.stdout.fileno())
-        lines = self._printed().splitlines()
+        self._capture_rest()
+        lines = self._said().splitlines()
         said = f"; its last output: {lines[-1][:_LAST_WORDS]}" if lines else ""
         return ExecutorError(f"'{self._name}' crashed: it {how}{said}")
 
-    def _printed(self) -> str:
+    def _said(self) -> str:
         return _end_of(self._output.decode(errors="replace"), self._context.secrets)
 
-    def _capture(self, output: int) -> bool:
-        data = os.read(output, _CHUNK)
+    def _capture(self) -> bool:
+        data = os.read(self._printed, _CHUNK)
         self._output = (self._output + data)[-_OUTPUT_READ:]
         return bool(data)
 
-    def _capture_rest(self, output: int) -> None:
+    def _capture_rest(self) -> None:
         """Read the last output, at most one full pipe: processes left behind may still print."""
-        os.set_blocking(output, False)
         with suppress(BlockingIOError):
             for _ in range(16):
-                if not self._capture(output):
+                if not self._capture():
                     return
 
     def _stop(self) -> None:
         """End the executor and all that it has started: the supervisor does so when the connection closes."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
-            self._connection.settimeout(_PATIENCE_S)
+        if not self._has_ended():  # it hangs, or is stopped
+            send = partial(os.kill, self._supervisor)
+            if is_reused():  # it is not a child of this process, so its number may be reused
+                send = partial(signal.pidfd_send_signal, self._handle)
+            with suppress(ProcessLookupError):
+                send(signal.SIGSTOP)  # from now on, it cannot end before it is killed
+                kill_descendants(self._supervisor)
+                send(signal.SIGKILL)
+                self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Return whether the supervisor ends within a few seconds."""
+        self._connection.settimeout(_PATIENCE_S)
+        try:
             while self._connection.recv(64):
                 pass
-        if self._process.returncode is None:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_STATUS_S)
-        if self._process.returncode is None:  # it hangs, or is stopped
-            kill_descendants(self._process.pid)
-            self._process.kill()
-            self._process.wait()
+        except OSError:
+            return False
+        return True
 
-    def _close(self) -> None:
-        os.close(self._to_child)
-        os.close(self._from_child)
-        self._connection.close()
 
-    def _import_path(self) -> list[str]:
-        """Return this process's import path without the workspace, which a model writes to.
+def _import_path(workspace: Path) -> list[str]:
+    """Return this process's import path without the workspace, which a model writes to.
 
-        A virtual environment in the workspace, and this package, are kept.
-        """
-        workspace, needed = self._context.workspace.root, (Path(sys.prefix), Path(__file__).parents[2])
-        paths = dict.fromkeys(Path(path).absolute() for path in sys.path)
-        return [
-            str(path)
-            for path in paths
-            if not path.resolve().is_relative_to(workspace)
-            or (path != workspace and any(path.is_relative_to(place) for place in needed))
-        ]
+    A virtual environment in the workspace, and this package, are kept.
+    """
+    needed = (Path(sys.prefix), Path(__file__).parents[2])
+    paths = dict.fromkeys(Path(path).absolute() for path in sys.path)
+    return [
+        str(path)
+        for path in paths
+        if not path.resolve().is_relative_to(workspace)
+        or (path != workspace and any(path.is_relative_to(place) for place in needed))
+    ]
 
 
 def _settings(tool: Tool, context: Context) -> dict[str, str]:

@@ -53,7 +53,7 @@ from gbnf.errors import GbnfError
 from gbnf.prompts.descriptions import plain_schema, with_groups
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
-from gbnf_server.executors import Context, Form, run_executor
+from gbnf_server.executors import Context, Form, prepare_executors, run_executor
 from gbnf_server.mcp.elicitation import form_answers, form_params
 from gbnf_server.system.addresses import is_loopback, is_unspecified
 from gbnf_server.system.errors import ExecutorError
@@ -77,6 +77,7 @@ class ToolServer:
         self._tools = {tool.name: tool for tool in tools if offered_args(tool, ()) is not None}
         self._context, self._approve_all = context, approve_all
         self._free = asyncio.Semaphore(_MOST_CALLS)
+        prepare_executors(tools, context)
         self._listed = [_listed(tool, language) for tool in self._tools.values()]
         self._server: Server[Any] = Server(
             _NAME, version=_version(), on_list_tools=self._list_tools, on_call_tool=self._call_tool

@@ -15,7 +15,7 @@ from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
 from gbnf_server.backends.answer import AnswerSource, answer
 from gbnf_server.backends.base import Backend
-from gbnf_server.executors import Context
+from gbnf_server.executors import Context, prepare_executors
 from gbnf_server.planner.conversation import Exchange, earlier_messages
 from gbnf_server.planner.drivers import Hook, RunEnvironment, adrive, astream, drive, steady_clock
 from gbnf_server.planner.events import Event, Run
@@ -139,11 +139,12 @@ class Planner:
         self, query: str, images: Sequence[Image], history: Sequence[Exchange]
     ) -> tuple[Planning, RunEnvironment]:
         _check(query, history)
-        context = self.context.for_turn()
+        context, tools = self.context.for_turn(), self.tools
+        prepare_executors(tools, context)
         clock = self._clock or steady_clock(context.now())
         planning = plan(
             query,
-            self.tools,
+            tools,
             self.options,
             turn=context.turn,
             clock=clock,

@@ -20,7 +20,7 @@ from gbnf.tools import Tool
 from gbnf.tools.manifest_checks import MIN_MEMORY_MB
 from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
-from gbnf_server.executors.runner import INHERITED_VARIABLES, PATH_VARIABLES
+from gbnf_server.executors.fork_server import INHERITED_VARIABLES, PATH_VARIABLES
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.effort import scaled
 from support.executors import SATURDAY, bundled_tools, world
