@@ -3,17 +3,22 @@
     python bench/startup.py [--runs N]
 
 CPU and wall time of a whole process, minimum of N runs, in turn. `gbnf run` loads the bundled model, answers
-one request with a tool in a process of its own, and ends.
+one request with a tool in a process of its own, and ends. Then tool calls, in a process that has loaded what
+it needs: wall time and CPU time of all processes of a call, median of N first ones and of 5 N later ones. The
+CPU time is that of Linux's schedstat, without what the supervisor uses at the end.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 from tables import print_heads
 
@@ -24,6 +29,35 @@ COMMANDS = {
     "gbnf compile": ["-m", "gbnf_server", "compile"],
     "gbnf run": ["-m", "gbnf_server", "run", "what time is it?"],
 }
+EXECUTOR = """import os
+def used(pid): return int(open(f"/proc/{pid}/schedstat").read().split()[0])
+def run(arguments, context): return {"parent": os.getppid(), "used": used("self") + used(os.getppid())}
+"""
+CALLS = """import json, os, sys, time
+from pathlib import Path
+from gbnf.tools import Tool
+from gbnf_server.executors import Context, Workspace, fork_server, run_executor
+own = Tool.from_mapping({"name": "own", "description": "", "args": {}}, Path("own/manifest.toml").absolute())
+context, times, servers = Context(Workspace("space")), [], 0
+for _ in range(6):
+    wall, used = time.perf_counter(), time.process_time()
+    result = run_executor(own, {}, context)
+    wall, used = time.perf_counter() - wall, time.process_time() - used
+    [server] = fork_server._servers.values()
+    before, servers = servers, int(Path(f"/proc/{server.process.pid}/schedstat").read_text().split()[0])
+    times.append((wall, used + (result["used"] + servers - before) / 1e9))
+    if len(times) == 1:
+        time.sleep(1)  # until it has imported everything
+        servers = int(Path(f"/proc/{server.process.pid}/schedstat").read_text().split()[0])
+print(json.dumps(times))
+"""
+
+
+def calls(folder: str) -> list[tuple[float, float]]:
+    """Return the wall time and the CPU time of the first calls of a new process."""
+    done = subprocess.run([sys.executable, "-c", CALLS], check=True, capture_output=True, cwd=folder)
+    times: list[tuple[float, float]] = json.loads(done.stdout)
+    return times
 
 
 def measure(arguments: list[str], folder: str) -> tuple[float, float]:
@@ -41,13 +75,26 @@ def main() -> None:
     runs = parser.parse_args().runs
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     with tempfile.TemporaryDirectory() as folder:
+        (own := Path(folder, "own")).mkdir()
+        (own / "executor.py").write_text(EXECUTOR)
+        called = []
         for _ in range(runs + 1):  # the first fills the caches of the file system
             for name, arguments in COMMANDS.items():
                 times[name].append(measure(arguments, folder))
+            called.append(calls(folder))
     print_heads("command | wall time, s | CPU time, s")
     for name, each in times.items():
         wall, cpu = (min(values) for values in zip(*each[1:], strict=True))
         print(f"| `{name}` | {wall:.2f} | {cpu:.2f} |")
+    rows = {
+        "python -c pass": times["python -c pass"][1:],
+        "a tool call, the first": [each[0] for each in called[1:]],
+        "a tool call, later": [time for each in called[1:] for time in each[1:]],
+    }
+    print_heads("process | wall time, ms | CPU time, ms")
+    for name, each in rows.items():
+        wall, cpu = (1000 * statistics.median(values) for values in zip(*each, strict=True))
+        print(f"| {name} | {wall:.1f} | {cpu:.1f} |")
 
 
 if __name__ == "__main__":
