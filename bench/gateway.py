@@ -28,7 +28,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, aclosing, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ import jsonschema
 
 from gbnf_bench.bfcl.files import read_folder
 from gbnf_bench.bfcl.functions import tools_of
-from gbnf_server.backends.answer import Asked, collect_answer
+from gbnf_server.backends.answer import AnswerPiece, Asked, answer
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Target
@@ -208,7 +208,10 @@ async def latency(contenders: Sequence[Contender], request: dict[str, Any], roun
 
 
 async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
-    """Return what the gateway adds to a call: its own request to the backend, sent directly, is compared."""
+    """Return what the gateway adds to a call: its own request to the backend, sent directly, is compared.
+
+    The client of the gateway is a bare connection: httpx alone takes a millisecond for a request.
+    """
     tools = [
         {
             "type": "function",
@@ -227,24 +230,47 @@ async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
     ]
     messages = [{"role": "user", "content": "How far is it?"}]
     named = {"type": "function", "function": {"name": "tool_7"}}
-    body = body_of({"messages": messages, "tools": tools, "tool_choice": named}, 0, 0)
-    direct: list[float] = []
-    through: list[float] = []
+    body = body_of({"messages": messages, "tools": tools, "tool_choice": named, "stream": True}, 0, 0)
+    direct: list[tuple[float, float]] = []
+    through: list[tuple[float, float]] = []
     with LlamaServer(server_url) as backend, closing(Compiler(timeout_s=TIMEOUT)) as compiler:
         asked = ChatCompletions().parse(body).request
         compiled = await compiler.compiled(asked, Target.of(backend.info(), backend.dialect))
         request = backend_request(asked, compiled, MAX_TOKENS, 0, ())
-        async with httpx.AsyncClient(timeout=TIMEOUT, trust_env=False) as client:
-            for _ in range(rounds + 3):
-                started = time.perf_counter()
-                await collect_answer(backend, Asked(request))
-                direct.append(time.perf_counter() - started)
-                through.append((await ask(client, gateway, body)).seconds)
-    added = [1000 * (one - other) for one, other in zip(through[3:], direct[3:], strict=True)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(gateway.url).port)
+        for _ in range(rounds + 3):
+            first, started = 0.0, time.perf_counter()
+            async with aclosing(answer(backend, Asked(request, compiled.reader))) as events:
+                async for event in events:
+                    if not first and isinstance(event, AnswerPiece) and event.deltas:
+                        first = time.perf_counter() - started
+            direct.append((first, time.perf_counter() - started))
+            through.append(await bare_exchange(reader, writer, body))
+        writer.close()
+    added = [
+        [1000 * (one[at] - other[at]) for one, other in zip(through, direct, strict=True)] for at in (0, 1)
+    ]
+    first_delta, whole = (statistics.median(each[3:]) for each in added)
     return (
-        f"overhead of the gateway at 16 tools: p50 {statistics.median(added):.2f} ms "
-        f"(a call of the backend: p50 {1000 * statistics.median(direct[3:]):.1f} ms)"
+        f"overhead of the gateway at 16 tools: p50 {whole:.2f} ms, first delta {first_delta:.2f} ms "
+        f"(a call of the backend: p50 {1000 * statistics.median(each for _, each in direct[3:]):.1f} ms)"
     )
+
+
+async def bare_exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: Mapping[str, Any]
+) -> tuple[float, float]:
+    """Send a streaming request; return when its first delta of a call came, and its end."""
+    content = json.dumps(body).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(content)}\r\n\r\n"
+    first, started = 0.0, time.perf_counter()
+    writer.write(head.encode() + content)
+    received = b""
+    while not received.endswith(b"0\r\n\r\n"):
+        received += await reader.read(65536)
+        if not first and b'"tool_calls":' in received:
+            first = time.perf_counter() - started
+    return first, time.perf_counter() - started
 
 
 async def load(contenders: Sequence[Contender], requests: Sequence[dict[str, Any]], count: int) -> None:

@@ -111,7 +111,8 @@ def parse_json(text: str) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if any(depth > _DEEPEST for depth, _ in enumerate(_levels(value), 1)):
+    is_flat = text.count("[") + text.count("{") <= _DEEPEST
+    if not is_flat and any(depth > _DEEPEST for depth, _ in enumerate(_levels(value), 1)):
         raise ValueError("it is nested too deeply")
     return value
 

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -21,8 +21,10 @@ from gbnf_server.gateway.api import Api
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_responses import Responses
+from gbnf_server.gateway.tool_texts import ToolTexts
 from gbnf_server.gateway.upstreams import Upstreams
 from gbnf_server.system.errors import BackendError
+from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import (
     Limits,
     MemoryBudget,
@@ -124,6 +126,7 @@ class Gateway:
         self.budget = MemoryBudget(self.limits.memory_bytes)
         self.is_draining = False
         self.open_requests = 0
+        self._tool_texts = ToolTexts()
         self._readers = ThreadPoolExecutor(_READERS, "gbnf-gateway-read")
         # gauges read the present state when they are asked
         self.metrics.running.set_function(lambda: self.queue.running)
@@ -160,18 +163,41 @@ class Gateway:
         self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, share: MemoryShare
     ) -> _Parsed:
         """Return what `parse` makes of the JSON object of a body. Raises HttpError."""
+        shorter, tools = self._tool_texts.shorten(body)
+        if tools is not None:
+            with suppress(HttpError):  # it is raised again for the whole body
+                if (parsed := await self._read(parse, shorter, share, tools)) is not None:
+                    return parsed
+        parsed = await self._read(parse, body, share)
+        assert parsed is not None
+        return parsed
+
+    async def _read(
+        self,
+        parse: Callable[[Mapping[str, Any]], _Parsed],
+        body: bytes,
+        share: MemoryShare,
+        tools: Any = None,
+    ) -> _Parsed | None:
+        """Read a body, None for one that was shortened elsewhere."""
         if len(body) <= _SMALL_BODY:  # sooner read than handed to a thread and back
             share.add(memory_of(body, count_values(body, self.limits)))
-            return self._parse(parse, body)
+            return self._parse(parse, body, tools)
         loop = asyncio.get_running_loop()
         values = await loop.run_in_executor(self._readers, count_values, body, self.limits)
         share.add(memory_of(body, values))
-        return await loop.run_in_executor(self._readers, self._parse, parse, body)
+        return await loop.run_in_executor(self._readers, self._parse, parse, body, tools)
 
-    def _parse(self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes) -> _Parsed:
+    def _parse(
+        self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, tools: Any
+    ) -> _Parsed | None:
         value = read_object(body)
         check_sizes(value, self.limits, len(body))
-        return parse(value)
+        if tools is None:
+            self._tool_texts.add(body, value.get("tools"))
+            return parse(value)
+        restored = self._tool_texts.restored(value, tools)
+        return None if restored is None else parse(restored)
 
     async def answer(
         self, request: ChatRequest, endpoint: str, owner: str = ""

@@ -1,0 +1,112 @@
+"""Tools that were sent before are not read again, and every body is read as if nothing was known."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf_server.gateway import gateway as module
+from gbnf_server.gateway.gateway import Gateway
+from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
+from gbnf_server.web.errors import HttpError
+from gbnf_server.web.limits import Limits, read_object
+from support.backends import FakeBackend
+from support.gateways import ScriptedEngine
+
+TOOLS: tuple[list[Any], ...] = (
+    [{"name": "a"}],
+    [{"name": "è", "n": 1.5}],
+    [{"name": "a"}, {"name": "b"}],
+    [],
+)
+STYLES: tuple[dict[str, Any], ...] = ({}, {"separators": (",", ":"), "ensure_ascii": False}, {"indent": 1})
+
+members = st.sampled_from(
+    [
+        *({"tools": tools} for tools in TOOLS),
+        *({"input": [{"tools": tools}]} for tools in TOOLS),
+        {"tools": None},
+        {"tools": "[]"},
+        {"messages": [{"content": '"tools": [{"name": "a"}]'}]},
+    ]
+)
+bodies = st.tuples(
+    st.lists(members, max_size=3), st.sampled_from(STYLES), st.sampled_from(["", "", "}", ","])
+)
+
+
+def text_of(parts: list[Mapping[str, Any]], style: Mapping[str, Any], spoiled: str) -> bytes:
+    value: dict[str, Any] = {}
+    for part in parts:
+        value |= part
+    return f"{json.dumps(value, **style)}{spoiled}".encode()
+
+
+def reading(gateway: Gateway, body: bytes) -> Any:
+    async def read() -> Any:
+        with gateway.budget.share() as share:
+            return await gateway.read(dict, body, share)
+
+    try:
+        return asyncio.run(read())
+    except HttpError as error:
+        return error.message
+
+
+def gateway_of(limits: Limits | None = None) -> Gateway:
+    upstreams = Upstreams([Upstream(FakeBackend(), always)])
+    return Gateway(ScriptedEngine(), upstreams, model="m", limits=limits)
+
+
+@given(st.lists(bodies, min_size=1, max_size=6))
+def test_a_body_is_read_as_if_no_tools_were_known(sent: list[Any]) -> None:
+    gateway = gateway_of()
+    for parts, style, spoiled in sent:
+        body = text_of(parts, style, spoiled)
+        try:
+            expected: Any = dict(read_object(body))
+        except HttpError as error:
+            expected = error.message
+        assert reading(gateway, body) == expected
+    assert gateway.budget.reserved == 0
+
+
+@pytest.mark.parametrize("style", STYLES[:2])
+def test_known_tools_are_not_read_again(style: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def counted(body: bytes) -> Mapping[str, Any]:
+        read.append(len(body))
+        return read_object(body)
+
+    monkeypatch.setattr(module, "read_object", counted)
+    gateway = gateway_of()
+    tools = [{"name": f"tool{number}", "description": "it does this and that"} for number in range(100)]
+    values = [{"model": "m", "tools": tools, "messages": ["x" * count]} for count in range(4)]
+    read_values = [reading(gateway, json.dumps(value, **style).encode()) for value in values]
+    assert read_values == values
+    assert read_values[1]["tools"] is read_values[2]["tools"]
+    assert read[0] > 5000
+    assert max(read[1:]) < 200
+
+
+def test_what_comes_with_known_tools_is_bounded() -> None:
+    gateway = gateway_of(Limits(messages=2, schema_bytes=100))
+    body = b'{"tools":[{"name":"a"}],"messages":[%b],"response_format":"%b"}'
+    assert "model" not in reading(gateway, body % (b"1", b""))
+    assert "at most 2" in reading(gateway, body % (b"1,2,3", b""))
+    assert "at most 100" in reading(gateway, body % (b"1", b"x" * 200))
+
+
+def test_few_texts_are_kept() -> None:
+    gateway = gateway_of()
+    for number in range(100):
+        reading(gateway, json.dumps({"tools": [{"name": f"tool{number}"}]}).encode())
+    reading(gateway, json.dumps({"tools": [{"name": "x" * 300_000}]}).encode())
+    assert len(gateway._tool_texts._known) == 16
