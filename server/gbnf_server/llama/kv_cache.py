@@ -10,8 +10,10 @@ same prefix. Invariants:
   by one of their threads: several sequences take little longer than one.
 - No sequence is longer than `length`, so that all fit.
 - A call shares prefixes only with calls of the same salt: what it finds cached tells nothing of others.
-- With `batches_alone`, each batch has the tokens of one sequence, and each sequence cells of its own. So a
-  sequence that starts empty is computed the same, whatever others do.
+- Each sequence has cells of its own: a token would attend to those of all sequences otherwise, which takes
+  twice as long for eight of them. A common prefix is copied.
+- With `batches_alone`, each batch has the tokens of one sequence. So a sequence that starts empty is computed
+  the same, whatever others do.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _BATCH_SIZE = 512  # tokens evaluated at once
 _SIGNAL_S = 0.2  # within which a signal is handled
 _INSTANT = 8  # tokens whose evaluation is not interrupted: Python handles Ctrl-C after it
 _ABORTED = 2  # the status of an evaluation that the abort callback has ended
-_NEGLIGIBLE = 32  # cached tokens that a sequence may lose before another sequence is preferred
+_NEGLIGIBLE = 32  # cached tokens that a sequence may lose before another one is preferred, or copied
 _WAIT_FRACTION = 0.2  # of the last evaluation's time, to wait for other calls to join the batch
 _MAX_WAIT_S = 0.01  # seconds
 _LOOK_S = 0.1  # seconds after which a call that waits for a sequence looks whether it is cancelled
@@ -70,7 +72,11 @@ class CachedSequence:
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """Tokens to evaluate at the end of a sequence, and the logits after those at `output_positions`."""
+    """Tokens to evaluate at the end of a sequence, and the logits after those at `output_positions`.
+
+    Its thread evaluates the next batch if `leads`; otherwise it waits for `called`, which another one
+    releases when it `is_done`, or is to lead.
+    """
 
     sequence: CachedSequence
     tokens: Sequence[int]
@@ -79,6 +85,8 @@ class _Request:
     logits: list[Logits] = field(default_factory=list)
     error: str = ""
     is_done: bool = False
+    leads: bool = False
+    called: threading.Lock = field(default_factory=threading.Lock)
 
 
 def shared_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
@@ -102,7 +110,7 @@ class KVCache:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx, params.n_seq_max = length * parallel, parallel
         params.n_batch = params.n_ubatch = _BATCH_SIZE
-        params.kv_unified = not batches_alone  # shares the cells of a common prefix
+        params.kv_unified = False  # otherwise each token attends to the cells of all sequences
         params.n_threads = params.n_threads_batch = threads
         params.no_perf = True
         params.abort_callback = self._abort.callback(llama_cpp.ggml_abort_callback)
@@ -146,8 +154,8 @@ class KVCache:
 
         Returns the sequence and the number of cached tokens; at least one is left to evaluate, for its
         logits. Picks the free sequence with the longest shared prefix, but prefers an empty one to one that
-        would lose many tokens, and copies the longest prefix that any sequence has. Prefixes of another
-        `salt` are not shared. Raises BackendError if `stop` is set.
+        would lose many tokens, and copies the longest prefix that any sequence has, if it is much longer.
+        Prefixes of another `salt` are not shared. Raises BackendError if `stop` is set.
         """
         with self._free:
             while not (free := [sequence for sequence in self._sequences if sequence.slot is None]):
@@ -157,18 +165,17 @@ class KVCache:
             sequence = min(free, key=lambda each: _eviction_cost(each, tokens, salt))
             sequence.slot = slot
         with self._lock:
-            donor = max(
-                self._sequences, key=lambda each: (each.shared_prefix(tokens, salt), each is sequence)
-            )
-            common = min(donor.shared_prefix(tokens, salt), len(tokens) - 1)
-            if donor is not sequence and not self._model.has_recurrent_state:
+            donor = max(self._sequences, key=lambda each: each.shared_prefix(tokens, salt))
+            gain = donor.shared_prefix(tokens, salt) - sequence.shared_prefix(tokens, salt)
+            if gain > _NEGLIGIBLE and not self._model.has_recurrent_state:
                 sequence.is_synchronized = False
                 sequence.cached_tokens.clear()
                 llama_cpp.llama_memory_seq_rm(self._memory, sequence.seq_id, -1, -1)
-                llama_cpp.llama_memory_seq_cp(self._memory, donor.seq_id, sequence.seq_id, 0, common)
-                sequence.cached_tokens += tokens[:common]
+                # llama.cpp copies whole sequences only; `_roll_back` removes the rest
+                llama_cpp.llama_memory_seq_cp(self._memory, donor.seq_id, sequence.seq_id, -1, -1)
+                sequence.cached_tokens += donor.cached_tokens
                 sequence.salt = salt
-            self._roll_back(sequence, min(sequence.shared_prefix(tokens, salt), common))
+            self._roll_back(sequence, min(sequence.shared_prefix(tokens, salt), len(tokens) - 1))
             sequence.salt = salt
         return sequence, len(sequence.cached_tokens)
 
@@ -237,27 +244,39 @@ class KVCache:
             with self._lock:
                 self._decode([request])
             return
-        leads = False
+        with self._turn:
+            self._waiting.append(request)
+            request.leads, self._is_decoding = not self._is_decoding, True
+            if not request.leads:
+                request.called.acquire()
+                self._turn.notify()  # only a thread that gathers waits there
+        chosen: Sequence[_Request] = ()
         try:
-            with self._turn:
-                self._waiting.append(request)
-                self._turn.notify_all()
-                while self._is_decoding and not request.is_done:
-                    self._turn.wait()
-                if request.is_done:
-                    return
-                leads = self._is_decoding = True
-                chosen = self._gather(request)
-            with self._lock:
-                started = time.monotonic()
-                self._decode(chosen)
-                self._last_s = time.monotonic() - started
+            if not request.leads:
+                request.called.acquire()
+            if request.leads:
+                with self._turn:
+                    chosen = self._gather(request)
+                with self._lock:
+                    started = time.monotonic()
+                    self._decode(chosen)
+                    self._last_s = time.monotonic() - started
         finally:
             with self._turn:
                 self._waiting.remove(request)
-                if leads:
-                    self._is_decoding = False
-                    self._turn.notify_all()
+                for other in chosen:
+                    if other is not request and other.is_done:
+                        other.called.release()
+                if request.leads:
+                    self._let_lead()
+
+    def _let_lead(self) -> None:
+        """Let the thread of the next waiting request lead, if there is one. Under `_turn`."""
+        following = next((request for request in self._waiting if not request.is_done), None)
+        self._is_decoding = following is not None
+        if following is not None:
+            following.leads = True
+            following.called.release()
 
     def _gather(self, request: _Request) -> list[_Request]:
         """Return the request and waiting ones that fit into the same batch. Under `_turn`."""

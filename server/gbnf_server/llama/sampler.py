@@ -127,7 +127,7 @@ class Sampler:
 
 def _greatest(keys: Keys, constraint: Constraint | None, fits: TokenFilter | None) -> int | None:
     """Return the allowed token with the greatest key, None if there is none."""
-    greatest = int(np.argmax(keys))
+    greatest = int(keys.argmax())
     if np.isnan(keys[greatest]):
         raise ValueError("a logit is NaN")
     if (constraint is None or constraint.allows(greatest)) and (fits is None or fits(greatest)):
