@@ -7,6 +7,7 @@ forced text and drafts (`drafts`), the KV cache (`kv_cache`), and the loop (`dec
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import weakref
 from collections import deque
@@ -50,6 +51,7 @@ from gbnf_server.system.errors import (
     ModelLoadError,
 )
 
+_WAKE_S = 0.004
 _CHATML = (  # llama.cpp's own choice for models without a template
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -315,7 +317,8 @@ class ChatTemplate:
 class _Pieces:
     """Hands events from the thread that decodes to the event loop that awaits them.
 
-    The loop is woken once for all that have come meanwhile, which is less often than once a token.
+    The loop is woken once for all that have come meanwhile, and at most once in `_WAKE_S`: it takes the
+    interpreter from the thread that decodes. The next piece, or the end, hands over what was left.
     """
 
     def __init__(self) -> None:
@@ -323,6 +326,7 @@ class _Pieces:
         self._arrived = asyncio.Event()
         self._events: deque[TextDelta | ReasoningDelta] = deque()
         self._is_waking = False
+        self._woken_at = -math.inf  # s
         self._outcome: Completion | BaseException | None = None
 
     @property
@@ -333,7 +337,10 @@ class _Pieces:
     def put(self, event: TextDelta | ReasoningDelta) -> None:
         """Hand over a piece; called in the thread that decodes."""
         self._events.append(event)
-        self._wake()
+        now = time.monotonic()
+        if now - self._woken_at >= _WAKE_S:
+            self._woken_at = now
+            self._wake()
 
     def close(self, outcome: Completion | BaseException) -> None:
         """Hand over the end; called in the thread that decodes."""
