@@ -3,7 +3,7 @@
 Some templates refuse a role, and others drop its messages silently. So a template is probed with marked
 messages (`probe_roles`), and `adapt_messages` has a fallback for each role that it refuses or drops:
 
-    system   its text becomes the beginning of the first user message
+    system   its text becomes the beginning of the first user message (a template may move it to the last)
     tool     becomes a user message, "Result of step 2: {…}" or "Error in step 2: …"
 
 Consecutive user messages are then joined, since such templates also require user and assistant to alternate.
@@ -55,20 +55,22 @@ def probe_roles() -> Generator[list[Message], str, TemplateRoles]:
     Throw in a ChatTemplateError if the template refuses one; it is raised again if that was a plain question.
     """
     user: Message = {"role": "user", "content": _USER}
-    system = yield from _renders([{"role": "system", "content": _SYSTEM}, user], _SYSTEM)
-    tool = yield from _renders(
-        [user, {"role": "assistant", "content": _ASSISTANT}, {"role": "tool", "content": _TOOL}], _TOOL
-    )
+    said: Message = {"role": "assistant", "content": _ASSISTANT}
+    # before the last message of the user, it would move with each, and with it all that a server has cached
+    system = yield from _renders([{"role": "system", "content": _SYSTEM}, user, said, user], _SYSTEM, _USER)
+    tool = yield from _renders([user, said, {"role": "tool", "content": _TOOL}], _TOOL)
     if not (system or tool) and _USER not in (yield [user]):
         raise ChatTemplateError("it leaves out user messages")
     return TemplateRoles(system, tool)
 
 
-def _renders(messages: list[Message], mark: str) -> Generator[list[Message], str, bool]:
+def _renders(messages: list[Message], *marks: str) -> Generator[list[Message], str, bool]:
+    """Return whether a template renders marks, in this order."""
     try:
-        return mark in (yield messages)
+        places = [*map((yield messages).find, marks)]
     except ChatTemplateError:
         return False
+    return places[0] >= 0 and places == sorted(places)
 
 
 def roles_of(render: Callable[[list[Message]], str]) -> TemplateRoles:
