@@ -117,7 +117,7 @@ class _Rewriter:
         if self._draft not in ("", "draft-03", "draft-04"):
             return
         for exclusive, bound in _BOUNDS.items():
-            if not isinstance(new.get(exclusive), bool):
+            if not isinstance(new.get(exclusive), bool) or isinstance(new.get(bound), bool):
                 continue
             if new.pop(exclusive) and bound in new:
                 new[exclusive] = new.pop(bound)

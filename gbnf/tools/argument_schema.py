@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
-from urllib.parse import quote
-
-from referencing import Registry, Resource, exceptions
-from referencing.jsonschema import DRAFT202012
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 from gbnf.errors import GbnfError, SchemaError
-from gbnf.schema.drafts import as_2020_12
 from gbnf.schema.keywords import (
     DEFINITIONS,
     IN_PLACE_APPLICATORS,
@@ -27,6 +23,9 @@ from gbnf.schema.keywords import (
 )
 from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.schema.pattern_matching import is_supported_pattern
+
+if TYPE_CHECKING:
+    from referencing import Registry, Resource
 
 _ROOT_URI = "urn:args"
 _DECLARES_ELSEWHERE = frozenset(
@@ -40,6 +39,8 @@ _DECLARES_ELSEWHERE = frozenset(
     }
 )
 """Keywords beside which a required property may be declared elsewhere, or needs no declaration."""
+_REFERENCES = ("$ref", "$dynamicRef")
+UNDECLARED = "a required property is not declared"
 _SCHEMA = "Write a table of keywords, true or false."
 
 
@@ -52,15 +53,15 @@ class ArgumentSchemaError(GbnfError):
 
 
 def checked_argument_schema(given: Any) -> dict[str, Any]:
-    """Return the schema in draft 2020-12, with `type = "object"` added if it declares no type.
+    """Return the schema with `type = "object"` added if it declares no type.
 
-    `given` consists of JSON values. Raises ArgumentSchemaError for the first problem.
+    `given` consists of JSON values, and is rewritten in draft 2020-12. Raises ArgumentSchemaError for the
+    first problem.
     """
     if not isinstance(given, dict):
         raise ArgumentSchemaError(
             (), given, "the schema of the arguments must be a table", 'Write [args] and type = "object".'
         )
-    given = as_2020_12(given)
     if given.get("type", "object") not in ("object", ["object"]):
         hint = 'Write type = "object", and declare the arguments below [args.properties].'
         raise ArgumentSchemaError(("type",), given["type"], "the type of the arguments must be object", hint)
@@ -69,12 +70,16 @@ def checked_argument_schema(given: Any) -> dict[str, Any]:
         MetaschemaChecker("2020-12", frozenset({"requires_one_of"})).check(args, "")
     except SchemaError as error:
         raise _located(error, args) from None
+    refers = False
     for path, schema in walk(args):
-        _check_annotations(path, schema)
-        _check_patterns(path, schema)
-        _check_required(path, schema)
-        _check_requires_one_of(path, schema)
-    _check_references(args)
+        if isinstance(schema, dict):
+            _check_annotations(path, schema)
+            _check_patterns(path, schema)
+            _check_required(path, schema)
+            _check_requires_one_of(path, schema)
+            refers = refers or any(keyword in schema for keyword in _REFERENCES)
+    if refers:
+        _check_references(args)
     _check_properties(args.get("properties", {}))
     return args
 
@@ -86,10 +91,8 @@ def _located(error: SchemaError, args: Mapping[str, Any]) -> ArgumentSchemaError
     return ArgumentSchemaError(path, value, "unknown type" if is_unknown_type else error.problem, error.hint)
 
 
-def _check_annotations(path: SchemaPath, schema: Any) -> None:
+def _check_annotations(path: SchemaPath, schema: dict[str, Any]) -> None:
     """Check what names and describes a schema, and definitions, whether or not something refers to them."""
-    if not isinstance(schema, Mapping):
-        return
     for keyword in ("$id", "$anchor", "$dynamicAnchor", "title", "description"):
         text = schema.get(keyword, "")
         texts = text if keyword == "description" and isinstance(text, Mapping) else {None: text}
@@ -100,6 +103,11 @@ def _check_annotations(path: SchemaPath, schema: Any) -> None:
                 raise ArgumentSchemaError(
                     (*path, *at), each, f"{keyword} must be {kind}", "Put it in quotes."
                 )
+    try:
+        urlsplit(schema.get("$id", ""))
+    except ValueError as error:
+        problem = f"$id must be a URI reference: {error}"
+        raise ArgumentSchemaError((*path, "$id"), schema["$id"], problem, "Correct or remove it.") from None
     for keyword in DEFINITIONS:
         definitions = schema.get(keyword, {})
         if not isinstance(definitions, Mapping):
@@ -110,10 +118,8 @@ def _check_annotations(path: SchemaPath, schema: Any) -> None:
                 raise ArgumentSchemaError((*path, keyword, name), each, "it must be a schema", _SCHEMA)
 
 
-def _check_patterns(path: SchemaPath, schema: Any) -> None:
+def _check_patterns(path: SchemaPath, schema: dict[str, Any]) -> None:
     """Check that the validator of calls can match each pattern."""
-    if not isinstance(schema, Mapping):
-        return
     patterns: list[tuple[SchemaPath, str]] = (
         [(("pattern",), schema["pattern"])] if "pattern" in schema else []
     )
@@ -124,10 +130,8 @@ def _check_patterns(path: SchemaPath, schema: Any) -> None:
             raise ArgumentSchemaError((*path, *at), pattern, "invalid regular expression", hint)
 
 
-def _check_required(path: SchemaPath, schema: Any) -> None:
+def _check_required(path: SchemaPath, schema: dict[str, Any]) -> None:
     """Check that each required property is declared: a closed object cannot have any other."""
-    if not isinstance(schema, Mapping):
-        return
     required = schema.get("required", [])
     if isinstance(required, bool):  # as in draft 3
         hint = 'List the required names in the object: required = ["…"].'
@@ -138,10 +142,13 @@ def _check_required(path: SchemaPath, schema: Any) -> None:
     for name in required:
         if name not in schema.get("properties", {}):
             hint = f"Declare it below properties.{name}, or remove it from required."
-            raise ArgumentSchemaError((*path, "required"), name, "a required property is not declared", hint)
+            raise ArgumentSchemaError((*path, "required"), name, UNDECLARED, hint)
 
 
 def _check_references(args: dict[str, Any]) -> None:
+    from referencing import Registry, exceptions  # noqa: PLC0415 - most schemas have no references
+    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415 - as above
+
     root: Resource[Any] = DRAFT202012.create_resource(args)
     uri = root.id() or _ROOT_URI
     registry: Registry[Any] = Registry().with_resource(uri, root).crawl()
@@ -159,7 +166,7 @@ def _check_references(args: dict[str, Any]) -> None:
         edges = edges_from.setdefault(id(schema), {})
         in_place = ((at, member) for at, member in subschemas(schema) if at[0] in IN_PLACE_APPLICATORS)
         edges |= {id(member): (*path, *at) for at, member in in_place}
-        for keyword in schema.keys() & {"$ref", "$dynamicRef"}:
+        for keyword in (each for each in _REFERENCES if each in schema):
             reference = schema[keyword]
             try:
                 found = resolver.lookup(reference).contents
@@ -185,9 +192,9 @@ def _check_references(args: dict[str, Any]) -> None:
         raise ArgumentSchemaError(path, None, "the schema is infinitely recursive", hint) from None
 
 
-def _check_requires_one_of(path: SchemaPath, schema: Any) -> None:
+def _check_requires_one_of(path: SchemaPath, schema: dict[str, Any]) -> None:
     """Check `requires_one_of`: its form everywhere, its names only at the top level, where it applies."""
-    if not isinstance(schema, Mapping) or "requires_one_of" not in schema:
+    if "requires_one_of" not in schema:
         return
     groups, path = schema["requires_one_of"], (*path, "requires_one_of")
     hint = 'Write requires_one_of = [["pattern", "patterns"]]: a call gives at least one of each group.'

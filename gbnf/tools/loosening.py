@@ -6,14 +6,13 @@ The malformed parts of their argument schemas are removed and required names dec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from gbnf.findings import Finding, Kind
 from gbnf.schema.drafts import as_2020_12
 from gbnf.schema.keywords import APPLICATORS, SchemaPath, path_pointer
-from gbnf.tools.argument_schema import ArgumentSchemaError, checked_argument_schema
-from gbnf.tools.manifest_checks import json_like, nests_deeper
+from gbnf.tools.argument_schema import UNDECLARED, ArgumentSchemaError, checked_argument_schema
+from gbnf.tools.manifest_checks import json_like, manifest_fields, nests_deeper
 from gbnf.tools.tool import Tool
 
 _MOST_REMOVED = 100
@@ -25,15 +24,17 @@ def loosened_argument_schema(tool: str, given: Any) -> tuple[dict[str, Any], tup
     Where nothing is left, the schema allows any arguments. `given` consists of JSON values.
     """
     findings: list[Finding] = []
-    schema = as_2020_12(given)
+    schema = given
     while len(findings) < _MOST_REMOVED:
+        while (rewritten := as_2020_12(schema)) != schema:  # what was malformed before may be rewritten now
+            schema = rewritten
         try:
             return checked_argument_schema(schema), tuple(findings)
         except ArgumentSchemaError as error:
             if not error.path:
                 break
             path, is_schema = _removable(error.path)
-            declares = path[-1] == "required" and isinstance(error.value, str)
+            declares = error.problem == UNDECLARED
             try:
                 schema = _changed(
                     schema, path, declares=error.value if declares else None, is_schema=is_schema
@@ -87,5 +88,5 @@ def build_tool(
     readable = None if nests_deeper(schema, _MAX_DEPTH) else json_like(schema)
     args, findings = loosened_argument_schema(str(name), readable)
     content = {"name": name, "description": description, "args": args, "run": run}
-    tool = Tool.from_mapping({**{key: extra[key] for key in extra if key not in content}, **content})
-    return replace(tool, findings=(*findings, *tool.findings))
+    fields = manifest_fields({**extra, **content}, None, args)
+    return Tool(**fields | {"findings": (*findings, *fields["findings"])})

@@ -18,6 +18,7 @@ from typing import Any, Literal, NoReturn
 
 from gbnf.errors import ManifestError
 from gbnf.findings import Finding
+from gbnf.schema.drafts import as_2020_12
 from gbnf.tools.argument_schema import (
     ArgumentSchemaError,
     checked_argument_schema,
@@ -95,21 +96,26 @@ _KNOWN = frozenset({"name", "version", "description", "affinity", "args", "offer
 _NO_FILE = Path("<mapping>")
 
 
-def manifest_fields(mapping: Mapping[str, Any], path: Path | None) -> dict[str, Any]:
-    """Return the fields of the `Tool` that `mapping` describes, by name. Raises ManifestError."""
+def manifest_fields(
+    mapping: Mapping[str, Any], path: Path | None, checked_args: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the fields of the `Tool` that `mapping` describes, by name. Raises ManifestError.
+
+    `checked_args`: its `args`, if `gbnf.tools.argument_schema` has checked them.
+    """
     check = _ManifestChecker(path or _NO_FILE)
     if not isinstance(mapping, Mapping):
         check.fail("", mapping, "a manifest must be a table", "Write name, description and [args].")
     if nests_deeper(mapping, MAX_DEPTH):
         problem = f"tables and arrays are nested deeper than {MAX_DEPTH} levels"
         check.fail("", None, problem, "Move the inner schemas to args.$defs, and refer to them.")
-    content = check.json_like("", mapping)
+    content = check.json_like("", mapping if checked_args is None else {**mapping, "args": None})
     from gbnf.tools.near_misses import misspelt_keywords  # noqa: PLC0415 - needed once a tool is read
 
     name = check.name(content)
     version = check.text(content, "version")
     descriptions = check.descriptions(content)
-    args = check.args(content)
+    args = check.args(content) if checked_args is None else checked_args
     extra = {key: value for key, value in content.items() if key not in _KNOWN}
     affinity = content.get("affinity", [])
     if isinstance(affinity, str):
@@ -257,7 +263,7 @@ class _ManifestChecker:
             hint = 'Add a table [args] with type = "object", even if the tool takes no arguments.'
             self.fail("args", None, "the schema of the arguments is missing", hint)
         try:
-            return checked_argument_schema(content["args"])
+            return checked_argument_schema(as_2020_12(content["args"]))
         except ArgumentSchemaError as error:
             key = "args" + "".join(
                 f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.path

@@ -61,13 +61,13 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
         hint = "Correct it, or load the tools without strict."
         reader.errors += [
             ManifestError(origin.path, origin.key, None, str(finding), hint)
-            for tool, origin in reader.tools
+            for tool, origin in reader.tools.values()
             for finding in tool.findings
             if finding.is_mistake
         ]
     if reader.errors:
         raise BrokenManifestsError(tuple(reader.errors))
-    return tuple(tool for tool, _ in reader.tools)
+    return tuple(tool for tool, _ in reader.tools.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,10 @@ class _Origin:
 
 @dataclass
 class _SourceReader:
-    """Reads sources, and collects tools and errors."""
+    """Reads sources, and collects tools by name, and errors."""
 
     prefix: str | None
-    tools: list[tuple[Tool, _Origin]] = field(default_factory=list)
+    tools: dict[str, tuple[Tool, _Origin]] = field(default_factory=dict)
     errors: list[ManifestError] = field(default_factory=list)
 
     def read(self, source: Any, path: Path, key: str) -> None:
@@ -201,17 +201,11 @@ class _SourceReader:
             if not _PORTABLE.fullmatch(tool.name):
                 hint = "Give a prefix of letters, digits, '_' and '-': 64 characters in all."
                 raise ManifestError(path, "name", tool.name, "APIs do not accept the name", hint)
-        for other, first in self.tools:
-            if other == tool:
-                return
-            if other.name == tool.name:
-                problem = f"another tool has the same name: {first}"
-                hint = "Rename one of the two, or load one of the sources with a prefix."
-                self.errors.append(
-                    ManifestError(path, f"{key}.name".removeprefix("."), tool.name, problem, hint)
-                )
-                return
-        self.tools.append((tool, origin))
+        other, first = self.tools.setdefault(tool.name, (tool, origin))
+        if other is not tool and other != tool:
+            problem = f"another tool has the same name: {first}"
+            hint = "Rename one of the two, or load one of the sources with a prefix."
+            self.errors.append(ManifestError(path, f"{key}.name".removeprefix("."), tool.name, problem, hint))
 
 
 def _is_executed_by_the_api(source: Mapping[Any, Any]) -> bool:

@@ -14,7 +14,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,8 @@ class Tool:
     findings: tuple[Finding, ...] = ()
     runtime_resolved: frozenset[str] = field(init=False)
     step_references: Mapping[str, str | None] = field(init=False)
-    fingerprint: str = field(init=False)
     _model_args: dict[str, Any] = field(init=False)
+    _fingerprint: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
         """Compute the derived fields."""
@@ -74,7 +74,6 @@ class Tool:
         }
         object.__setattr__(self, "step_references", references)
         object.__setattr__(self, "_model_args", without_runtime_resolved(self.args))
-        object.__setattr__(self, "fingerprint", self._content_hash())
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], path: Path | None = None) -> Tool:
@@ -92,6 +91,13 @@ class Tool:
         """
         return self._model_args
 
+    @property
+    def fingerprint(self) -> str:
+        """The hash of the content, the file and the function, computed on first use."""
+        if not self._fingerprint:
+            object.__setattr__(self, "_fingerprint", self._content_hash())
+        return self._fingerprint
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tool) and self.fingerprint == other.fingerprint
 
@@ -108,8 +114,8 @@ class Tool:
     def _content_hash(self) -> str:
         content = (
             self.name, self.version, self.descriptions, self.args, self.affinity, self.extra,
-            astuple(self.offer),
-            astuple(self.run),
+            [getattr(self.offer, each.name) for each in fields(self.offer)],
+            [getattr(self.run, each.name) for each in fields(self.run)],
             None if self.path is None else str(self.path),
             *(() if self.function is None else (function_name(self.function),)),
             *map(str, self.findings),

@@ -9,7 +9,7 @@ from typing import Any
 
 import mcp.types
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -185,6 +185,31 @@ def test_malformed_schemas_are_loosened_and_reported() -> None:
         load_tools([CHAT, broken | {"name": "b"}], strict=True)
     assert len(caught.value.errors) == 2
     assert "/properties/a: type: unknown type" in str(caught.value)
+
+
+_KEYWORDS = (
+    "$schema", "$id", "$anchor", "$ref", "$defs", "type", "properties", "items", "additionalItems", "oneOf",
+    "dependencies", "dependentRequired", "minimum", "exclusiveMinimum", "not", "required", "requires_one_of",
+    "fills",
+)  # fmt: skip
+_VALUES = (
+    "http://json-schema.org/draft-04/schema#", "https://json-schema.org/draft/2020-12/schema", "object",
+    "string", "#/$defs/type", "#/items/0", "#type", "type", "http://[",
+)  # fmt: skip
+_schemas = nested(SIMPLE | st.sampled_from(_VALUES), st.sampled_from(_KEYWORDS), most=5, size=20)
+
+
+@settings(max_examples=scaled(200))
+@given(schema=st.dictionaries(st.sampled_from(_KEYWORDS), _schemas))
+@example(schema={"properties": {"type": {"required": "type"}}})
+@example(schema={"properties": {"type": {"$id": "http://["}}})
+@example(schema={"$schema": _VALUES[1], "items": [{"minimum": True, "dependencies": {"type": ["a"]}}]})
+@example(schema={"minimum": True, "exclusiveMinimum": True})
+@example(schema={"dependencies": {"type": ["items"]}, "dependentRequired": 1})
+def test_a_loosened_schema_passes_the_check_of_a_manifest(schema: Any) -> None:
+    [loaded] = load_tools({**MCP, "inputSchema": schema})
+    assert Tool.from_mapping({"name": "weather", "args": loaded.args}).args == loaded.args
+    assert len(set(loaded.findings)) == len(loaded.findings)
 
 
 def test_a_schema_that_is_too_deep_accepts_any_arguments() -> None:
