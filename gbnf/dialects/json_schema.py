@@ -19,14 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
-
 from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.compiler.pool import no_callable_tool, pool_tools
 from gbnf.errors import SchemaError, clip
 from gbnf.schema.drafts import DIALECT
-from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import KEYWORDS, map_subschemas, walk
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
@@ -78,6 +74,11 @@ def _call_schema(tools: tuple[Tool, ...], steps: tuple[int, ...], closed: bool) 
 
 def schema_violation(schema: Mapping[str, Any], text: str) -> str | None:
     """Return why a complete answer is not valid against the schema, None if it is."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - only answers without a grammar are judged
+    from jsonschema.exceptions import best_match  # noqa: PLC0415 - as above
+
+    from gbnf.schema.format_checks import FORMAT_CHECKER  # noqa: PLC0415 - as above
+
     try:
         value = parse_json(text)
     except InvalidJsonError as fault:

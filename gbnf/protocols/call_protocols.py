@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 from gbnf import Grammar, compile_pool
 from gbnf.calls import FinalAnswer, ToolCall, parse_tool_calls, render_tool_calls
-from gbnf.calls.repair import repair_call
 from gbnf.compiler.layout import Whitespace
 from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema
@@ -224,6 +223,8 @@ class CallsInText(CallProtocol):
         `truncated`: the token limit ended the text, which matters if the call had not ended before, or is
         surrounded by prose.
         """
+        from gbnf.calls.repair import repair_call  # noqa: PLC0415 - constrained calls need no repair
+
         step = parse_tool_calls(text, tools)
         if isinstance(step, FinalAnswer):
             if truncated:

@@ -15,6 +15,9 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
 from gbnf.work_limits import work_cache
 
+IDN_HOSTNAME = "idn-hostname"
+"""The format without an automaton: only validation checks it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Format:

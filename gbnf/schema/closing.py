@@ -12,11 +12,9 @@ it is closed where it is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
-from referencing import Registry, Specification, exceptions
-from referencing.jsonschema import DRAFT202012
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from gbnf.schema.keywords import (
     CHILD_APPLICATORS,
@@ -31,6 +29,9 @@ from gbnf.schema.keywords import (
 )
 from gbnf.work_limits import spend
 
+if TYPE_CHECKING:
+    from referencing import Specification
+
 _LIMITS = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
 _ELSEWHERE = frozenset({*REFERENCES, "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 _BRANCHING = ("anyOf", "oneOf")
@@ -43,7 +44,7 @@ _SCHEMA_WORK = 5
 
 def close_objects(
     schema: Any,
-    specification: Specification[Any] = DRAFT202012,
+    specification: Callable[[], Specification[Any]] | None = None,
     *,
     unknown: frozenset[str] = frozenset(),
     refs_hide_siblings: bool = False,
@@ -71,11 +72,18 @@ def close_arguments(args: Mapping[str, Any]) -> dict[str, Any]:
 class InPlaceSchemas:
     """The schemas that apply to the same value: a schema, its `allOf`, references and branches."""
 
-    def __init__(self, root: Any, specification: Specification[Any] = DRAFT202012) -> None:
-        self.root = root
-        resource = specification.create_resource(root)
+    def __init__(self, root: Any, specification: Callable[[], Specification[Any]] | None = None) -> None:
+        self.root, self._specification = root, specification
+
+    @cached_property
+    def _resolver(self) -> Any:
+        from referencing import Registry  # noqa: PLC0415  # many schemas have no references
+        from referencing.jsonschema import DRAFT202012  # noqa: PLC0415  # as above
+
+        specification = DRAFT202012 if self._specification is None else self._specification()
+        resource = specification.create_resource(self.root)
         registry: Registry[Any] = Registry().with_resource("urn:schema", resource)
-        self._resolver = registry.resolver("urn:schema")
+        return registry.resolver("urn:schema")
 
     def of(self, schema: Any, *, branches: bool) -> Iterator[Mapping[str, Any]]:
         """Yield `schema` and the schemas that apply to the same value, each once, without conditions."""
@@ -100,9 +108,11 @@ class InPlaceSchemas:
         found = []
         for keyword in REFERENCES:
             if keyword in schema:
+                from referencing.exceptions import Unresolvable  # noqa: PLC0415  # as above
+
                 try:
                     found.append(self._resolver.lookup(schema[keyword]).contents)
-                except (exceptions.Unresolvable, AttributeError, TypeError, ValueError):
+                except (Unresolvable, AttributeError, TypeError, ValueError):
                     continue
         return found
 

@@ -11,32 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property, lru_cache, partial
+from typing import TYPE_CHECKING, Any
 from weakref import ref
-
-import jsonschema
-from referencing import Resource, Specification, exceptions
-from referencing.jsonschema import DRAFT202012, specification_with
 
 from gbnf.errors import GbnfError, SchemaError, is_rust_panic
 from gbnf.schema.closing import close_objects
 from gbnf.schema.drafts import DIALECT, DRAFTS
-from gbnf.schema.dynamic_scopes import DynamicScopes, base_uri
-from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import CONDITION, OPTIONAL, UNEVALUATED, child_pointer, unknown_keywords
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker
 from gbnf.surrogates import has_surrogate
 from gbnf.work_limits import WorkLimitError, is_spent
 
-_VALIDATORS: dict[str, Any] = {
-    "draft-03": jsonschema.Draft3Validator,
-    "draft-04": jsonschema.Draft4Validator,
-    "draft-06": jsonschema.Draft6Validator,
-    "draft-07": jsonschema.Draft7Validator,
-    "2019-09": jsonschema.Draft201909Validator,
-    "2020-12": jsonschema.Draft202012Validator,
-}
+if TYPE_CHECKING:
+    from referencing import Resource, Specification
+
+    from gbnf.schema.dynamic_scopes import DynamicScopes
+
 #: The keywords below which schemas evaluate parts of the same value.
 _EVALUATING = frozenset({"allOf", "anyOf", "oneOf", CONDITION, OPTIONAL})
 
@@ -117,6 +108,8 @@ class _LateResolver:
 
 @lru_cache(maxsize=64)
 def _specification(dialect: str) -> Specification[Any]:
+    from referencing.jsonschema import DRAFT202012, specification_with  # noqa: PLC0415  # only for references
+
     return _lenient(specification_with(dialect, default=DRAFT202012))
 
 
@@ -126,7 +119,7 @@ class Document:
     def __init__(self, schema: Any, *, closed: bool = False) -> None:
         declared = schema.get("$schema") if isinstance(schema, Mapping) else None
         self.dialect = str(declared or DIALECT).rstrip("#")
-        self._specification = _specification(self.dialect)
+        self._specification = partial(_specification, self.dialect)
         draft = DRAFTS.get(self.dialect, "2020-12")
         #: Up to draft 7, keywords beside `$ref` are ignored.
         self.refs_hide_siblings = draft.startswith("draft")
@@ -154,7 +147,9 @@ class Document:
     @cached_property
     def dynamic_scopes(self) -> DynamicScopes:
         """The resolution of the document's references."""
-        return DynamicScopes(self._specification, self.root.raw)
+        from gbnf.schema.dynamic_scopes import DynamicScopes  # noqa: PLC0415  # many schemas have no references
+
+        return DynamicScopes(self._specification(), self.root.raw)
 
     def enter(self, subschema: Subschema) -> Subschema:
         """Return the subschema with references resolved against its own identifier, if it declares one.
@@ -169,7 +164,9 @@ class Document:
         if subschema.entered:
             return subschema
         if "$id" in raw or "id" in raw:
-            resource: Resource[Any] = self._specification.create_resource(raw)
+            from gbnf.schema.dynamic_scopes import base_uri  # noqa: PLC0415  # as above
+
+            resource: Resource[Any] = self._specification().create_resource(raw)
             if resource.id() is not None:
                 self._has_resources = True
                 resolver = subschema.resolver.in_subresource(resource)
@@ -194,12 +191,14 @@ class Document:
         return target
 
     def _follow(self, subschema: Subschema, keyword: str) -> Subschema:
+        from referencing.exceptions import Unresolvable  # noqa: PLC0415  # as above
+
         reference = subschema.raw[keyword]
         try:
             raw, resolver, dynamic_scope = self.dynamic_scopes.follow(
                 keyword, reference, subschema.resolver, subschema.dynamic_scope
             )
-        except (exceptions.Unresolvable, AttributeError, TypeError, ValueError) as error:
+        except (Unresolvable, AttributeError, TypeError, ValueError) as error:
             raise SchemaError(
                 f"{subschema.pointer}/{keyword}",
                 f"the reference {reference!r} leads nowhere",
@@ -248,17 +247,16 @@ class Document:
 
         Raises UndecidedError if it can't tell, SchemaError for a reference that leads nowhere.
         """
-        if self._validator is None:
-            from gbnf.schema.validators import extend_validator  # noqa: PLC0415  # most schemas need none
+        from referencing.exceptions import Unresolvable  # noqa: PLC0415  # as above
 
-            validator = _VALIDATORS[DRAFTS.get(self.dialect, "2020-12")]
-            declares = isinstance(self.root.raw, Mapping) and "$schema" in self.root.raw
-            readable = extend_validator(validator, every_draft=not declares, closed=self._closed)
-            self._validator = readable(self.root.raw, format_checker=FORMAT_CHECKER)
+        if self._validator is None:
+            from gbnf.schema.validators import schema_validator  # noqa: PLC0415  # most schemas need none
+
+            self._validator = schema_validator(self.root.raw, closed=self._closed)
         errors = self._validator.descend(value, subschema.raw, resolver=subschema.resolver)
         try:
             return next(iter(errors), None) is None
-        except exceptions.Unresolvable as error:
+        except Unresolvable as error:
             raise SchemaError(subschema.pointer, f"a reference in it leads nowhere: {error}") from None
         except WorkLimitError:
             if is_spent():
@@ -329,7 +327,7 @@ def _lenient(specification: Specification[Any]) -> Specification[Any]:
             contents = {**contents, "dependencies": schemas}
         return specification.subresources_of(contents)
 
-    make: Callable[..., Specification[Any]] = Specification  # its decorator hides the parameters from mypy
+    make: Callable[..., Specification[Any]] = type(specification)  # its decorator hides them from mypy
     return make(
         name=specification.name,
         id_of=id_of,

@@ -14,9 +14,6 @@ from collections.abc import Callable, Mapping
 from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import FormatError
 
-IDN_HOSTNAME = "idn-hostname"
-"""The format without an automaton: only validation checks it."""
-
 _IRIS = frozenset({"iri", "iri-reference"})
 _HYPHEN_AT_END = re.compile(r"(?:^|\.)-|-(?:\.|$)")  # of a label, which its encoding hides
 _LONGEST_HOSTNAME = 253  # RFC 1035, section 2.3.4, without the lengths of the labels
@@ -32,7 +29,8 @@ class _FormatChecker(FormatChecker):
 
 
 def _conforms(name: str, text: str) -> bool:
-    from gbnf.regular.formats import format_language  # noqa: PLC0415  # most schemas have no such format
+    # most schemas have no such format
+    from gbnf.regular.formats import IDN_HOSTNAME, format_language  # noqa: PLC0415
 
     if name == IDN_HOSTNAME:
         try:

@@ -53,9 +53,8 @@ def _automaton_matches(pattern: str, text: str) -> bool | None:
 
 def is_supported_pattern(pattern: str) -> bool:
     """Return whether `pattern_matches` has a matcher for the pattern."""
-    return _automaton_matches(pattern, "") is not None or (
-        may_backtrack() and _regex_pattern(pattern) is not None
-    )
+    is_regex = may_backtrack() and _regex_pattern(pattern) is not None  # which is faster than an automaton
+    return is_regex or _automaton_matches(pattern, "") is not None
 
 
 _TOKEN = re.compile(r"\\k<\w+>|\\.|\[(?:\\.|[^\]\\])*\]|\$|\.|\(\?<(?![=!])", re.DOTALL)

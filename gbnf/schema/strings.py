@@ -15,7 +15,6 @@ from fractions import Fraction
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.pattern_syntax import PatternError
 from gbnf.schema.document import Subschema
-from gbnf.schema.format_checks import IDN_HOSTNAME
 from gbnf.schema.keywords import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
 from gbnf.schema.value_sets import String
 from gbnf.work_limits import TooManyStatesError, work_cache
@@ -129,7 +128,7 @@ def _language(keyword: str, value: object, pointer: str, report: ReportCallback)
     """Return the strings that one keyword allows; None if it allows all or can't be enforced."""
     # Imported on demand: most schemas need neither.
     from gbnf.regular.ecma262 import search  # noqa: PLC0415
-    from gbnf.regular.formats import FORMATS, format_language  # noqa: PLC0415
+    from gbnf.regular.formats import FORMATS, IDN_HOSTNAME, format_language  # noqa: PLC0415
 
     if keyword == NOT_WORDS:
         assert isinstance(value, list)

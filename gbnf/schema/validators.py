@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
-from jsonschema import ValidationError, validators
+from jsonschema import Draft202012Validator, ValidationError, validators
 from referencing.jsonschema import lookup_recursive_ref
 
+from gbnf.schema.drafts import DRAFTS
+from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import (
     ABOVE,
     APPLICATORS,
@@ -39,6 +41,15 @@ _DESCENT_WORK = 24
 #: How deeply rules that descend into subschemas may nest: each takes three Python calls.
 _MAX_DEPTH = 120
 _NESTING = frozenset({*APPLICATORS, *REFERENCES, "additionalItems", "dependencies", "extends", "disallow"})
+
+
+def schema_validator(schema: Any, *, closed: bool = False) -> Any:
+    """Return a validator of the draft that a schema declares, of all drafts without one; see the next."""
+    declared = schema.get("$schema") if isinstance(schema, Mapping) else None
+    known = {"$schema": declared} if str(declared).rstrip("#") in DRAFTS else {}
+    draft = validators.validator_for(known, default=Draft202012Validator)
+    extended = extend_validator(draft, every_draft=declared is None, closed=closed)
+    return extended(schema, format_checker=FORMAT_CHECKER)
 
 
 @cache

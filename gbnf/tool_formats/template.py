@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import jinja2
@@ -43,12 +44,7 @@ class TemplateRenderer:
         self.eos_token = eos_token
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         self._mutable = False
-        self._template = self._compiled()
-
-    def _compiled(self) -> jinja2.Template:
-        filters: dict[str, Callable[..., Any]] = {"tojson": _tojson, "from_json": json.loads}
-        extensions = [_GenerationTag, jinja2.ext.loopcontrols]
-        return compile_template(self.source, filters, extensions, mutable=self._mutable)
+        self._template = _compiled(source, mutable=False)
 
     def render(
         self,
@@ -87,13 +83,20 @@ class TemplateRenderer:
                 return self._run_once(variables)
             except ModifiesError:
                 self._mutable = True
-                self._template = self._compiled()
+                self._template = _compiled(self.source, mutable=True)
         copied = copy.deepcopy({name: variables[name] for name in ("messages", "tools")})
         return self._run_once({**variables, **copied})
 
     def _run_once(self, variables: Mapping[str, Any]) -> str:
         with limited(remember=not self._mutable):
             return "".join(self._template.generate(variables))
+
+
+@lru_cache(maxsize=8)  # the format is detected by several renderers
+def _compiled(source: str, *, mutable: bool) -> jinja2.Template:
+    filters: dict[str, Callable[..., Any]] = {"tojson": _tojson, "from_json": json.loads}
+    extensions = [_GenerationTag, jinja2.ext.loopcontrols]
+    return compile_template(source, filters, extensions, mutable=mutable)
 
 
 # What Hugging Face gives its templates

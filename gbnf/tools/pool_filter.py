@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from gbnf.errors import InvalidArgumentError
 from gbnf.tools import Tool
@@ -195,12 +195,17 @@ class _ProviderPhrases:
             for suffix, places in self._places.items()
         }
         self._words = {suffix: topics[suffix].union(_words_for(provider)) for suffix, provider in providers}
-        self._markers = PhraseMatcher(
-            [*unrelated, *(word for words in self._words.values() for word in words)]
-        )
+        self._unrelated = unrelated
+        self._names = PhraseMatcher(word for _, provider in providers for word in _words_for(provider))
+
+    @cached_property
+    def _markers(self) -> PhraseMatcher:
+        return PhraseMatcher([*self._unrelated, *(word for words in self._words.values() for word in words)])
 
     def read(self, query: str) -> tuple[frozenset[str], frozenset[str]]:
         """Return the suffixes of the providers that `query` names, and of those that it names as places."""
+        if not self._names.find_all(query):  # each topic's phrase contains the name of a place
+            return frozenset(), frozenset()
         found = self._markers.find_longest(query)
         named, placed = (
             frozenset(suffix for suffix, words in table.items() if not words.isdisjoint(found))

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from json_repair import repair_json
-
 from gbnf.calls.parsing.results import Repair
 from gbnf.strict_json import InvalidJsonError, parse_json
 
@@ -106,6 +104,8 @@ def _repaired(text: str) -> Loaded:
         raise InvalidJsonError(f"it is invalid JSON of more than {REPAIR_LIMIT} characters")
     if key := _repeated_key(text):
         raise InvalidJsonError(f"the key {key[:80]!r} occurs twice in one object", "duplicate key")
+    from json_repair import repair_json  # noqa: PLC0415 - most JSON needs no repair
+
     try:
         found: Any = repair_json(text, return_objects=True, skip_json_loads=True, logging=True)
     except (ValueError, RecursionError) as error:

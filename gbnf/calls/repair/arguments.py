@@ -11,15 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from jsonschema import Draft202012Validator
-
 from gbnf.calls.parsing.tool_names import fold
 from gbnf.calls.repair.coercions import Coercion, CoercionKind, as_type, spelled_in
 from gbnf.calls.validation.messages import path_text
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.keywords import SchemaPath, resolve_pointer
 from gbnf.schema.pattern_matching import pattern_matches
-from gbnf.schema.validators import extend_validator
 from gbnf.strict_json import has_type
 from gbnf.work_limits import spend
 
@@ -33,6 +30,10 @@ class ArgumentRepairer:
     """Repairs values by one root schema, and lists the changes."""
 
     def __init__(self, args: Mapping[str, Any], *, clamp: bool, unknown: UnknownKeys) -> None:
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - most calls need no repair
+
+        from gbnf.schema.validators import extend_validator  # noqa: PLC0415 - as above
+
         self._root, self._clamp, self._unknown = close_arguments(args), clamp, unknown
         self._validator = extend_validator(Draft202012Validator, every_draft=True)(self._root)
         self.coercions: list[Coercion] = []

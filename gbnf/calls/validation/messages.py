@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-from jsonschema import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from gbnf.calls.validation.argument_schemas import declared_names
 from gbnf.errors import clip
 from gbnf.strict_json import json_type
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 #: Characters of a value that are shown, values of an enumeration, errors of one call.
 VALUE_LIMIT, ENUM_LIMIT, MESSAGE_LIMIT = 80, 50, 12

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from jsonschema import Draft202012Validator
-
 from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.calls.validation.messages import error_messages, short_repr, suggestion, typed_value
 from gbnf.errors import is_rust_panic
 from gbnf.schema.closing import InPlaceSchemas
-from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.strict_json import has_type
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
@@ -131,14 +128,10 @@ def _argument_errors(
 
 @lru_cache(maxsize=1024)
 def _validator(called_tool: Tool, with_steps: bool, closed: bool) -> Any:
+    from gbnf.schema.validators import schema_validator  # noqa: PLC0415 - needed once arguments are judged
+
     without = frozenset() if with_steps else frozenset(called_tool.step_references)
-    return _validator_of(validation_schema(called_tool.args, without, closed=closed))
-
-
-def _validator_of(schema: dict[str, Any]) -> Any:
-    from gbnf.schema.validators import extend_validator  # noqa: PLC0415 - needed once arguments are judged
-
-    return extend_validator(Draft202012Validator, every_draft=True)(schema, format_checker=FORMAT_CHECKER)
+    return schema_validator(validation_schema(called_tool.args, without, closed=closed))
 
 
 def _no_json(value: Any) -> str:
@@ -183,6 +176,8 @@ def filled_argument_errors(tool: Tool, target: str, value: Any) -> tuple[str, ..
 
 @lru_cache(maxsize=1024)
 def _validators(tool: Tool, target: str) -> tuple[Any, tuple[Any, ...]]:
+    from gbnf.schema.validators import schema_validator  # noqa: PLC0415 - as above
+
     properties = {
         name: {key: member for key, member in schema.items() if key != "runtime_resolved"}
         if name == target and isinstance(schema, Mapping)
@@ -192,4 +187,4 @@ def _validators(tool: Tool, target: str) -> tuple[Any, tuple[Any, ...]]:
     root = validation_schema({**tool.args, "properties": properties}, frozenset(), closed=True)
     applying = InPlaceSchemas(root).of(root, branches=False)  # in every object that `root` accepts
     declared = (here["properties"][target] for here in applying if target in here.get("properties", {}))
-    return _validator_of(root), tuple(declared)
+    return schema_validator(root), tuple(declared)

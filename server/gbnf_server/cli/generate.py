@@ -127,19 +127,15 @@ def _problem(answer: Completion, schema: Mapping[str, Any] | bool, max_tokens: i
 
 def _violation(value: Any, schema: Mapping[str, Any] | bool) -> str:
     """Return how a value violates the schema, "" if it does not. Judged by jsonschema."""
-    from jsonschema import Draft202012Validator, validators
     from jsonschema.exceptions import best_match
 
     from gbnf.errors import GbnfError
-    from gbnf.schema.format_checks import FORMAT_CHECKER
-    from gbnf.schema.validators import extend_validator
+    from gbnf.schema.validators import schema_validator
     from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
 
-    draft = validators.validator_for(schema, default=Draft202012Validator)
-    validator = extend_validator(draft, every_draft=isinstance(schema, bool) or "$schema" not in schema)
     try:
         with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
-            error = best_match(validator(schema, format_checker=FORMAT_CHECKER).iter_errors(value))
+            error = best_match(schema_validator(schema).iter_errors(value))
     except (GbnfError, RecursionError) as fault:
         return f"the answer cannot be validated: {fault}"
     return (

@@ -317,17 +317,11 @@ class TextChecker:
         )
 
     def _schema_errors(self, value: Any) -> Iterator[str]:
-        from jsonschema import Draft202012Validator  # noqa: PLC0415  # only a complete text needs it
+        from gbnf.schema.validators import schema_validator  # noqa: PLC0415  # only a complete text needs it
 
-        from gbnf.schema.format_checks import FORMAT_CHECKER  # noqa: PLC0415  # likewise
-        from gbnf.schema.validators import extend_validator  # noqa: PLC0415  # likewise
-
-        validator = extend_validator(Draft202012Validator, every_draft=True)(
-            self._schema, format_checker=FORMAT_CHECKER
-        )
         try:
             with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
-                for number, error in enumerate(validator.iter_errors(value)):
+                for number, error in enumerate(schema_validator(self._schema).iter_errors(value)):
                     if number == _MOST_EXPECTED:
                         yield "and more"
                         return
