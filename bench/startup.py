@@ -1,11 +1,12 @@
-"""Time from the command line to the first output: three commands beside an empty Python and typer alone.
+"""Time from the command line to the first output: five commands beside an empty Python and typer alone.
 
     python bench/startup.py [--runs N]
 
-CPU and wall time of a whole process, minimum of N runs, in turn. `gbnf run` loads the bundled model, answers
-one request with a tool in a process of its own, and ends. Then tool calls, in a process that has loaded what
-it needs: wall time and CPU time of all processes of a call, median of N first ones and of 5 N later ones. The
-CPU time is that of Linux's schedstat, without what the supervisor uses at the end.
+CPU and wall time of a whole process, minimum of N runs, in turn; of "first token", the time until `gbnf run`
+with the bundled model prints the first piece of its first call. The compiled bytecode of all modules is
+cached, as pip does at installation, and so are the compiled tools. Then tool calls, in a process that has
+loaded what it needs: wall time and CPU time of all processes of a call, median of N first ones and of 5 N
+later ones. The CPU time is that of Linux's schedstat, without what the supervisor uses at the end.
 """
 
 from __future__ import annotations
@@ -22,12 +23,27 @@ from pathlib import Path
 
 from tables import print_heads
 
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 40},
+        "mail": {"type": "string", "format": "email"},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "tags": {"type": "array", "items": {"enum": ["a", "b", "c"]}, "maxItems": 5},
+        "zip": {"type": "string", "pattern": "^[0-9]{5}$"},
+    },
+    "required": ["name"],
+}
+GBNF = ["-m", "gbnf_server"]
+RUN = [*GBNF, "run", "what time is it?"]
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "import typer": ["-c", "import typer"],
-    "gbnf --help": ["-m", "gbnf_server", "--help"],
-    "gbnf compile": ["-m", "gbnf_server", "compile"],
-    "gbnf run": ["-m", "gbnf_server", "run", "what time is it?"],
+    "gbnf --help": [*GBNF, "--help"],
+    "gbnf compile --schema": [*GBNF, "compile", "--schema", "schema.json"],
+    "gbnf compile": [*GBNF, "compile"],
+    "gbnf run, first token": [*RUN, "--stream", "--json"],
+    "gbnf run": RUN,
 }
 EXECUTOR = """import os
 def used(pid): return int(open(f"/proc/{pid}/schedstat").read().split()[0])
@@ -60,12 +76,26 @@ def calls(folder: str) -> list[tuple[float, float]]:
     return times
 
 
+def cpu_time(process: int) -> float:
+    """Return the CPU time of the threads of a process that runs, in seconds (Linux)."""
+    threads = Path(f"/proc/{process}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
 def measure(arguments: list[str], folder: str) -> tuple[float, float]:
-    """Return the wall time and the CPU time of a process, in seconds."""
-    before, started = os.times(), time.perf_counter()
-    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=folder)
+    """Return the wall time and the CPU time of a process, in seconds; with `--stream` to the first token."""
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "PYTHONDONTWRITEBYTECODE": ""}
+    before, started, until_first = os.times(), time.perf_counter(), None
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        for line in process.stdout or ():
+            if until_first is None and b'"text_written"' in line:
+                until_first = time.perf_counter() - started, cpu_time(process.pid)
     wall, after = time.perf_counter() - started, os.times()
-    return wall, sum(after[2:4]) - sum(before[2:4])
+    assert process.returncode == 0
+    return until_first or (wall, sum(after[2:4]) - sum(before[2:4]))
 
 
 def main() -> None:
@@ -75,10 +105,11 @@ def main() -> None:
     runs = parser.parse_args().runs
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "schema.json").write_text(json.dumps(SCHEMA))
         (own := Path(folder, "own")).mkdir()
         (own / "executor.py").write_text(EXECUTOR)
         called = []
-        for _ in range(runs + 1):  # the first fills the caches of the file system
+        for _ in range(runs + 1):  # the first fills the caches
             for name, arguments in COMMANDS.items():
                 times[name].append(measure(arguments, folder))
             called.append(calls(folder))

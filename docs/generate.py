@@ -53,7 +53,7 @@ def cli_page() -> str:
     command = [sys.executable, "-m", "typer", "gbnf_server.cli.app", "utils", "docs"]
     options = ["--name", "gbnf", "--title", "Command line"]
     printed = subprocess.run([*command, *options], capture_output=True, check=True, cwd=ROOT)  # noqa: S603  # fixed arguments
-    text = _SHORTENED.sub(r"\1", html.unescape(printed.stdout.decode()))
+    text = _SHORTENED.sub(r"\1", html.unescape(printed.stdout.decode()).replace("\b\n", ""))
     return _page(_INDENTED_BLOCK.sub(r"\1:\n\n```text\n\2```\n", text))
 
 

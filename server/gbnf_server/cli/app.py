@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gbnf_server.cli.commands import EXIT_CODES, Commands, extra_of, reflow
+from gbnf_server.cli.commands import EXIT_CODES, Commands, ConvertsLazily, extra_of, reflow
 from gbnf_server.cli.config import apply_config
 
 _HELP = """Compile tool manifests to GBNF grammars, and plan tool calls that they constrain.
@@ -39,7 +39,7 @@ Try:
 _ARGUMENTS = "gbnf_server.arguments"  # in the context: those of the command line, up to "--"
 
 
-class _Gbnf(TyperGroup):
+class _Gbnf(ConvertsLazily, TyperGroup):
     """Loads a command when it runs, and escapes control characters in messages that quote arguments."""
 
     def __init__(self, **given: Any) -> None:
@@ -89,7 +89,7 @@ app = typer.Typer(
     cls=_Gbnf,
     help=reflow(_HELP, EXIT_CODES),
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from importlib import import_module
 from inspect import Parameter, Signature, cleandoc, signature
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import typer
@@ -97,7 +98,38 @@ class Commands(Mapping[str, Any]):
 
     def summaries(self) -> dict[str, TyperCommand]:
         """Return commands that have only a name and the first paragraph of their help."""
-        return {name: TyperCommand(name, help=summary) for name, (_, summary) in _COMMANDS.items()}
+        return {name: TyperCommand(name, short_help=summary) for name, (_, summary) in _COMMANDS.items()}
+
+
+class ConvertsLazily:
+    """A command that converts texts and paths itself, and no defaults: typer uses pydantic, a slow import."""
+
+    def get_params(self, ctx: Any) -> Any:  # noqa: D102 - as in the base class
+        parameters = super().get_params(ctx)  # type: ignore[misc]  # of the command that this is mixed into
+        for parameter in parameters:
+            parameter.process_value = partial(_process_value, parameter)
+        return parameters
+
+
+class _Command(ConvertsLazily, TyperCommand):
+    pass
+
+
+_CONVERSIONS: Mapping[Any, Callable[[Any], Any]] = {
+    str: str, Path: Path, list[str]: list, list[Path]: lambda texts: [*map(Path, texts)]
+}  # fmt: skip
+
+
+def _process_value(parameter: Any, context: Any, value: Any) -> Any:
+    described = getattr(parameter, "type_descriptor", None)
+    convert = described and described.parameter_info.dir_okay and _CONVERSIONS.get(described.annotation)
+    texts = value if isinstance(value, list | tuple) else (value,)
+    is_list = parameter.nargs == -1 or getattr(parameter, "multiple", False)
+    if convert and texts and is_list == (texts is value) and all(type(text) is str for text in texts):
+        value = convert(value)
+    elif parameter.required or (value is not parameter.default and texts):
+        return type(parameter).process_value(parameter, context, value)
+    return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
 
 @cache
@@ -110,9 +142,9 @@ def _load(name: str) -> Any:
         group = get_group(found)
         group.name = name
         return group
-    alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     texts = [found.__doc__, EXIT_CODES] if name in _WITH_EXIT_CODES else [found.__doc__]
-    alone.command(name, help=reflow(*texts))(_with_separate_options(found))
+    alone.command(name, cls=_Command, help=reflow(*texts))(_with_separate_options(found))
     return get_command(alone)
 
 

@@ -69,5 +69,9 @@ def foreign_tools(tools: Sequence[Tool]) -> list[str]:
     from gbnf import load_manifests
     from gbnf_server.system.folders import describe_frame_manifest, manifests_path
 
-    trained = {tool.name: tool.args for tool in load_manifests([manifests_path(), describe_frame_manifest()])}
-    return [tool.name for tool in tools if trained.get(tool.name) != tool.args]
+    bundled = manifests_path()
+    others = [tool for tool in tools if tool.path is None or not tool.path.is_relative_to(bundled)]
+    if not others:
+        return []
+    trained = {tool.name: tool.args for tool in load_manifests([bundled, describe_frame_manifest()])}
+    return [tool.name for tool in others if trained.get(tool.name) != tool.args]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gbnf_server.cli.run_progress import RunProgress
     from gbnf_server.executors import Workspace
     from gbnf_server.planner import Event, Outcome, PlannerOptions, Run
+    from gbnf_server.planner.recording import RunRecorder
 
 _CODES: dict[Outcome, ExitCode] = {
     "answered": ExitCode.SUCCESS,
@@ -209,7 +210,6 @@ def run_request(
     from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
-    from gbnf_server.planner.recording import RunRecorder
 
     console = stderr_console()
     workspace = Workspace(request.workspace)
@@ -218,7 +218,7 @@ def run_request(
     changes = dict(settings or (profile_settings(source, pool) if use_profile else {}))
     style = changes.pop("prompt_style", None)
     with (
-        nullcontext() if output.record is None else RunRecorder(output.record) as recorder,
+        nullcontext() if output.record is None else _recorder(output.record) as recorder,
         source.open(style) as opened,
     ):
         query, images, pool = _with_images(request, opened, workspace, pool)
@@ -245,6 +245,12 @@ def run_request(
             except KeyboardInterrupt as error:
                 error.add_note(progress.interruption(context.journal))
                 raise
+
+
+def _recorder(path: Path) -> RunRecorder:
+    from gbnf_server.planner.recording import RunRecorder
+
+    return RunRecorder(path)
 
 
 def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
@@ -293,13 +299,15 @@ def _event_json(event: Event, seen: Sequence[Event]) -> dict[str, Any]:
 
 def profile_settings(source: ModelSource, pool: Sequence[Tool]) -> Mapping[str, Any]:
     """Return the settings of the profile of the model and the tools, and print its name; {} without one."""
-    from gbnf_server.planner.profiles import find, tools_key
     from gbnf_server.system.folders import profiles_folder
 
     folder = profiles_folder()
+    if not folder.is_dir():
+        return {}
+    from gbnf_server.planner.profiles import find, tools_key
+
     key = tools_key(pool)
-    profiles = find(source.key(), folder) if folder.is_dir() else []
-    for profile, path in profiles:
+    for profile, path in find(source.key(), folder):
         if profile.tools == key:  # printed even if quiet, since it changes the run
             say(f"profile of {profile.model.name}: {profile.strategy} ({path}; --no-profile ignores it)")
             return profile.settings

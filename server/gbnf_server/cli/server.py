@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gbnf_server.llama.server_build import Gpu, InstallProgress
 
 server = typer.Typer(
-    help="Build llama-server, and run it on this machine.", no_args_is_help=True, rich_markup_mode="rich"
+    help="Build llama-server, and run it on this machine.", no_args_is_help=True, rich_markup_mode=None
 )
 
 

@@ -18,6 +18,7 @@ truncated text, and a truncated call is still rejected.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,6 @@ from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.salvage import is_blank, words
 
 
 class CallRefusedError(Exception):  # a result of the checks, not a fault of the program
@@ -134,6 +134,16 @@ def _repeats_refusal(message: str, state: RunState) -> bool:
     said = words(message)
     errors = (step.error or "" for step in state.steps if step.refusal is not None)
     return len(said) > 2 and any(set(said) <= set(words(error)) for error in errors)
+
+
+def is_blank(answer: str) -> bool:
+    """Return whether an answer says nothing, or is the placeholder that the prompt shows."""
+    return not answer.strip(" \t\r\n.…")
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, without case and punctuation."""
+    return re.findall(r"\w+", text.casefold())
 
 
 def _check_length(tool: Tool, completion: Completion) -> None:

@@ -25,10 +25,8 @@ from gbnf.tools.evidence import Evidence
 from gbnf.tools.tool import localized
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
-from gbnf_server.planner import salvage
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.compaction import compacted, next_compaction
-from gbnf_server.planner.contracts import messages as contract_messages
 from gbnf_server.planner.effects import CallModel, Effect
 from gbnf_server.planner.events import (
     Event,
@@ -204,6 +202,9 @@ class ModelCalls:
 
         Not while a call waits for approval, since the request is not finished.
         """
+        from gbnf_server.planner import salvage  # noqa: PLC0415 - most runs end with an answer
+        from gbnf_server.planner.contracts import messages as contract_messages  # noqa: PLC0415 - as above
+
         state, options = self.state, self.options
         done = salvage.found(state.steps)
         if run.outcome in {"answered", "salvaged"} or not done or state.pending:

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gbnf.errors import clip
-from gbnf.schema.value_sets import whole_numbers
 from gbnf.tools import FIND_TOOLS, Tool
 
 MAX_READS = 2
@@ -38,6 +37,8 @@ MAX_EXCLUDED_LENGTH = 400
 
 def canonical(call: Mapping[str, Any]) -> str:
     """Return the same text for equal calls, whatever the order of their keys: 1 and 1.0 are equal."""
+    from gbnf.schema.value_sets import whole_numbers  # noqa: PLC0415 - needed once there is a call
+
     return json.dumps(whole_numbers(dict(call)), sort_keys=True)
 
 

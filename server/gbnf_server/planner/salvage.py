@@ -22,6 +22,7 @@ from gbnf.protocols.readers import looks_like_call
 from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.tool import localized
 from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.planner.call_checks import is_blank, words
 from gbnf_server.planner.contracts import DEFAULT_TIMEOUT_S, run_contract
 from gbnf_server.planner.events import Run, SalvagedAnswer, Step
 
@@ -146,16 +147,6 @@ def answer_from_results(done: Sequence[Step], language: str = "en", error: str =
     lines = "\n".join(_line(step) for step in done)
     numbers = tuple(step.number for step in done)
     return SalvagedAnswer(localized(_LISTED, language).format(found=lines), "list", numbers, error)
-
-
-def is_blank(answer: str) -> bool:
-    """Return whether an answer says nothing, or is the placeholder that the prompt shows."""
-    return not answer.strip(" \t\r\n.…")
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text, without case and punctuation."""
-    return re.findall(r"\w+", text.casefold())
 
 
 def copies_question(answer: str, query: str, language: str = "en") -> bool:
