@@ -74,23 +74,13 @@ def _call_schema(tools: tuple[Tool, ...], steps: tuple[int, ...], closed: bool) 
 
 def schema_violation(schema: Mapping[str, Any], text: str) -> str | None:
     """Return why a complete answer is not valid against the schema, None if it is."""
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 - only answers without a grammar are judged
-    from jsonschema.exceptions import best_match  # noqa: PLC0415 - as above
-
-    from gbnf.schema.format_checks import FORMAT_CHECKER  # noqa: PLC0415 - as above
+    from gbnf.schema.validators import violation  # noqa: PLC0415 - only answers without a grammar are judged
 
     try:
         value = parse_json(text)
     except InvalidJsonError as fault:
         return f"the text is not a JSON value ({fault})"
-    validator = Draft202012Validator(schema, format_checker=FORMAT_CHECKER)
-    try:
-        error = best_match(validator.iter_errors(value))
-    except RecursionError:
-        return "the value is nested too deeply"
-    if error is None:
-        return None
-    return f"at {error.json_path} {clip(error.message, _SHOWN)}"
+    return clip(violation(schema, value), _SHOWN) or None
 
 
 def _arguments(

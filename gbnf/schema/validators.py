@@ -11,8 +11,10 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from jsonschema import Draft202012Validator, ValidationError, validators
+from jsonschema.exceptions import best_match
 from referencing.jsonschema import lookup_recursive_ref
 
+from gbnf.errors import GbnfError
 from gbnf.schema.drafts import DRAFTS
 from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import (
@@ -28,7 +30,7 @@ from gbnf.schema.keywords import (
     REFERENCES,
 )
 from gbnf.schema.pattern_matching import pattern_matches
-from gbnf.work_limits import limit_nesting, spend
+from gbnf.work_limits import MAX_VALIDATION_WORK, limit_nesting, limit_work, spend
 
 _Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 """From validator, the keyword's value, instance and schema to the errors, as jsonschema calls it."""
@@ -50,6 +52,16 @@ def schema_validator(schema: Any, *, closed: bool = False) -> Any:
     draft = validators.validator_for(known, default=Draft202012Validator)
     extended = extend_validator(draft, every_draft=declared is None, closed=closed)
     return extended(schema, format_checker=FORMAT_CHECKER)
+
+
+def violation(schema: Any, value: Any) -> str:
+    """Return how a value violates a schema, "" if it does not."""
+    try:
+        with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
+            error = best_match(schema_validator(schema).iter_errors(value))
+    except (GbnfError, RecursionError) as fault:
+        return f"it cannot be validated: {fault}"
+    return "" if error is None else f"at {error.json_path} {error.message}"
 
 
 @cache

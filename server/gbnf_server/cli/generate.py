@@ -109,6 +109,7 @@ def _constraint(backend: Backend, grammar: Grammar, schema: Mapping[str, Any] | 
 
 def _problem(answer: Completion, schema: Mapping[str, Any] | bool, max_tokens: int) -> str:
     """Return why the answer cannot be used, "" if it can."""
+    from gbnf.schema.validators import violation
     from gbnf.strict_json import InvalidJsonError, parse_json
 
     if answer.finish_reason == "length" and answer.repeated:
@@ -122,22 +123,5 @@ def _problem(answer: Completion, schema: Mapping[str, Any] | bool, max_tokens: i
         value = parse_json(answer.text)
     except InvalidJsonError as error:
         return f"the answer is not JSON: {error}"
-    return _violation(value, schema)
-
-
-def _violation(value: Any, schema: Mapping[str, Any] | bool) -> str:
-    """Return how a value violates the schema, "" if it does not. Judged by jsonschema."""
-    from jsonschema.exceptions import best_match
-
-    from gbnf.errors import GbnfError
-    from gbnf.schema.validators import schema_validator
-    from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
-
-    try:
-        with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
-            error = best_match(schema_validator(schema).iter_errors(value))
-    except (GbnfError, RecursionError) as fault:
-        return f"the answer cannot be validated: {fault}"
-    return (
-        "" if error is None else f"the answer does not fit the schema: at {error.json_path} {error.message}"
-    )
+    problem = violation(schema, value)
+    return f"the answer does not fit the schema: {problem}" if problem else ""
