@@ -116,6 +116,14 @@ def serve(
             help="Share the prompt cache between API keys: faster, but a key can find out others' prompts.",
         ),
     ] = False,
+    verbatim: Annotated[
+        bool,
+        typer.Option(
+            "--verbatim",
+            help="Keep Claude Code's billing header in its prompts, which differs in each request, so that "
+            "nothing of them is found in a cache.",
+        ),
+    ] = False,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log the texts of requests and answers.")
     ] = False,
@@ -177,6 +185,7 @@ def serve(
             upstreams,
             model=_model_name(sources[0], upstreams),
             agents=agents,
+            verbatim=verbatim,
             log_contents=log_requests,
             shares_cache=share_cache,
         )

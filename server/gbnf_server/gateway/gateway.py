@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from gbnf_server.backends.base import Backend
+from gbnf_server.backends.base import Backend, Usage
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.api import Api
@@ -22,7 +22,7 @@ from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.tool_texts import ToolTexts
-from gbnf_server.gateway.upstreams import Upstreams
+from gbnf_server.gateway.upstreams import Upstream, Upstreams
 from gbnf_server.system.errors import BackendError
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import (
@@ -82,6 +82,11 @@ class Metrics:
         self.waiting = gauge("gbnf_requests_waiting", "Requests in the queue.")
         self.memory = gauge("gbnf_request_bytes", "Memory that requests reserve.")
         self.tokens = counter("gbnf_tokens", "Tokens by kind.", ["kind"])
+        by_upstream = ["upstream", "model"]
+        self.prompt_tokens = counter("gbnf_prompt_tokens", "Tokens of prompts.", by_upstream)
+        self.cached_prompt_tokens = counter(
+            "gbnf_cached_prompt_tokens", "Those of them that were in the cache.", by_upstream
+        )
         self.grammar_ignored = counter(
             "gbnf_grammar_ignored", "Answers of a backend that ignored the grammar."
         )
@@ -97,7 +102,7 @@ class Gateway:
     """Answers requests with `engine` on `upstreams`; those to a model of `agents` with that.
 
     `model`: the name of the model. `apis`: the APIs; the first has the shape of errors at other paths.
-    `log_contents`: log requests and answers.
+    `verbatim`: see `Messages`. `log_contents`: log requests and answers.
     `shares_cache`: prompts of several API keys share the prompt cache. `pause`: waits so many seconds before
     a silent stream is kept alive.
     """
@@ -110,13 +115,14 @@ class Gateway:
         model: str,
         apis: Sequence[Api] | None = None,
         agents: Mapping[str, Answers] | None = None,
+        verbatim: bool = False,
         limits: Limits | None = None,
         log_contents: bool = False,
         shares_cache: bool = False,
         pause: Pause = asyncio.sleep,
     ) -> None:
         self.engine, self.upstreams = engine, upstreams
-        self.apis = apis or (ChatCompletions(), Responses(), Messages())
+        self.apis = apis or (ChatCompletions(), Responses(), Messages(verbatim=verbatim))
         self.model, self.agents = model, dict(agents or {})
         self.limits = limits or Limits()
         self.log_contents, self.pause = log_contents, pause
@@ -128,6 +134,7 @@ class Gateway:
         self.open_requests = 0
         self._tool_texts = ToolTexts()
         self._readers = ThreadPoolExecutor(_READERS, "gbnf-gateway-read")
+        upstreams.on_usage = self._count_prompt
         # gauges read the present state when they are asked
         self.metrics.running.set_function(lambda: self.queue.running)
         self.metrics.waiting.set_function(lambda: self.queue.waiting)
@@ -241,6 +248,11 @@ class Gateway:
                 tokens.labels("forced").inc(event.enforcement.forced_tokens)
             case _:
                 pass
+
+    def _count_prompt(self, upstream: Upstream, usage: Usage) -> None:
+        labels = upstream.name, self.model
+        self.metrics.prompt_tokens.labels(*labels).inc(usage.prompt_tokens)
+        self.metrics.cached_prompt_tokens.labels(*labels).inc(usage.cached_tokens)
 
     def log_content(self, request_id: str, kind: str, content: Any) -> None:
         """Log a request or an answer, if that is wanted."""

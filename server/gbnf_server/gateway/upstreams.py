@@ -21,7 +21,15 @@ from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Image
 from gbnf_server.backends.answer import RequestBackend
-from gbnf_server.backends.base import Backend, BackendEvent, Dialect, ModelInfo, Request
+from gbnf_server.backends.base import (
+    Backend,
+    BackendEvent,
+    Completion,
+    Dialect,
+    ModelInfo,
+    Request,
+    Usage,
+)
 from gbnf_server.backends.http_client import HttpClient, RetryPolicy
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
@@ -63,10 +71,11 @@ class Upstream:
 class Upstreams(RequestBackend):
     """All backends of a server as one. `pause`: waits so many seconds between probes.
 
-    `salt`: of all requests, see `Request.cache_salt`.
+    `salt`: of all requests, see `Request.cache_salt`. `on_usage`: called with what each answer has used.
     """
 
     salt = ""
+    on_usage: Callable[[Upstream, Usage], None] | None = None
 
     def __init__(
         self, upstreams: Sequence[Upstream], *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -169,6 +178,8 @@ class Upstreams(RequestBackend):
                     async with aclosing(upstream.backend.generate(request)) as events:
                         async for event in events:
                             has_begun = True
+                            if isinstance(event, Completion) and self.on_usage is not None:
+                                self.on_usage(upstream, event.usage)
                             yield event
                 return
             except BackendError as error:

@@ -10,17 +10,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from gbnf_server.gateway.anthropic_messages.reply import MessagesReply, error_body
-from gbnf_server.gateway.anthropic_messages.request import read_count_request, read_request
+from gbnf_server.gateway.anthropic_messages.request import (
+    read_count_request,
+    read_request,
+    stable_request,
+)
 from gbnf_server.gateway.api import Api
+from gbnf_server.gateway.chat import ChatRequest
 
 
 class Messages(Api):
-    """The Messages API."""
+    """The Messages API. `verbatim`: keep in prompts what differs in each request, see `stable_request`."""
 
     path = "/v1/messages"
     error = staticmethod(error_body)
-    parse_count = staticmethod(read_count_request)
+
+    def __init__(self, *, verbatim: bool = False) -> None:
+        self._verbatim = verbatim
 
     def parse(self, body: Mapping[str, Any], owner: str = "") -> MessagesReply:  # noqa: ARG002 - see Api
         """Read the JSON of a request. Raises HttpError."""
-        return MessagesReply(*read_request(body), f"msg_{secrets.token_hex(16)}")
+        return MessagesReply(*read_request(self._read(body)), f"msg_{secrets.token_hex(16)}")
+
+    def parse_count(self, body: Mapping[str, Any]) -> ChatRequest:
+        """Read the JSON of a request whose prompt's tokens are counted. Raises HttpError."""
+        return read_count_request(self._read(body))
+
+    def _read(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        return body if self._verbatim else stable_request(body)

@@ -6,6 +6,7 @@ for the content of messages).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -192,6 +193,25 @@ _CHANGES_MEANING = {
 
 THREAD_REFUSED = "thread_unsupported_request"
 """The code of a request whose conversation the server would have to hold. Clients then send it whole."""
+
+
+_BILLING_HEADER = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
+
+
+def stable_request(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a request without the line with which Claude Code begins its system prompt.
+
+    The line differs in each request, so that no server would find a prompt that begins with it in its cache.
+    """
+    match value.get("system"):
+        case str() as text:
+            return {**value, "system": _BILLING_HEADER.sub("", text)}
+        case [{"text": str() as text} as first, *others] if left := _BILLING_HEADER.sub("", text):
+            return {**value, "system": [{**first, "text": left}, *others]}
+        case [{"text": str() as text}, *others] if text:
+            return {**value, "system": others}
+        case _:
+            return value
 
 
 def read_request(value: Mapping[str, Any]) -> tuple[ChatRequest, list[str]]:
