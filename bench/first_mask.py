@@ -2,15 +2,16 @@
 
     python bench/first_mask.py [--data FOLDER] [--tools FILE] [--vocab GGUF] [--runs N]
 
-The tools are the first 1, 16 and 146 functions of the category live_multiple of BFCL, or those of a tools
-list, and the vocabulary that of SmolLM2, if it is installed. A run is a process of its own, which imports
-everything and loads the vocabulary before the clock starts: then it reads the list, compiles the calls to one
-grammar, loads that into the engine, and computes one mask over the vocabulary. CPU time, minimum of N runs.
+The tools are the first 1, 16 and 146 functions of the category "multiple" of BFCL, in `shared/bfcl` beside
+the checkout or in FOLDER, or those of a tools list. The vocabulary is that of SmolLM2, if it is installed. A
+run is a process of its own, which imports everything and loads the vocabulary before the clock starts: then
+it reads the list, compiles the calls to one grammar, loads that into the engine, and computes one mask over
+the vocabulary. CPU time, minimum of N runs.
 
 - gbnf: `load_tools`, `compile_pool`, and llama.cpp's engine; "cached": with the tools in the cache folder.
 - llama-cpp: llama.cpp's converter, and llama.cpp's engine. llguidance and xgrammar: each with its own engine.
 
-The others get one JSON Schema of the same calls. An engine that is not installed, or fails, has no row.
+The others get one JSON Schema of the same calls. "–": the engine is not installed, or fails.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ import typer
 from rich.console import Console
 
 from contenders import CONTENDERS, open_model
-from corpus import vocabulary_path
+from corpus import shared_path, vocabulary_path
 from gbnf import compile_pool, load_tools
 from gbnf_server.llama.native import NativeGrammar, NativeModel
 from gbnf_server.system.model_files import has_smollm2, smollm2_path
 from gbnf_server.system.part_cache import use_disk_cache
-from ranking import HELD_OUT, request_set
-from tables import leaderboard_data, new_table
+from ranking import request_set
+from tables import new_table
 
 COUNTS = (1, 16, 146)
 ENGINES = ("gbnf", "gbnf, cached", "llama-cpp", "llguidance", "xgrammar")
@@ -124,7 +125,7 @@ def main(
         return
     with tempfile.TemporaryDirectory() as folder:
         if tools is None:
-            pool = request_set(HELD_OUT, leaderboard_data(data)).pool[: COUNTS[-1]]
+            pool = request_set(("multiple",), data or shared_path("bfcl")).pool[: COUNTS[-1]]
             tools = Path(folder, "tools.json")
             tools.write_text(json.dumps([{"name": one.name, "inputSchema": one.args} for one in pool]))
         times: dict[tuple[str, int], list[float]] = {}
