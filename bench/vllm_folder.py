@@ -24,8 +24,8 @@ import gguf
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from demo_model_tokens import SPECIAL, pieces
 from gbnf_server.llama.demo_model import model_path
-from training.chat import SPECIAL, pieces
 
 _NAMES = {
     "token_embd": "model.embed_tokens",

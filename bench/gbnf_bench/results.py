@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from gbnf_bench.call_matching import References
 from gbnf_bench.cases import COMPLEXITIES, Case, Suite, read_case
+from gbnf_bench.code_versions import versions
 from gbnf_bench.configurations import Configuration
 from gbnf_bench.metrics import METRICS
 from gbnf_bench.result_files import load_stored
@@ -24,8 +25,8 @@ from gbnf_bench.runner import RunOptions
 from gbnf_bench.scoring import RunScore, score
 from gbnf_bench.statistics import estimate
 from gbnf_server.planner.events import StepOffer
-from gbnf_server.planner.fingerprints import versions
-from gbnf_server.planner.run_files import read_step_grammars, write_step_grammars
+from gbnf_server.planner.recording import GrammarLines
+from gbnf_server.planner.run_files import read_step_grammars
 
 FORMAT = 2
 
@@ -202,3 +203,20 @@ def by_case_numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
             if each.value is not None
         }
     return tables
+
+
+def write_step_grammars(grammars: Mapping[tuple[str, str], Mapping[StepOffer, str]]) -> dict[str, Any]:
+    """Return what `read_step_grammars` reads; each line of the grammars once."""
+    lines = GrammarLines()
+    rows = []
+    for (suite, configuration), offers in grammars.items():
+        for (tools, refers_to, excluded), text in offers.items():
+            numbers = lines.add(text)
+            if numbers is not None:
+                rows.append(
+                    {
+                        "suite": suite, "configuration": configuration,
+                        "tools": tools, "refers_to": refers_to, "excluded": excluded, "lines": numbers,
+                    }
+                )  # fmt: skip
+    return {"lines": lines.lines, "steps": rows}

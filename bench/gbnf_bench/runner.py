@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from gbnf.errors import clip
 from gbnf.tools import Tool
 from gbnf_bench.cases import Case, Suite
+from gbnf_bench.code_versions import code_identity, versions
 from gbnf_bench.configurations import Configuration
 from gbnf_bench.run_log import Key, RunLog, RunRecord
 from gbnf_bench.snapshots import make_case_context, snapshot
@@ -22,7 +23,7 @@ from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.drivers import RunEnvironment, drive, steady_clock
 from gbnf_server.planner.events import Event, StepOffer, StepStarted
-from gbnf_server.planner.fingerprints import code_identity, digest, options_identity, tool_identity, versions
+from gbnf_server.planner.fingerprints import digest, options_identity, tool_identity
 from gbnf_server.planner.loop import Planning, plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.recording import grammar_text

@@ -11,7 +11,6 @@ from random import Random
 
 import numpy as np
 
-from training.chat import END
 from training.source import Source
 from training.traces import Trace, trace
 
@@ -40,7 +39,7 @@ def conversation_tokens(encode: Callable[[str], list[int]], made: Trace) -> tupl
     turns = [("system", made.system()), *made.turns()]
     says = 0
     for place, (role, content) in enumerate(turns):
-        piece = encode(f"<|{role}|>{content}{END}")
+        piece = encode(f"<|{role}|>{content}<|end|>")
         ids += piece
         own = 0.0
         if role == "assistant":

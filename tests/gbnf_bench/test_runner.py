@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf import load_manifests
+from gbnf_bench import code_versions
 from gbnf_bench.bench_output import ROWS_SHOWN, show
 from gbnf_bench.call_matching import references_of
 from gbnf_bench.configurations import CONFIGURATIONS, named
@@ -23,7 +24,7 @@ from gbnf_bench.dsl import call, case, contains, suite
 from gbnf_bench.errors import ResultsFileError
 from gbnf_bench.report import report
 from gbnf_bench.result_files import replace_file
-from gbnf_bench.results import Results
+from gbnf_bench.results import Results, write_step_grammars
 from gbnf_bench.run_log import RunLog, RunRecord
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_bench.scoring import score
@@ -33,11 +34,10 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_process import LlamaServerProcess
-from gbnf_server.planner import fingerprints as identity_module
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.fingerprints import describe_server_model, identity
 from gbnf_server.planner.recording import grammar_text
-from gbnf_server.planner.run_files import read_events, read_step_grammars, write_step_grammars
+from gbnf_server.planner.run_files import read_events, read_step_grammars
 from gbnf_server.system.errors import BackendUnreachableError, SetupError
 from support.effort import scaled
 from support.executors import bundled_tools
@@ -288,7 +288,7 @@ def test_runs_of_other_code_versions_and_seeds_are_others(
     with RunLog(tmp_path / "a.jsonl") as log:
         list(bench().run_all(log))
     assert remaining() == 0
-    monkeypatch.setattr(identity_module, "version", lambda _package: "9.9.9")
+    monkeypatch.setattr(code_versions, "version", lambda _package: "9.9.9")
     assert remaining() == 1
 
 

@@ -28,6 +28,7 @@ from gbnf.tools.prerequisites import ANY_TOOL
 from gbnf_bench.bfcl.ast_checker import Call, fault
 from gbnf_bench.bfcl.files import Leaderboard, LeaderboardEntry
 from gbnf_bench.bfcl.functions import tools_of
+from gbnf_bench.code_versions import versions
 from gbnf_bench.configurations import Configuration
 from gbnf_bench.run_log import Key, RunRecord
 from gbnf_bench.runner import RunOptions, Runs, run_events
@@ -37,7 +38,7 @@ from gbnf_server.backends.base import Backend, Request
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner.drivers import steady_clock
 from gbnf_server.planner.events import ToolCalled
-from gbnf_server.planner.fingerprints import digest, options_identity, versions
+from gbnf_server.planner.fingerprints import digest, options_identity
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 

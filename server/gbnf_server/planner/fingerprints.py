@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +15,6 @@ from gbnf_server.planner.options import ResolvedOptions
 if TYPE_CHECKING:
     from gbnf_server.backends.base import Backend
     from gbnf_server.backends.llama_server import LlamaServer
-
-_PACKAGES = ("gbnf-toolkit", "llama-cpp-python", "jsonschema", "numpy")
 
 
 def digest(value: Any) -> str:
@@ -48,42 +43,6 @@ def options_identity(options: ResolvedOptions) -> Mapping[str, Any]:
     left_out = {"backend", "tool_format"}
     values = {each.name: getattr(options, each.name) for each in fields(options) if each.name not in left_out}
     return {**values, "ranker": type(options.ranker).__qualname__}
-
-
-def code_identity(tool: Tool) -> Mapping[str, str]:
-    """Return the names and hashes of the Python files that execute a tool.
-
-    They are the file of its function, otherwise those beside its manifest.
-    """
-    if tool.function is not None:
-        files = _source_files(tool.function)
-    elif tool.path is not None:
-        files = sorted(tool.path.parent.glob("*.py"))
-    else:
-        files = []
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()}
-
-
-def _source_files(function: Callable[..., Any]) -> list[Path]:
-    """Return the file that defines a function, or the class of a callable object, if there is one."""
-    named = inspect.unwrap(function)
-    try:
-        file = inspect.getsourcefile(named if hasattr(named, "__code__") else type(named))
-    except (TypeError, OSError):  # built in, or typed at a prompt
-        return []
-    return [] if file is None else [Path(file)]
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python, of this toolkit, and of the packages that it decodes with."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def describe_model_file(path: Path, backend: Backend, adapter: Path | None = None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from pydantic import BaseModel, NonNegativeInt, TypeAdapter, ValidationError
 from gbnf.errors import clip
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.planner.events import Event, Run, RunFinished, RunStarted, StepOffer, TextWritten, event_name
-from gbnf_server.planner.recording import INTERRUPTED, GrammarLines, RecordedCall, join_lines
+from gbnf_server.planner.recording import INTERRUPTED, RecordedCall, join_lines
 from gbnf_server.system.errors import InputError
 
 MOST_BYTES = 256 * 1024 * 1024
@@ -81,7 +81,7 @@ def parse_runs(text: str, source: str) -> tuple[RecordedRun, ...]:
         return (_one_run(value, source, Path(source).name),)
     rows = [(f"{source}, line {number}", _object(line, f"{source}, line {number}")) for number, line in lines]
     if "event" in rows[0][1]:
-        events = [event for where, row in rows for event in _events([row], where, in_list=False)]
+        events = [event for where, row in rows for event in read_events([row], where, in_list=False)]
         return (run_of_events(Path(source).name, events),)
     if "batch" in rows[0][1]:
         return _logged(rows[1:], source)
@@ -102,7 +102,7 @@ def _object(text: str, where: str) -> dict[str, Any]:
 
 def _one_run(value: Mapping[str, Any], where: str, name: str) -> RecordedRun:
     """Return the run of an object: the members of a `Run`, and perhaps `events` and `decodings`."""
-    events = tuple(_events(_list(value, "events", where), where))
+    events = read_events(_list(value, "events", where), where)
     decodings = tuple(
         _read(RecordedCall, row, where, ("decodings", index))
         for index, row in enumerate(_list(value, "decodings", where))
@@ -128,11 +128,6 @@ def run_of_events(
     error = "the run has not finished" if run is None else run.error or ""
     kept = tuple(event for event in events if not isinstance(event, TextWritten | RunFinished))
     return RecordedRun(name, query, run, error, kept, grammars=grammars or {})
-
-
-def read_events(rows: Sequence[Any], where: str) -> tuple[Event, ...]:
-    """Return events from their JSON. Raises RunFileError; `where` names the source."""
-    return tuple(_events(rows, where))
 
 
 def _benched(value: Mapping[str, Any], source: str) -> tuple[RecordedRun, ...]:
@@ -167,7 +162,7 @@ def _bench_run(
         raise RunFileError(
             f"{where}, /events: is missing; the runs of the function-calling leaderboard have none. {_HINT}"
         )
-    events = tuple(_events(_list(row, "events", where), where))
+    events = read_events(_list(row, "events", where), where)
     name = f"{suite}/{case}, {configuration}" + (f", run {number + 1}" if number else "")
     return run_of_events(name, events, (grammars or {}).get((suite, configuration)))
 
@@ -201,23 +196,6 @@ def read_step_grammars(value: Any, source: str) -> dict[tuple[str, str], dict[St
             ) from None
         found.setdefault((row.suite, row.configuration), {})[row.tools, row.refers_to, row.excluded] = text
     return found
-
-
-def write_step_grammars(grammars: Mapping[tuple[str, str], Mapping[StepOffer, str]]) -> dict[str, Any]:
-    """Return what `read_step_grammars` reads; each line of the grammars once."""
-    lines = GrammarLines()
-    rows = []
-    for (suite, configuration), offers in grammars.items():
-        for (tools, refers_to, excluded), text in offers.items():
-            numbers = lines.add(text)
-            if numbers is not None:
-                rows.append(
-                    {
-                        "suite": suite, "configuration": configuration,
-                        "tools": tools, "refers_to": refers_to, "excluded": excluded, "lines": numbers,
-                    }
-                )  # fmt: skip
-    return {"lines": lines.lines, "steps": rows}
 
 
 def _logged(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> tuple[RecordedRun, ...]:
@@ -259,14 +237,17 @@ def _list(value: Mapping[str, Any], name: str, where: str) -> list[Any]:
     return found
 
 
-def _events(rows: Sequence[Any], where: str, *, in_list: bool = True) -> Iterator[Event]:
+def read_events(rows: Sequence[Any], where: str, *, in_list: bool = True) -> tuple[Event, ...]:
+    """Return events from their JSON. Raises RunFileError; `where` names the source."""
     kinds = {event_name(kind): kind for kind in get_args(Event)}
+    found: list[Event] = []
     for index, row in enumerate(rows):
         path = ("events", index) if in_list else ()
         name = row.get("event") if isinstance(row, dict) else row
         if not isinstance(name, str) or name not in kinds:
             raise RunFileError(f"{where}, {_pointer(path)}: {_shown(name)} is no event. {_HINT}")
-        yield _read(kinds[name], row, where, path)
+        found.append(_read(kinds[name], row, where, path))
+    return tuple(found)
 
 
 @cache

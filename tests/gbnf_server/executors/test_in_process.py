@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gbnf.tools import RunPolicy, Tool, load_tools
+from gbnf_bench.code_versions import code_identity
 from gbnf_server.executors import Context, Field, Form, ScriptedPerson, Write, run_executor
 from gbnf_server.executors.in_process import _Deadline
-from gbnf_server.planner.fingerprints import code_identity
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.executors import snapshot, world
 from support.json_values import json_values

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from llama_cpp import Llama
 
+from demo_model_tokens import pieces
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.process_globals import patch_default_model_params
 from training import odd_values
-from training.chat import pieces
 from training.source import Source
 from training.traces import trace
 

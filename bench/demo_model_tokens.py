@@ -1,4 +1,4 @@
-"""The chat format of the model: its marks, and the texts that are one token each.
+"""The chat format of the demonstration model: its marks, and the texts that are one token each.
 
 Beside the marks, the fixed pieces of a conversation (a tool's line in the prompt, the text between the values
 of a call or of a result) are tokens of their own, so that a conversation has few tokens besides its content.
@@ -16,9 +16,7 @@ from gbnf.prompts.messages import system_prompt
 from gbnf.tools import FINAL_ANSWER, load_manifests
 from gbnf_server.system.folders import manifests_path
 
-END, PAD = "<|end|>", "<|pad|>"
-ROLES = ("system", "user", "assistant", "tool")
-SPECIAL = (END, PAD, *(f"<|{role}|>" for role in ROLES))
+SPECIAL = ("<|end|>", "<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 _CALL = ('{"name": "', '", "arguments": {"', '", "arguments": {}}')
 _BETWEEN = ('", "', '"], "', ', "', '"}, {"', '"}, "', '"}}], "')
 _CLOSING = ("}}", '"}}', '"]}}', '"}]}}', '"}}]}}', '"]}}]}}', "]}}")
