@@ -69,7 +69,10 @@ def checked_argument_schema(given: Any) -> dict[str, Any]:
     try:
         MetaschemaChecker("2020-12", frozenset({"requires_one_of"})).check(args, "")
     except SchemaError as error:
-        raise _located(error, args) from None
+        path, value = resolve_pointer(f"#{quote(error.pointer)}", args) or ((), None)
+        is_unknown_type = path[-1:] == ("type",) and isinstance(value, str)
+        problem = "unknown type" if is_unknown_type else error.problem
+        raise ArgumentSchemaError(path, value, problem, error.hint) from None
     refers = False
     for path, schema in walk(args):
         if isinstance(schema, dict):
@@ -82,13 +85,6 @@ def checked_argument_schema(given: Any) -> dict[str, Any]:
         _check_references(args)
     _check_properties(args.get("properties", {}))
     return args
-
-
-def _located(error: SchemaError, args: Mapping[str, Any]) -> ArgumentSchemaError:
-    """Return the error of a keyword's form, with the path and the value there."""
-    path, value = resolve_pointer(f"#{quote(error.pointer)}", args) or ((), None)
-    is_unknown_type = path[-1:] == ("type",) and isinstance(value, str)
-    return ArgumentSchemaError(path, value, "unknown type" if is_unknown_type else error.problem, error.hint)
 
 
 def _check_annotations(path: SchemaPath, schema: dict[str, Any]) -> None:

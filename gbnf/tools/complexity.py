@@ -128,11 +128,7 @@ class _ComplexityCounter:
 
 
 def _types(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    declared = schema.get("type", ())
-    return (
-        tuple(map(str, declared))
-        if isinstance(declared, list)
-        else (declared,)
-        if isinstance(declared, str)
-        else ()
-    )
+    declared = schema.get("type")
+    if isinstance(declared, list):
+        return tuple(map(str, declared))
+    return (declared,) if isinstance(declared, str) else ()

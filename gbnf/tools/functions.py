@@ -87,8 +87,12 @@ def function_tool(
     if isinstance(marked, Tool):
         return marked
     called = name or str(getattr(function, "__name__", type(function).__name__))
-    if own_process:
-        _check_importable(function, called)
+    qualname = getattr(function, "__qualname__", "<")
+    if own_process and ("<" in qualname or not getattr(function, "__module__", "")):
+        raise InvalidArgumentError(
+            f"the tool {called!r} cannot run in a process of its own. Define it at the top level of a "
+            "module, so that it can be imported there."
+        )
     summary, texts = _described(function)
     parameters, context, findings = _parameters(function, called)
     model = arguments_model(called, parameters, texts)
@@ -204,12 +208,3 @@ def _parameters(
             )
         parameters[parameter.name] = (annotation, parameter.default)
     return parameters, context, findings
-
-
-def _check_importable(function: Callable[..., Any], name: str) -> None:
-    qualname = getattr(function, "__qualname__", "<")
-    if "<" in qualname or not getattr(function, "__module__", ""):
-        raise InvalidArgumentError(
-            f"the tool {name!r} cannot run in a process of its own. Define it at the top level of a module, "
-            "so that it can be imported there."
-        )

@@ -123,9 +123,10 @@ def manifest_fields(
     if not isinstance(affinity, list) or not all(isinstance(word, str) for word in affinity):
         # Nothing here depends on it, and other runtimes use other types.
         extra["affinity"], affinity = affinity, []
-    offer, unknown_offer = check.offer(check.table(content, "offer"))
-    run, unknown_run = check.run(check.table(content, "run"))
-    extra |= {key: unknown for key, unknown in (("offer", unknown_offer), ("run", unknown_run)) if unknown}
+    offer, run = check.offer(check.table(content, "offer")), check.run(check.table(content, "run"))
+    for table, known in _TABLES.items():
+        if unknown := {key: value for key, value in content.get(table, {}).items() if key not in known}:
+            extra[table] = unknown
     findings = (*_misspelt_keys(name, content), *misspelt_keywords(name, args), *_undeclared(name, args))
     return {
         "name": name,
@@ -277,8 +278,8 @@ class _ManifestChecker:
             self.fail(key, value, f"{key} must be a table", f"Write its keys below a line [{key}].")
         return value
 
-    def offer(self, table: dict[str, Any]) -> tuple[OfferPolicy, dict[str, Any]]:
-        """Return the policy of `[offer]`, and its unknown keys."""
+    def offer(self, table: dict[str, Any]) -> OfferPolicy:
+        """Return the policy of `[offer]`."""
         role = table.get("role")
         if role is not None and (not isinstance(role, str) or not role):
             self.fail(
@@ -295,8 +296,7 @@ class _ManifestChecker:
         example, problem = 'Write after = ["read_file"].', f"the name does not match {NAME_PATTERN}"
         hint = f"Give the name of a tool. {example}"
         after = self.words(table, "offer.after", "names of tools", example, NAME_PATTERN, problem, hint)
-        policy = OfferPolicy(role, markers, not_in, least, always, after, self.flag(table, "offer.terminal"))
-        return policy, _unknown(table, OfferPolicy)
+        return OfferPolicy(role, markers, not_in, least, always, after, self.flag(table, "offer.terminal"))
 
     def markers(self, table: dict[str, Any], key: str, example: str) -> tuple[str, ...]:
         """Return words and phrases of `[offer]`, none if the key is missing."""
@@ -317,8 +317,8 @@ class _ManifestChecker:
                 self.fail(f"{key}[{index}]", word, problem, hint)
         return tuple(found)
 
-    def run(self, table: dict[str, Any]) -> tuple[RunPolicy, dict[str, Any]]:
-        """Return the policy of `[run]`, and its unknown keys."""
+    def run(self, table: dict[str, Any]) -> RunPolicy:
+        """Return the policy of `[run]`."""
         default = RunPolicy()
         effect = table.get("effect", default.effect)
         if effect not in ("read", "write"):
@@ -347,16 +347,8 @@ class _ManifestChecker:
             hint = "Give kB such as 1024, at least 1."
             problem = "a result's limit must be a whole number of kB"
             self.fail("run.max_result_kb", max_result_kb, problem, hint)
-        policy = RunPolicy(
-            effect,
-            confirm,
-            float(timeout_s),
-            env=env,
-            memory_mb=memory_mb,
-            max_result_kb=max_result_kb,
-            repeatable=self.flag(table, "run.repeatable"),
-        )
-        return policy, _unknown(table, RunPolicy)
+        repeatable = self.flag(table, "run.repeatable")
+        return RunPolicy(effect, confirm, float(timeout_s), env, memory_mb, max_result_kb, repeatable)
 
     def flag(self, table: dict[str, Any], key: str) -> bool:
         """Return true or false, false if the key is missing."""
@@ -368,8 +360,3 @@ class _ManifestChecker:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _unknown(table: dict[str, Any], known: type[OfferPolicy | RunPolicy]) -> dict[str, Any]:
-    names = {field.name for field in fields(known)}
-    return {key: value for key, value in table.items() if key not in names}

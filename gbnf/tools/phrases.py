@@ -91,16 +91,13 @@ class PhraseMatcher:
                 if len(here) == length and here in self._markers:
                     spans.setdefault((start, start + length), set()).update(self._markers[here])
             for pattern, marker in self._gapped.get(first, ()):
-                if _fits(pattern, words[start : start + len(pattern)]):
+                here = words[start : start + len(pattern)]
+                if len(here) == len(pattern) and all(
+                    word != _STOP if expected is None else word == expected
+                    for expected, word in zip(pattern, here, strict=True)
+                ):
                     spans.setdefault((start, start + len(pattern)), set()).add(marker)
         return spans
-
-
-def _fits(pattern: _Pattern, words: _Words) -> bool:
-    return len(words) == len(pattern) and all(
-        word != _STOP if expected is None else word == expected
-        for expected, word in zip(pattern, words, strict=True)
-    )
 
 
 def without_paths(text: str) -> str:

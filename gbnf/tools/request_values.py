@@ -80,12 +80,7 @@ def names_in(request: str) -> tuple[str, ...]:
     Quoted text; words with a capital letter, except at the start of a sentence, with a number; codes,
     paths and addresses. Of a name with a comma, and of a path with one slash, also the parts.
     """
-    found: dict[str, None] = {}
-    for name in _names(request):
-        found.setdefault(name)
-        if len(found) == _MOST:
-            break
-    return tuple(found)
+    return tuple(islice(dict.fromkeys(_names(request)), _MOST))
 
 
 def _names(request: str) -> Iterator[str]:

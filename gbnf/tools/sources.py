@@ -112,8 +112,6 @@ class _SourceReader:
                 self._add(source, path, key)
             case str() | os.PathLike() if path == _NO_FILE:  # a file names no other files
                 self._read_path(Path(source))
-            case str():
-                raise ManifestError(path, "", source, "no description of a tool", _FORMS)
             case Mapping():
                 self._read_mapping(source, path, key)
             case _ if is_model(source):
@@ -126,7 +124,7 @@ class _SourceReader:
                 from gbnf.tools.functions import function_tool  # noqa: PLC0415 - as above
 
                 self._add(function_tool(source), path, key)
-            case Iterable():
+            case Iterable() if not isinstance(source, str):
                 for index, member in enumerate(source):
                     self.read(member, path, f"{key}[{index}]")
             case _:
@@ -179,9 +177,13 @@ class _SourceReader:
             self._add(
                 build_tool(self._named(title), _text(text), schema, run={}, extra={}), path, key, named=True
             )
-        elif _is_executed_by_the_api(source):
+        elif (
+            isinstance(kind := source.get("type"), str)
+            and kind not in {"function", *TYPES}
+            and isinstance(source.get("name"), str | None)
+        ):  # such as {"type": "web_search"}
             problem = "a tool that the API itself executes, which has no schema"
-            raise ManifestError(path, "", source["type"], problem, "Leave it out.")
+            raise ManifestError(path, "", kind, problem, "Leave it out.")
         else:
             raise ManifestError(path, "", dict(source), "no description of a tool", _FORMS)
 
@@ -206,16 +208,6 @@ class _SourceReader:
             problem = f"another tool has the same name: {first}"
             hint = "Rename one of the two, or load one of the sources with a prefix."
             self.errors.append(ManifestError(path, f"{key}.name".removeprefix("."), tool.name, problem, hint))
-
-
-def _is_executed_by_the_api(source: Mapping[Any, Any]) -> bool:
-    """Return whether this is a tool such as `{"type": "web_search"}`."""
-    kind = source.get("type")
-    return (
-        isinstance(kind, str)
-        and kind not in {"function", *TYPES}
-        and isinstance(source.get("name"), str | None)
-    )
 
 
 def described_tool(source: Mapping[Any, Any], rename: Callable[[Any], Any] = lambda name: name) -> Tool:

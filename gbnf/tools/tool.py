@@ -95,7 +95,16 @@ class Tool:
     def fingerprint(self) -> str:
         """The hash of the content, the file and the function, computed on first use."""
         if not self._fingerprint:
-            object.__setattr__(self, "_fingerprint", self._content_hash())
+            content = (
+                self.name, self.version, self.descriptions, self.args, self.affinity, self.extra,
+                [getattr(self.offer, each.name) for each in fields(self.offer)],
+                [getattr(self.run, each.name) for each in fields(self.run)],
+                None if self.path is None else str(self.path),
+                *(() if self.function is None else (function_name(self.function),)),
+                *map(str, self.findings),
+            )  # fmt: skip
+            hashed = hashlib.sha256(json.dumps(content, default=repr).encode()).hexdigest()
+            object.__setattr__(self, "_fingerprint", hashed)
         return self._fingerprint
 
     def __eq__(self, other: object) -> bool:
@@ -110,17 +119,6 @@ class Tool:
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
         """Print the `repr` in IPython and Hypothesis, which otherwise print every field of a dataclass."""
         printer.text(repr(self))
-
-    def _content_hash(self) -> str:
-        content = (
-            self.name, self.version, self.descriptions, self.args, self.affinity, self.extra,
-            [getattr(self.offer, each.name) for each in fields(self.offer)],
-            [getattr(self.run, each.name) for each in fields(self.run)],
-            None if self.path is None else str(self.path),
-            *(() if self.function is None else (function_name(self.function),)),
-            *map(str, self.findings),
-        )  # fmt: skip
-        return hashlib.sha256(json.dumps(content, default=repr).encode()).hexdigest()
 
 
 def function_name(function: Callable[..., Any]) -> str:

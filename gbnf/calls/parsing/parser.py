@@ -89,9 +89,7 @@ def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> 
     )
 
 
-@lru_cache(maxsize=64)
-def _names(tools: tuple[Tool, ...]) -> ToolNames:
-    return ToolNames(tools)
+_names = lru_cache(maxsize=64)(ToolNames)
 
 
 def _says(text: str, segments: Sequence[Segment]) -> bool:

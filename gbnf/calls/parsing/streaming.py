@@ -100,7 +100,13 @@ class CallStream:
             self._at = self._passed = end.end()
         given = "".join([self._free(stretch) for stretch in self._stretches()])
         self._due = self._length + (len(self._window) - self._at) // _PATIENCE
-        self._drop_settled()
+        # drop classified text except for what patterns look back at, and one character for the rest
+        count = self._at - _LOOK_BACK
+        if count > 1:
+            sign = "." if self._window[:count].strip() else " "
+            self._window = sign + self._window[count:]
+            self._at -= count - 1
+            self._passed -= count - 1
         return self._give(given)
 
     def close(self) -> ParseResult:
@@ -117,15 +123,6 @@ class CallStream:
         if prose:
             self._shown.append(prose)
         return prose
-
-    def _drop_settled(self) -> None:
-        """Drop classified text except for what patterns look back at, and one character for the rest."""
-        count = self._at - _LOOK_BACK
-        if count > 1:
-            sign = "." if self._window[:count].strip() else " "
-            self._window = sign + self._window[count:]
-            self._at -= count - 1
-            self._passed -= count - 1
 
     def _stretches(self) -> Iterator[tuple[int, int]]:
         """Yield the spans of prose that are classified and not yet emitted; advances the scan."""
@@ -191,6 +188,3 @@ class CallStream:
             return ""
         self._passed = end
         return self._window[start:end]
-
-
-__all__ = ["CallStream"]

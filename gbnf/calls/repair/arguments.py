@@ -240,7 +240,10 @@ class Location:
         return any(
             key in part.get("properties", {})
             or any(_matches(pattern, key) for pattern in part.get("patternProperties", {}))
-            or any(isinstance(value, Mapping) and key in value for value in _listed(part))
+            or any(
+                isinstance(value, Mapping) and key in value
+                for value in (*part.get("enum", ()), part.get("const"))
+            )
             for part in self._parts
         )
 
@@ -263,10 +266,6 @@ def item_schema(schema: Mapping[str, Any], at: int) -> Any:
     """Return the schema of a list's item, None if there is none."""
     first = schema.get("prefixItems", ())
     return first[at] if at < len(first) else schema.get("items")
-
-
-def _listed(schema: Mapping[str, Any]) -> list[Any]:
-    return [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else [])]
 
 
 def _matches(pattern: str, key: str) -> bool:

@@ -90,10 +90,6 @@ def _boolean(value: Any) -> tuple[Any] | None:
     return (True,) if word in TRUE else (False,) if word in FALSE else None
 
 
-def _null(value: Any) -> tuple[Any] | None:
-    return (None,) if isinstance(value, str) and value.strip().casefold() in _NULL else None
-
-
 def _json_of(kind: type, value: Any) -> tuple[Any] | None:
     found = load_complete(value) if isinstance(value, str) else None
     return (found,) if isinstance(found, kind) else None
@@ -103,7 +99,7 @@ _CONVERSIONS: Mapping[str, Any] = {
     "integer": _integer,
     "number": _number,
     "boolean": _boolean,
-    "null": _null,
+    "null": lambda value: (None,) if isinstance(value, str) and value.strip().casefold() in _NULL else None,
     "array": partial(_json_of, list),
     "object": partial(_json_of, dict),
     "string": lambda value: (json.dumps(value),) if isinstance(value, bool | int | float) else None,

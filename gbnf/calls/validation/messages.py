@@ -99,13 +99,6 @@ def suggestion(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(repr(folded[other]) for other in found)}?" if found else ""
 
 
-def unknown_argument(name: str, where: Sequence[str | int], tool: str, known: Sequence[str]) -> str:
-    """Return the error for an argument that is not declared at `where`."""
-    inside = f" in {path_text(where)!r}" if where else ""
-    takes = f"It takes {', '.join(known)}." if known else "It takes none."
-    return f"unknown argument {short_repr(name)}{inside} for tool '{tool}'.{suggestion(name, known)} {takes}"
-
-
 def _unknown(error: ValidationError, tool: str, root: Mapping[str, Any]) -> Iterator[str]:
     path = tuple(error.absolute_path)
     known = declared_names(error.schema, root)
@@ -113,8 +106,10 @@ def _unknown(error: ValidationError, tool: str, root: Mapping[str, Any]) -> Iter
     unknown = [name for name in instance if name not in known]
     if not unknown:
         yield f"{_subject(path, tool)} combines arguments that don't go together: {list(instance)}"
+    where = f" in {path_text(path)!r}" if path else ""
+    rest = f"It takes {', '.join(known)}." if known else "It takes none."
     for name in unknown:
-        yield unknown_argument(name, path, tool, known)
+        yield f"unknown argument {short_repr(name)}{where} for tool '{tool}'.{suggestion(name, known)} {rest}"
 
 
 def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
