@@ -164,7 +164,12 @@ class _Writer:
     def _from(self, state: int, nesting: int) -> list[_RepeatedExpr]:
         """Return the words from a state on, by name if it has one."""
         if self._scope is None:
-            return self._body_in_place(state, nesting)
+            if state in self._open:
+                raise InvalidArgumentError("a cycle of several states takes a scope for its productions")
+            self._open.add(state)
+            body = self._body(state, nesting)
+            self._open.remove(state)
+            return body
         shared = self._uses[state] > 1 and not self._is_short_ending(state)
         if state not in self._names:
             if not shared and nesting <= _MAX_NESTING:
@@ -172,14 +177,6 @@ class _Writer:
             self._names[state] = self._scope.reserve("Rest")
             self._pending.append(state)
         return [_RepeatedExpr(self._names[state])]
-
-    def _body_in_place(self, state: int, nesting: int) -> list[_RepeatedExpr]:
-        if state in self._open:
-            raise InvalidArgumentError("a cycle of several states takes a scope for its productions")
-        self._open.add(state)
-        body = self._body(state, nesting)
-        self._open.remove(state)
-        return body
 
     def _is_short_ending(self, state: int) -> bool:
         """Return whether at most a few fixed characters remain."""

@@ -7,6 +7,7 @@ which several lead, are rules. `gbnf.compiler.objects` has the general automaton
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
@@ -95,7 +96,7 @@ class DeclaredOrder:
         stop = self._stops[state]
         limit = min((state // CHUNK + 1) * CHUNK, stop)
         words = list(zip(self._keys[state:limit], self._entries[state:limit], strict=True))
-        near = trie(sorted(words, key=_word)) if words else EMPTY_LANGUAGE
+        near = trie(sorted(words, key=itemgetter(0))) if words else EMPTY_LANGUAGE
         if limit == stop:
             return near
         if limit not in self._later:
@@ -124,7 +125,3 @@ def trie(words: Sequence[tuple[str, Expr]], at: int = 0) -> Expr:
     branches.append(trie(words[start:], end))
     together = Alt(tuple(branches))
     return seq(Literal(first[at:end]), together) if end > at else together
-
-
-def _word(pair: tuple[str, Expr]) -> str:
-    return pair[0]

@@ -100,7 +100,7 @@ def factor_prefixes(alternatives: Sequence[Expr]) -> Expr:
     """
     if len(alternatives) < 2:
         return alternatives[0] if alternatives else EMPTY_LANGUAGE
-    return _factor([_items(one) for one in alternatives], 0)
+    return _factor([one.items if isinstance(one, Seq) else (one,) for one in alternatives], 0)
 
 
 #: How deeply a trie nests before the rest is listed as it is.
@@ -174,10 +174,6 @@ def trie(words: Sequence[str]) -> tuple[Branch, ...]:
         return tuple(branches)
 
     return grow(0, len(words), 0, 0)
-
-
-def _items(expr: Expr) -> tuple[Expr, ...]:
-    return expr.items if isinstance(expr, Seq) else (expr,)
 
 
 #: How many characters of a key nest in one production before the rest becomes its own.

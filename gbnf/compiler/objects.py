@@ -56,7 +56,8 @@ def object_expr(
     loosened: list[tuple[str, str]] = []
     pairs, least, most = members.others, members.least, members.most
     chains = _joined(_chains(shape, values), budget)
-    if not _fits(max(least, most or 0), chains):
+    counted = max(least, most or 0)
+    if counted > MAX_COUNT or counted * math.prod(len(chain) + 1 for chain in chains) > MAX_STATES:
         keyword = "minProperties" if least > (most or 0) else "maxProperties"
         loosened.append((keyword, "it makes too many states"))
         least, most = 0, None
@@ -91,11 +92,6 @@ def members_of(
     if least <= len(shape.required):
         least = 0
     return ObjectMembers(possible, frozenset(shape.required), shape.one_of_groups, pairs, least, most)
-
-
-def _fits(counted: int, chains: list[list[str]]) -> bool:
-    """Return whether `counted` properties can be counted along the chains."""
-    return counted <= MAX_COUNT and counted * math.prod(len(chain) + 1 for chain in chains) <= MAX_STATES
 
 
 def _chains(shape: Object, values: dict[str, Expr]) -> list[list[str]]:
@@ -211,18 +207,14 @@ class _ObjectAutomaton:
             for index in range(state.at[chain], len(names)):
                 satisfied = state.satisfied | self._satisfies.get((chain, index), 0)
                 follower = _ObjectState((*before, index + 1, *after), satisfied, given)
-                if satisfied == self._all_satisfied or self._can_be_satisfied(follower):
+                if all(
+                    satisfied & 1 << bit or any(at >= follower.at[group_chain] for group_chain, at in group)
+                    for bit, group in enumerate(self._groups)
+                ):  # each unsatisfied group has a property that may still come
                     found.append(_Pair(chain, index, follower))
                 if self._required[chain][index]:
                     break
         return found
-
-    def _can_be_satisfied(self, state: _ObjectState) -> bool:
-        """Return whether each unsatisfied group has a property that may still come."""
-        return all(
-            state.satisfied & 1 << bit or any(index >= state.at[chain] for chain, index in group)
-            for bit, group in enumerate(self._groups)
-        )
 
     def _name(self, pair: _Pair) -> str:
         return self._chains[pair.chain][pair.position]

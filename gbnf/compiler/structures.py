@@ -105,19 +105,18 @@ class Anything:
                 items = seq(item, repeat(seq(layout.comma, item)))
                 return factor_prefixes([seq(layout.begin_array, items, layout.end_array), layout.empty_array])
             case "object":
-                return self._any_object(syntax)
+                layout, other = syntax.objects, syntax.other()
+                if other is None:
+                    self._scalars.report.add("inexpressible", "", "additionalProperties", DECLARED_ONLY)
+                    return layout.empty_object
+                key = self._scope.add("AnyKey", layout.other_keys(None, (), self._scope))
+                pair = seq(key, layout.colon, self.values(None, other))
+                pairs = seq(pair, repeat(seq(layout.comma, pair)))
+                return factor_prefixes(
+                    [seq(layout.begin_object, pairs, layout.end_object), layout.empty_object]
+                )
             case _:
                 return self._scalars.scalar(_SCALARS[kind], self._scope, "", syntax)
-
-    def _any_object(self, syntax: ValueSyntax) -> Expr:
-        layout, other = syntax.objects, syntax.other()
-        if other is None:
-            self._scalars.report.add("inexpressible", "", "additionalProperties", DECLARED_ONLY)
-            return layout.empty_object
-        key = self._scope.add("AnyKey", layout.other_keys(None, (), self._scope))
-        pair = seq(key, layout.colon, self.values(None, other))
-        more = repeat(seq(layout.comma, pair))
-        return factor_prefixes([seq(layout.begin_object, pair, more, layout.end_object), layout.empty_object])
 
 
 #: The most properties of an object; beyond, it is not constrained.

@@ -103,9 +103,7 @@ class PythonSyntax(ValueSyntax):
         """Return the syntax of the values of other keys."""
         return self._inside
 
-    def item(self) -> PythonSyntax:
-        """Return the syntax of the items of an array."""
-        return self._inside
+    item = other
 
     def text(self, value: str) -> Expr:
         """Return a string, in each spelling that is read."""
@@ -211,16 +209,12 @@ class FormsSyntax:
         """Return the raw strings that are read back, if they are read to their end."""
         known = self._unmistakable.get((form, kinds))
         if known is None:
-            known = self._unmistakable[form, kinds] = self._new_unmistakable(form, kinds)
+            texts = plain_texts() & trimmed_texts() if form.trimmed else plain_texts()
+            for before in sorted({other.before for forms in self._forms.values() for other in forms}):
+                if before.startswith(form.before) and before != form.before:
+                    texts = texts - beginning_with(before[len(form.before) :], form.after)
+            known = self._unmistakable[form, kinds] = texts - self.mistaken(form, kinds)
         return known
-
-    def _new_unmistakable(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
-        texts = plain_texts() & trimmed_texts() if form.trimmed else plain_texts()
-        everything = {other for forms in self._forms.values() for other in forms}
-        for before in sorted({other.before for other in everything}):
-            if before.startswith(form.before) and before != form.before:
-                texts = texts - beginning_with(before[len(form.before) :], form.after)
-        return texts - self.mistaken(form, kinds)
 
     def mistaken(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read as values of other types that the schema allows."""

@@ -133,13 +133,7 @@ class Contract:
         if constrained:
             return plain
         outcome = _AnswerParser(self, text, answer_lines, notes, lenient=True).outcome()
-        return (
-            outcome
-            if isinstance(outcome, ParsedAnswer)
-            else plain
-            if isinstance(plain, ParsedAnswer)
-            else outcome
-        )
+        return plain if isinstance(outcome, InvalidAnswer) and isinstance(plain, ParsedAnswer) else outcome
 
 
 class _AnswerParser:
@@ -238,11 +232,9 @@ class _AnswerParser:
 def _field_text(line: str, name: str, field: Field) -> str:
     """Return a line without its markup and label, unless an option begins like the label."""
     plain = strip_markup(line)
-    return (
-        plain
-        if isinstance(field, ChoiceField) and field.has(plain)
-        else strip_markup(_unlabelled(plain, name))
-    )
+    if isinstance(field, ChoiceField) and field.has(plain):
+        return plain
+    return strip_markup(_unlabelled(plain, name))
 
 
 def _no_placeholder(line: str) -> str:
@@ -264,6 +256,3 @@ def _unlabelled(line: str, name: str) -> str:
     """Return `Reason: it rhymes` without the label; a label without text is kept."""
     label, colon, rest = line.partition(":")
     return rest.strip() if colon and rest.strip() and _is_label(label, name) else line
-
-
-__all__ = ["Contract", "InvalidAnswer", "ParseOutcome", "ParsedAnswer"]

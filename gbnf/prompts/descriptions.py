@@ -163,11 +163,7 @@ def _verbose(tool: Tool, language: str) -> Iterator[str]:
             words["required" if name in args.get("required", ()) else "optional"],
         ]
         facts += value_bounds(known)
-        facts += (
-            [words["default"].format(json.dumps(known["default"], ensure_ascii=False))]
-            if "default" in known
-            else []
-        )
+        facts += [words["default"].format(_json(known["default"]))] if "default" in known else []
         facts += [words["fills"]] if name in tool.step_references else []
         said = one_line(localized(known.get("description"), language))
         yield f"  - {name} ({', '.join(facts)}){': ' + said if said else ''}"

@@ -24,7 +24,6 @@ from gbnf.tools import FINAL_ANSWER, Tool
 
 _BEGIN = '{"name":'
 _HEAD = re.compile(r'\{"name": ?("(?:[^"\\]|\\.)*"), ?"arguments": ?(?=\{)')
-_ANY = char_class(negated=True)
 # no rule of a pool has one of these names: those of its tools begin with "args"
 _CALL, _TEXT, _REST = Ref("oneCall"), Ref("plainText"), Ref("restOfText")
 
@@ -48,17 +47,13 @@ def json_grammar(
     root: Expr = seq(_CALL, repeat(seq(literal("\n"), _CALL))) if parallel else _CALL
     if tool_choice == "auto":
         root = alt(root, _TEXT)
-        productions |= _text_rules()
+        # the rules of texts that neither are nor begin with the beginning of a call, or with a space
+        text: Expr = EMPTY_LANGUAGE
+        for index, expected in reversed(list(enumerate(_BEGIN))):
+            others = char_class(expected, "" if index else " \t\r\n", negated=True)
+            text = alt(seq(literal(expected), text), seq(others, _REST), EPSILON)
+        productions |= {_TEXT.name: text, _REST.name: repeat(char_class(negated=True))}
     return Grammar(Rules({"root": root, _CALL.name: call, **productions}), pool.report)
-
-
-def _text_rules() -> dict[str, Expr]:
-    """Return the rules of texts that neither are nor begin with the beginning of a call, or with a space."""
-    text: Expr = EMPTY_LANGUAGE
-    for index, expected in reversed(list(enumerate(_BEGIN))):
-        others = char_class(expected, "" if index else " \t\r\n", negated=True)
-        text = alt(seq(literal(expected), text), seq(others, _REST), EPSILON)
-    return {_TEXT.name: text, _REST.name: repeat(_ANY)}
 
 
 class JsonCallStream:

@@ -232,9 +232,6 @@ class Flattener:
                 found += [Branching(subschema, keyword, branches) for branches in choices]
         return found
 
-    def _any_of(self, subschema: Subschema, _keyword: str) -> list[list[Any]]:
-        return [branches_apart(subschema, self._document)]
-
     def _visible(self, subschema: Subschema, branch: Subschema) -> Subschema:
         """Return a branch that is a conjunct where it is chosen, if `subschema` depends on that."""
         raw = branch.raw

@@ -59,13 +59,9 @@ def near_misses(
     return near_misses_of(subject(of, steps=steps, closed=closed))
 
 
-def near_misses_of(one: Subject) -> st.SearchStrategy[NearMiss]:
-    """Return the near misses of a subject."""
-    return _near_misses(one)
-
-
 @st.composite
-def _near_misses(draw: st.DrawFn, of: Subject) -> NearMiss:
+def near_misses_of(draw: st.DrawFn, of: Subject) -> NearMiss:
+    """Draw a near miss of a subject."""
     value = draw(of.valid())
     mutations = list(_mutations_of(of, value))
     by_kind: dict[BrokenConstraint, list[_Mutation]] = {}

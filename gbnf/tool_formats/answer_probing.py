@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Final
 
 from gbnf.compiler.notations import Part
 from gbnf.tool_formats.pieces import CONTROL_TEXT, Pieces, common_suffix, split_pieces
@@ -22,25 +23,10 @@ from gbnf.tool_formats.probing import (
 from gbnf.tool_formats.reasoning_detection import detect_reasoning, past_text
 from gbnf.tool_formats.sandbox import RefusedError
 
-_END_OF_GENERATION = (  # llama.cpp, src/llama-vocab.cpp, special_eog_ids
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|calls|>",
-    "<|flush|>",
-    "<|end_of_text|>",
-    "<|endoftext|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<|tool_response>",
-    "<｜end▁of▁sentence｜>",
-    "<end_of_utterance>",
-    "<|END_OF_TURN_TOKEN|>",
-    "</s>",
-)
+_END_OF_GENERATION: Final = """
+<|im_end|> <|eot_id|> <|eom_id|> <|end|> <|return|> <|call|> <|calls|> <|flush|> <|end_of_text|> <|endoftext|>
+<end_of_turn> <turn|> <|tool_response> <｜end▁of▁sentence｜> <end_of_utterance> <|END_OF_TURN_TOKEN|> </s>
+"""  # llama.cpp, src/llama-vocab.cpp, special_eog_ids
 
 
 class AnswerProber:
@@ -49,7 +35,7 @@ class AnswerProber:
     def __init__(self, prober: Prober, eos_token: str) -> None:
         self.prober = prober
         self.reasoning = detect_reasoning(prober)
-        self._eos = tuple(text for text in (eos_token, *_END_OF_GENERATION) if text)
+        self._eos = tuple(text for text in (eos_token, *_END_OF_GENERATION.split()) if text)
         try:
             answer = self.to(prober.assistant(text=TEXT), [TEXT])
         except RefusedError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -103,41 +103,26 @@ def json_of_raw(text: str, types: Collection[str], *, quoted: bool = False) -> s
     """
     given = text.strip()
     allowed = {*types} if quoted else {*types} - {"string"}
-    written = _json(given)
+    written = _value(parse_json, given)
     if written is not None and has_type(written[0], allowed):
-        return written[1]
-    literal = _python(given) if written is None else None
+        return given
+    literal = _value(read_python, given) if written is None and len(given) <= REPAIR_LIMIT else None
     if literal is not None and has_type(literal[0], allowed):
         return literal[1]
     if "string" in types:
         return json.dumps(text, ensure_ascii=False)
     if not given:
         return next((empty for kind, empty in _EMPTY if kind in types), '""')
-    found = written or literal or _repaired(given)
+    if written is not None:
+        return given
+    found = literal or _value(lambda text: load(text).value, given)
     return json.dumps(text, ensure_ascii=False) if found is None else found[1]
 
 
-def _json(text: str) -> tuple[Any, str] | None:
-    """Return the value of strict JSON, and its text."""
+def _value(read: Callable[[str], Any], text: str) -> tuple[Any, str] | None:
+    """Return the value that a reader finds in a text, and its JSON text."""
     try:
-        return parse_json(text), text
-    except InvalidJsonError:
-        return None
-
-
-def _python(text: str) -> tuple[Any, str] | None:
-    if len(text) > REPAIR_LIMIT:
-        return None
-    try:
-        value = read_python(text)
-    except InvalidJsonError:
-        return None
-    return value, json.dumps(value, ensure_ascii=False)
-
-
-def _repaired(text: str) -> tuple[Any, str] | None:
-    try:
-        value = load(text).value
+        value = read(text)
     except InvalidJsonError:
         return None
     return value, json.dumps(value, ensure_ascii=False)
