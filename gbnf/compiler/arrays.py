@@ -46,13 +46,10 @@ def array_expr(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, b
     """Return the arrays of these items, and whether the bounds are enforced exactly."""
     filled, exact = _filled(items, layout, scope)
     body = seq(layout.begin_array, filled, layout.end_array)
-    return (
-        factor_prefixes([body, layout.empty_array])
-        if items.minimum == 0 and body != EMPTY_LANGUAGE
-        else layout.empty_array
-        if items.minimum == 0
-        else body
-    ), exact
+    if items.minimum:
+        return body, exact
+    whole = [layout.empty_array] if body == EMPTY_LANGUAGE else [body, layout.empty_array]
+    return factor_prefixes(whole), exact
 
 
 def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
@@ -122,22 +119,14 @@ def unique_expr(
     everything = (1 << len(values)) - 1
     rests: dict[int, Expr] = {}
     for used in range(everything, -1, -1):
-        following = (
-            []
-            if used.bit_count() >= most
-            else [
-                seq(layout.comma, value, rests[used | 1 << number])
-                for number, value in enumerate(values)
-                if not used & 1 << number
-            ]
-        )
+        following = [
+            seq(layout.comma, value, rests[used | 1 << number])
+            for number, value in enumerate(values)
+            if used.bit_count() < most and not used & 1 << number
+        ]
         if used.bit_count() >= minimum:
             following.append(layout.end_array)
         rest = factor_prefixes(following)
         rests[used] = scope.add(f"Rest {used}", rest) if len(following) > 1 else rest
-    first = (
-        [seq(layout.begin_array, value, rests[1 << number]) for number, value in enumerate(values)]
-        if most
-        else []
-    )
+    first = [seq(layout.begin_array, value, rests[1 << bit]) for bit, value in enumerate(values) if most]
     return factor_prefixes([*first, *([layout.empty_array] if minimum == 0 else [])])

@@ -109,7 +109,8 @@ class Lowering(UnionLowering):
 
     def _named(self, key: _Key, values: ValueSet, location: SchemaLocation, syntax: AnySyntax) -> Expr:
         """Return an expression for a set of values, a rule where it is worth one, and keep it under `key`."""
-        if not _needs_rule(values):
+        shapes = values.shapes
+        if len(shapes) + len(values.values) < 2 and not (shapes and type(shapes[0]) in _STRUCTURED):
             return self._known.setdefault(key, self._union(values, location, syntax))
         ref = self.table.reserve(*location.scope.hint)
         self._known[key] = ref
@@ -291,10 +292,3 @@ class Lowering(UnionLowering):
 _MANY_SHAPES = 4
 _TOO_LARGE = "the schema is too large, so any JSON value is allowed"
 _STRUCTURED: Mapping[type, JsonType] = {Array: "array", Object: "object"}
-
-
-def _needs_rule(values: ValueSet) -> bool:
-    if len(values.values) > 1:
-        return True
-    shapes = values.shapes
-    return len(shapes) + len(values.values) > 1 or (len(shapes) == 1 and type(shapes[0]) in _STRUCTURED)

@@ -53,11 +53,6 @@ class Origins:
     without_effect: frozenset[str] = frozenset()
     without: Mapping[tuple[str, str], Expr] = field(default_factory=dict)
 
-    @property
-    def pointers(self) -> frozenset[str]:
-        """The parts that rules come from."""
-        return frozenset(pointer for pointers in self.of_rules.values() for pointer in pointers)
-
 
 def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Origins:
     """Return the origins of the rules of the grammar that `compile_grammar` returns for `schema`.

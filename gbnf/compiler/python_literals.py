@@ -46,7 +46,8 @@ class PythonLayout(Layout):
 
     def key(self, name: str) -> str:
         """Return a key as it is written."""
-        return _repr(name)
+        quote = '"' if "'" in name and '"' not in name else "'"
+        return quote + "".join([_spelled(char, quote) for char in name]) + quote
 
     def other_keys(self, keys: Dfa | None, names: Collection[str], scope: Scope) -> Expr:
         """Return the keys of a class (None: every key) but `names`; EMPTY_LANGUAGE if there is none."""
@@ -67,11 +68,6 @@ def python_string(text: str) -> Expr:
     chars = [CharSet.single(ord(char)) for char in text]
     one = seq(Literal("'"), *map(single_quoted, chars), Literal("'"))
     return alt(one, seq(Literal('"'), *map(double_quoted, chars), Literal('"')))
-
-
-def _repr(text: str) -> str:
-    quote = '"' if "'" in text and '"' not in text else "'"
-    return quote + "".join([_spelled(char, quote) for char in text]) + quote
 
 
 def _spelled(char: str, quote: str) -> str:

@@ -228,7 +228,12 @@ def quoted_string(shape: String, syntax: ValueSyntax, scope: Scope) -> StringExp
     """Return the strings of a shape between quotes."""
     low, high = shape.min_length, shape.max_length
     if shape.language is not None:
-        return _regular(shape, shape.language, syntax, scope)
+        language, loosened = shape.language, tuple[tuple[str, str], ...]()
+        try:
+            language = string_language(shape)
+        except TooManyStatesError:
+            loosened = _without_bounds(shape, "with the pattern beside it, it makes too large an automaton")
+        return StringExpr(syntax.string_expr(language, scope), loosened)
     texts, is_exact = [], True
     for quote, char in syntax.quoted_chars(scope):
         chars = bounded_repetition(char, low, high, scope)
@@ -236,15 +241,6 @@ def quoted_string(shape: String, syntax: ValueSyntax, scope: Scope) -> StringExp
         texts.append(seq(literal(quote), chars.expr, literal(quote)))
     beyond = "minLength" if low > MAX_BOUND else "maxLength"
     return StringExpr(alt(*texts), () if is_exact else ((beyond, BEYOND),))
-
-
-def _regular(shape: String, language: Dfa, syntax: ValueSyntax, scope: Scope) -> StringExpr:
-    loosened: tuple[tuple[str, str], ...] = ()
-    try:
-        language = string_language(shape)
-    except TooManyStatesError:
-        loosened = _without_bounds(shape, "with the pattern beside it, it makes too large an automaton")
-    return StringExpr(syntax.string_expr(language, scope), loosened)
 
 
 def raw_string(
@@ -258,8 +254,10 @@ def raw_string(
     whole = Dfa.all_words() if shape.language is None else shape.language
     language = whole & syntax.unmistakable(form, kinds)
     excludes = _shortest(whole - (language & readable_texts(form.after)), shape) is not None
+    bounded: Dfa | None = language
     try:
-        bounded = _bounded(shape, language)
+        if shape.min_length or shape.max_length is not None:
+            bounded = language & Dfa.of_length(shape.min_length, shape.max_length, limit=MAX_STATES)
     except WorkLimitError:
         raise
     except TooManyStatesError:
@@ -282,12 +280,6 @@ def raw_string(
     return StringExpr(
         delimited_expr(language, form.after, scope), _without_bounds(shape, reason), lost, excludes
     )
-
-
-def _bounded(shape: String, language: Dfa) -> Dfa:
-    if not shape.min_length and shape.max_length is None:
-        return language
-    return language & Dfa.of_length(shape.min_length, shape.max_length, limit=MAX_STATES)
 
 
 def _delimiters(after: str, states: int) -> list[str]:

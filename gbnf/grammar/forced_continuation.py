@@ -66,18 +66,13 @@ def forced_continuation(
             break
         following = state.advance(guessed[0]) if guessed else None
         if following is None:
-            guessed = _at_space(state, spaced=spaced) or (guess(text) if guess is not None else "")
+            other = "" if state.can_end else _other_than_space(state.allowed())
+            guessed = (" " if other and spaced else other) or (guess(text) if guess is not None else "")
             following = state.advance(guessed[0]) if guessed else None
         if following is None:
             break
         text, guessed, state = text + guessed[0], guessed[1:], following
     return ForcedContinuation(text, choices[0][0] if choices else 0, tuple(choices), ends=False)
-
-
-def _at_space(state: MatchState, *, spaced: bool) -> str:
-    """Return the guess if the only choice is between a space and one other character, else ""."""
-    other = "" if state.can_end else _other_than_space(state.allowed())
-    return " " if other and spaced else other
 
 
 def _other_than_space(possible: CharClass) -> str:

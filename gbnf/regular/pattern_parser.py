@@ -161,6 +161,7 @@ MAX_DEPTH = 100
 _BRACES = re.compile(r"\{(\d+)(,(\d*))?\}")
 _CAPTURE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\((?!\?)|\(\?P?<(?![=!]))", re.DOTALL)
 _FLAGS = re.compile(r"\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
+_FLAG_FIELDS = {"i": "ignore_case", "m": "multiline", "s": "dot_all"}
 _GROUP_NAME = re.compile(r"\?P?<([^>=!][^>]*)>")
 _PLAIN = re.compile(r"[^\\^$.*+?()\[\]{}|]+")
 _LOOKAROUNDS = {"?=": (False, False), "?!": (False, True), "?<=": (True, False), "?<!": (True, True)}
@@ -262,7 +263,11 @@ class _PatternParser(Cursor):
         if kind:
             self.index += len(kind)
         elif self.looking_at("?#"):
-            return self._comment(position)
+            end = self.pattern.find(")", self.index)
+            if end < 0:
+                raise self.malformed("the comment is not closed", position)
+            self.index = end + 1
+            return EMPTY_PATTERN
         elif self.looking_at("?") and not self.take(_GROUP_NAME):
             found = self.take(_FLAGS)
             if not found:
@@ -282,27 +287,13 @@ class _PatternParser(Cursor):
             return Lookaround(item, behind, negated, position)
         return item
 
-    def _comment(self, position: int) -> Node:
-        end = self.pattern.find(")", self.index)
-        if end < 0:
-            raise self.malformed("the comment is not closed", position)
-        self.index = end + 1
-        return EMPTY_PATTERN
-
     def _set_flags(self, found: re.Match[str], position: int) -> None:
         for letters, value in ((found[1], True), (found[2] or "", False)):
             for letter in letters:
-                match letter:
-                    case "i":
-                        self.flags = replace(self.flags, ignore_case=value)
-                    case "m":
-                        self.flags = replace(self.flags, multiline=value)
-                    case "s":
-                        self.flags = replace(self.flags, dot_all=value)
-                    case "u" | "a":
-                        pass
-                    case _:
-                        raise self.unsupported(f"the flag {letter!r} is unknown", position)
+                if letter in _FLAG_FIELDS:
+                    self.flags = replace(self.flags, **{_FLAG_FIELDS[letter]: value})
+                elif letter not in "ua":
+                    raise self.unsupported(f"the flag {letter!r} is unknown", position)
 
     def _escape(self, position: int) -> Node:
         """Parse an escape after its backslash, outside a class."""

@@ -32,7 +32,7 @@ def branches_apart(subschema: Subschema, document: Document) -> list[Any]:
         more = [
             one.raw
             for one in branches[index + 1 :]
-            if not (one.evaluates_only(known) or branch.excludes(one))
+            if (one.evaluates_more or not one.evaluated <= known) and not branch.excludes(one)
         ]
         found.append({"allOf": [branch.raw], **({OPTIONAL: more} if more else {})})
     return found
@@ -94,10 +94,6 @@ class _Branch:
                 and not any(isinstance(value, list | dict) for value in values)
             },
         )
-
-    def evaluates_only(self, known: frozenset[tuple[str, str | int]]) -> bool:
-        """Return whether it evaluates nothing but what is in `known`."""
-        return not self.evaluates_more and self.evaluated <= known
 
     def excludes(self, other: _Branch) -> bool:
         """Return whether no value that `other` evaluates satisfies both: by its type, or by a tag."""

@@ -257,15 +257,11 @@ def _lengths_differ(low: int, high: int | None, other_low: int, other_high: int 
 
 def _may_contain(shape: Shape, value: object) -> bool:
     match shape, value:
-        case Null(), None:
-            return True
-        case Boolean(), bool():
+        case (Null(), None) | (Boolean(), bool()) | (Array(), list()) | (Object(), dict()):
             return True
         case Number(), int() | float():
             return not isinstance(value, bool)
         case String(language=language), str():
             return language is None or language.accepts(value)
-        case (Array(), list()) | (Object(), dict()):
-            return True
         case _:
             return False

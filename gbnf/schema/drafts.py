@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gbnf.schema.keywords import APPLICATORS, KEYWORDS, SchemaPath, map_subschemas, unknown_keywords
+from gbnf.schema.keywords import APPLICATORS, KEYWORDS, map_subschemas, unknown_keywords
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DRAFTS = {
@@ -60,11 +60,8 @@ class _Rewriter:
         self._draft, self._root = draft, root
         self._is_old = not draft or draft.startswith("draft-")  # up to draft 7
         self._has_tuples = draft != "2020-12"
-        self._unknown = (
-            unknown_keywords(draft) - {"dependencies", "$recursiveRef"}
-            if draft not in ("", "draft-03")
-            else frozenset[str]()
-        )
+        unknown = frozenset[str]() if draft in ("", "draft-03") else unknown_keywords(draft)
+        self._unknown = unknown - {"dependencies", "$recursiveRef"}
 
     def rewritten(self, schema: Any) -> Any:
         """Return a schema below the root of this resource, or the root itself."""
@@ -86,11 +83,7 @@ class _Rewriter:
         self._bounds(new)
         self._dependencies(new)
         self._references(new)
-
-        def below(_path: SchemaPath, member: Any) -> Any:
-            return self.rewritten(member)
-
-        return map_subschemas(new, below)
+        return map_subschemas(new, lambda _path, member: self.rewritten(member))
 
     def _identifiers(self, new: dict[str, Any]) -> None:
         """Use `$id` and `$anchor` for `id` and for identifiers that are a fragment (2019-09)."""

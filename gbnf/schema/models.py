@@ -98,7 +98,8 @@ def arguments_model(
             )
         if default is not inspect.Parameter.empty:
             given["default"] = default
-        if parameter in descriptions and not _has_description(annotation):
+        metadata = getattr(annotation, "__metadata__", ())
+        if parameter in descriptions and not any(getattr(each, "description", None) for each in metadata):
             given["description"] = descriptions[parameter]
         fields[f"argument_{index}"] = (annotation, pydantic.Field(**given))
     try:
@@ -118,11 +119,6 @@ def _pydantic() -> Any:
 
         raise missing_extra(error) or error from None
     return pydantic
-
-
-def _has_description(annotation: Any) -> bool:
-    metadata = getattr(annotation, "__metadata__", ())
-    return any(getattr(each, "description", None) for each in metadata)
 
 
 def _first_line(error: Exception) -> str:

@@ -70,13 +70,11 @@ _Rule = Callable[[Any, Mapping[str, Any]], list[Any]]
 def _not_type(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
     names = [value] if isinstance(value, str) else list(value)
     others = [name for name in TYPES if name not in names and name != "integer"]
-    if "number" in names:
-        return [{"type": others}] if others else []
-    if "integer" in names:
-        others = [name for name in others if name != "number"]
-        fractions = {"type": "number", NOT_INTEGER: True}
-        return [{"type": others}, fractions] if others else [fractions]
-    return [{"type": others}] if others else []
+    fractions: list[Any] = []
+    if "integer" in names and "number" not in names:
+        others.remove("number")
+        fractions = [{"type": "number", NOT_INTEGER: True}]
+    return [{"type": others}, *fractions] if others else fractions
 
 
 def _not_values(values: list[Any]) -> list[Any]:

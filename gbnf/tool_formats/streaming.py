@@ -172,22 +172,17 @@ class CallDeltas:
 def _merged(deltas: list[Delta]) -> list[Delta]:
     """Join adjacent pieces of the same text."""
     merged: list[Delta] = []
-    pieces: list[str] = []
-
-    def add(kind: type[Delta], index: int) -> None:
-        text = "".join(pieces)
-        pieces.clear()
-        if text and kind is ArgumentsDelta:
-            merged.append(ArgumentsDelta(index, text))
-        elif text:
-            merged.append(TextDelta(text) if kind is TextDelta else ReasoningDelta(text))
-
     for (kind, index), group in groupby(deltas, key=lambda each: (type(each), getattr(each, "index", 0))):
+        pieces: list[str] = []
         for delta in group:
             match delta:
                 case TextDelta(text) | ReasoningDelta(text) | ArgumentsDelta(_, text):
                     pieces.append(text)
                 case _:
                     merged.append(delta)
-        add(kind, index)
+        text = "".join(pieces)
+        if text and kind is ArgumentsDelta:
+            merged.append(ArgumentsDelta(index, text))
+        elif text:
+            merged.append(TextDelta(text) if kind is TextDelta else ReasoningDelta(text))
     return merged

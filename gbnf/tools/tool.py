@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gbnf.findings import Finding
-from gbnf.schema.keywords import SchemaPath, map_subschemas
+from gbnf.schema.keywords import map_subschemas
 from gbnf.tools.manifest_checks import OfferPolicy, RunPolicy, manifest_fields
 
 
@@ -168,11 +168,7 @@ def without_runtime_resolved(schema: Any) -> Any:
         if isinstance(schema.get("requires_one_of"), list):
             groups = [[name for name in group if name not in removed] for group in schema["requires_one_of"]]
             kept["requires_one_of"] = [group for group in groups if group]
-
-    def below(_path: SchemaPath, member: Any) -> Any:
-        return without_runtime_resolved(member)
-
-    return map_subschemas(kept, below)
+    return map_subschemas(kept, lambda _path, member: without_runtime_resolved(member))
 
 
 def _built_in(name: str, required: str, *, en: str, it: str, properties: dict[str, Any]) -> Tool:
