@@ -378,16 +378,8 @@ class RequestBackend(ABC):
         """Yield the events of one answer; see `Backend`."""
 
     async def facts(self: Backend) -> tuple[ModelInfo, int | None]:
-        """Return what is known of the model; see `Backend`. May ask a server, in a thread."""
-
-        def ask() -> tuple[ModelInfo, int | None]:
-            info = self.info()
-            try:
-                return info, self.context_length()
-            except BackendError:  # many servers do not tell; whether this one answers is seen soon
-                return info, None
-
-        return await asyncio.to_thread(ask)
+        """Return what is known of the model; see `Backend`. The methods must not ask a server."""
+        return self.info(), self.context_length()
 
     def complete(self: Backend, request: Request) -> Completion:
         """Return one answer, verified, blocking; see `Backend`."""

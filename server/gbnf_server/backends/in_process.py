@@ -137,10 +137,6 @@ class InProcess(RequestBackend):
         """Return the longest conversation in tokens."""
         return self._context_length
 
-    async def facts(self) -> tuple[ModelInfo, int | None]:
-        """Return what is known of the model; see `Backend`."""
-        return self._info, self._context_length
-
     def clear_prompt_cache(self) -> None:
         """Clear the KV cache of finished calls. Raises BackendError after `close`."""
         with self._kv_cache.slot():

@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import ExitStack, aclosing, contextmanager, suppress
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -31,13 +31,7 @@ from gbnf_server.backends.http_backend import CompletionStream, HttpBackend, str
 from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images
 from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
-from gbnf_server.backends.prompts import (
-    Conversation,
-    TemplateRoles,
-    TemplateRules,
-    find_tool_format,
-    probe_roles,
-)
+from gbnf_server.backends.prompts import PROBES, Conversation, TemplateRules, find_tool_format, read_roles
 from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags
 from gbnf_server.backends.template_copy import TemplateCopy, TemplateInput, samples
 from gbnf_server.backends.wire import parse_count, value_at
@@ -284,7 +278,11 @@ class LlamaServer(HttpBackend):
                 DEMO_MODEL_NAME in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
             slots = parse_count(props.get("total_slots")) or 1
-            roles = await self._probe(session)
+            asked = [TemplateInput(messages, {"enable_thinking": False}) for messages in PROBES]
+            try:
+                roles = read_roles([await self._attempt(session, given) for given in asked])
+            except ChatTemplateError as error:
+                raise BackendError(f"the model's chat template fails: {error}") from None
             template = str(props.get("chat_template", ""))
             begin, end = (str(props.get(key) or "") for key in ("bos_token", "eos_token"))
             tool_format = find_tool_format(template, begin, end)
@@ -292,6 +290,10 @@ class LlamaServer(HttpBackend):
             marker = str(props.get("media_marker") or _MEDIA_MARKER)
             names = strings_removed_by(template) | {marker} | control_tokens_in(f"{template} {begin} {end}")
             rules = TemplateRules(roles, make_escaper(names), tool_format, reasoning_tags)
+            copy = TemplateCopy(template, begin, end)
+            for request in samples(with_tools=tool_format is not None) if copy.renderer is not None else ():
+                given, _ = _template_input(rules.conversation(request), marker)
+                copy.compare(given, await self._attempt(session, given), is_sample=True)
             return _ServerProperties(
                 props,
                 length,
@@ -307,56 +309,27 @@ class LlamaServer(HttpBackend):
                 rules,
                 marker,
                 ServerSlots(slots),
-                await self._copy_template(session, TemplateCopy(template, begin, end), rules),
+                copy,
             )
         return properties
 
-    async def _probe(self, session: HttpSession) -> TemplateRoles:
-        """Run `probe_roles` with the server's template."""
-        probing = probe_roles()
+    async def _attempt(self, session: HttpSession, given: TemplateInput) -> str | ChatTemplateError:
+        """Have the server render a prompt that its template may refuse."""
         try:
-            messages = next(probing)
-            while True:
-                given = TemplateInput(messages, {"enable_thinking": False})
-                try:
-                    rendered = await self._render(session, given, probing=True)
-                except ChatTemplateError as error:
-                    messages = probing.throw(error)
-                else:
-                    messages = probing.send(rendered)
-        except StopIteration as found:
-            roles: TemplateRoles = found.value
-            return roles
-        except ChatTemplateError as error:
-            raise BackendError(f"the model's chat template fails: {error}") from None
+            return await self._render(session, given)
+        except ServerResponseError as error:
+            if error.status not in {400, 500}:
+                raise
+            return ChatTemplateError(error.message)
 
-    async def _copy_template(
-        self, session: HttpSession, copy: TemplateCopy, rules: TemplateRules
-    ) -> TemplateCopy:
-        """Check a copy of the server's template."""
-        for request in samples(with_tools=rules.tool_format is not None):
-            if copy.is_used:
-                given, _ = _template_input(rules.conversation(request), "")
-                prompt = None
-                with suppress(ChatTemplateError):
-                    prompt = await self._render(session, given, probing=True)
-                copy.compare(given, prompt, is_sample=True)
-        return copy
-
-    async def _render(self, session: HttpSession, given: TemplateInput, *, probing: bool = False) -> str:
-        """Have the server render a prompt. If `probing`, raises ChatTemplateError where it refuses."""
+    async def _render(self, session: HttpSession, given: TemplateInput) -> str:
         body: dict[str, Any] = {
             "messages": [openai_message(message) for message in given.messages],
             "chat_template_kwargs": given.variables,
         }
         if given.tools:
             body["tools"] = list(given.tools)
-        try:
-            answer = await _request(session, "POST", "/apply-template", body)
-        except ServerResponseError as error:
-            if probing and error.status in {400, 500}:
-                raise ChatTemplateError(error.message) from None
-            raise
+        answer = await _request(session, "POST", "/apply-template", body)
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
             raise BackendError(f"{self.url}/apply-template returned no prompt. Is it a llama-server?")

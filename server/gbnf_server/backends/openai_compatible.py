@@ -18,7 +18,7 @@ Output".
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -125,6 +125,13 @@ class OpenAICompatible(HttpBackend):
             takes_images=True,
             tool_format=self._tool_format,
         )
+
+    async def facts(self) -> tuple[ModelInfo, int | None]:
+        """Return what is known of the model; see `Backend`. Many servers do not tell the context length."""
+        if self._context_length is None:
+            with suppress(BackendError):  # whether the server answers is seen soon
+                await self._find_model()
+        return self.info(), self._context_length
 
     def model_name(self) -> str:
         """Return the model, as the server lists it, blocking. Raises BackendError if it lists none."""

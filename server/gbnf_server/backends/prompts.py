@@ -1,7 +1,7 @@
 """Conversations as a model's chat template takes them: roles, escapes, tools, reasoning. Pure.
 
 Some templates refuse a role, and others drop its messages silently. So a template is probed with marked
-messages (`probe_roles`), and `adapt_messages` has a fallback for each role that it refuses or drops:
+messages (`PROBES`), and `adapt_messages` has a fallback for each role that it refuses or drops:
 
     system   its text becomes the beginning of the first user message (a template may move it to the last)
     tool     becomes a user message, "Result of step 2: {…}" or "Error in step 2: …"
@@ -20,7 +20,7 @@ A llama-server renders the adapted messages itself wherever its engine may diffe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -38,7 +38,11 @@ from gbnf_server.backends.reasoning import (
 )
 from gbnf_server.system.errors import ChatTemplateError, RequestNotSupportedError
 
-_SYSTEM, _USER, _ASSISTANT, _TOOL = "7c1f-system", "7c1f-user", "7c1f-assistant", "7c1f-tool"
+_SYSTEM, _USER, _ASSISTANT, _TOOL = (
+    Message(role=role, content=f"7c1f-{role}") for role in ("system", "user", "assistant", "tool")
+)
+PROBES = ([_SYSTEM, _USER, _ASSISTANT, _USER], [_USER, _ASSISTANT, _TOOL], [_USER])
+"""Conversations whose prompts tell which roles a template supports; see `read_roles`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,45 +53,31 @@ class TemplateRoles:
     tool: bool
 
 
-def probe_roles() -> Generator[list[Message], str, TemplateRoles]:
-    """Find out which roles a template supports. Yields conversations; send the prompt of each.
+def read_roles(prompts: Sequence[str | ChatTemplateError]) -> TemplateRoles:
+    """Return the roles that a template supports, by the prompts of `PROBES`, or what it refuses them with.
 
-    Throw in a ChatTemplateError if the template refuses one; it is raised again if that was a plain question.
+    A system message before the last message of the user would move with each, and with it all that a server
+    has cached. Raises ChatTemplateError if the template fails for a plain question.
     """
-    user: Message = {"role": "user", "content": _USER}
-    said: Message = {"role": "assistant", "content": _ASSISTANT}
-    # before the last message of the user, it would move with each, and with it all that a server has cached
-    system = yield from _renders([{"role": "system", "content": _SYSTEM}, user, said, user], _SYSTEM, _USER)
-    tool = yield from _renders([user, said, {"role": "tool", "content": _TOOL}], _TOOL)
-    if not (system or tool) and _USER not in (yield [user]):
-        raise ChatTemplateError("it leaves out user messages")
-    return TemplateRoles(system, tool)
-
-
-def _renders(messages: list[Message], *marks: str) -> Generator[list[Message], str, bool]:
-    """Return whether a template renders marks, in this order."""
-    try:
-        places = [*map((yield messages).find, marks)]
-    except ChatTemplateError:
-        return False
-    return places[0] >= 0 and places == sorted(places)
+    first, second, plain = (prompt if isinstance(prompt, str) else "" for prompt in prompts)
+    system = 0 <= first.find(_SYSTEM["content"]) < first.find(_USER["content"])
+    roles = TemplateRoles(system, _TOOL["content"] in second)
+    if not (roles.system or roles.tool) and _USER["content"] not in plain:
+        error = prompts[2]
+        raise ChatTemplateError("it leaves out user messages") if isinstance(error, str) else error
+    return roles
 
 
 def roles_of(render: Callable[[list[Message]], str]) -> TemplateRoles:
-    """Run `probe_roles` with a template. Raises ChatTemplateError if it fails for a plain question."""
-    probing = probe_roles()
-    try:
-        messages = next(probing)
-        while True:
-            try:
-                prompt = render(messages)
-            except ChatTemplateError as error:
-                messages = probing.throw(error)
-            else:
-                messages = probing.send(prompt)
-    except StopIteration as found:
-        roles: TemplateRoles = found.value
-        return roles
+    """Return the roles of a template. Raises ChatTemplateError if it fails for a plain question."""
+
+    def attempt(messages: list[Message]) -> str | ChatTemplateError:
+        try:
+            return render(messages)
+        except ChatTemplateError as error:
+            return error
+
+    return read_roles([*map(attempt, PROBES)])
 
 
 def adapt_messages(

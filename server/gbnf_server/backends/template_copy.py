@@ -7,10 +7,8 @@ wherever one was among `samples`; and if it contains nothing on which engines di
 
 from __future__ import annotations
 
-import hashlib
 import re
 import string
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,9 +20,7 @@ from gbnf.prompts.messages import Message
 from gbnf.tool_formats import TemplateRenderer
 from gbnf_server.backends.base import Request
 
-_MOST_KNOWN = 1000
-_LARGEST = 2**53
-"""The largest integer that every JSON library writes as it was."""
+_MOST_KNOWN = 10_000
 _TIMED = re.compile(r"strftime_now(?!\(['\"](?:%[YmdBby]|[ ,./-])*['\"]\))")
 """The use of a time that may be another one a moment later: not a date."""
 
@@ -38,67 +34,58 @@ class TemplateInput:
     tools: Sequence[Any] = ()
 
     @property
-    def begin(self) -> bytes:
+    def begin(self) -> int:
         """A hash of what the prompts of a conversation begin with, and of the day, which may be in them."""
         roles = [message["role"] for message in self.messages]
-        first = self.messages[: roles.index("user") + 1 if "user" in roles else len(roles)]
-        given = (datetime.now().astimezone().date(), self.variables, self.tools, first)
-        return hashlib.sha256(repr(given).encode("utf-8", "surrogatepass")).digest()
+        first = self.messages[: roles.index("user") + 1 if "user" in roles else None]
+        return hash(repr((datetime.now().astimezone().date(), self.variables, self.tools, first)))
 
     @property
-    def shapes(self) -> set[tuple[str, ...]]:
+    def shapes(self) -> set[str]:
         """What of each message decides how a template treats it: its role, and which members it has."""
-        case = repr((self.variables, bool(self.tools)))
-        return {
-            (case, message["role"], *sorted(key for key, value in message.items() if value))
-            for message in self.messages
-        }
+        case = self.variables, bool(self.tools)
+        members = (sorted(key for key, value in each.items() if value) for each in self.messages)
+        return {repr((case, each["role"], kind)) for each, kind in zip(self.messages, members, strict=True)}
 
 
 class TemplateCopy:
-    """The template of a server, as its `/props` describe it. `is_used`: whether prompts are rendered here."""
+    """The template of a server, as its `/props` describe it. `renderer`: None if it is of no use."""
 
     def __init__(self, source: str, begin: str, end: str) -> None:
+        self.renderer: TemplateRenderer | None = None
         self._begin, self._left_out = begin, ""
-        self._known: OrderedDict[bytes, bool] = OrderedDict()
-        self._shapes: set[tuple[str, ...]] = set()
-        self._differing: set[tuple[str, ...]] = set()
-        self._renderer = None
+        self._begun, self._alike, self._differing = set[int](), set[str](), set[str]()
         if source and not _TIMED.search(source):
             with suppress(ToolFormatError):  # the server may render it all the same
-                self._renderer = TemplateRenderer(source, bos_token=begin, eos_token=end)
-
-    @property
-    def is_used(self) -> bool:
-        """See the class."""
-        return self._renderer is not None
+                self.renderer = TemplateRenderer(source, bos_token=begin, eos_token=end)
 
     def render(self, given: TemplateInput) -> str | None:
         """Return the prompt as the server would, None if only the server can."""
-        is_known = self.is_used and self._known.get(given.begin) and self._shapes >= given.shapes
+        is_known = given.begin in self._begun and given.shapes <= self._alike
         return self._rendered(given) if is_known and _is_plain(given.messages) else None
 
-    def compare(self, given: TemplateInput, prompt: str | None, *, is_sample: bool = False) -> None:
-        """Remember whether the prompt of the server, None if it refuses, is the same here."""
-        if self._renderer is None:
-            return
+    def compare(self, given: TemplateInput, prompt: object, *, is_sample: bool = False) -> None:
+        """Remember whether the prompt of the server, or what it refuses one with, is the same here."""
         here, shapes = self._rendered(given), given.shapes
-        if here is not None and prompt is not None and here.removeprefix(self._begin) == prompt:
-            here, self._left_out = prompt, self._begin  # a server may put it before each prompt itself
-        self._known[given.begin] = here == prompt
-        if len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
-        if here == prompt is not None:
-            self._shapes |= shapes - self._differing
-        elif here != prompt and is_sample:
-            if shapes <= self._shapes:
-                self._renderer = None
-            self._differing |= shapes - self._shapes
+        if here is not None and here.removeprefix(self._begin) == prompt:
+            self._left_out = self._begin  # a server may put it before each prompt itself
+            here = here.removeprefix(self._begin)
+        if here == prompt:
+            if len(self._begun) >= _MOST_KNOWN:
+                self._begun.clear()
+            self._begun.add(given.begin)
+            self._alike |= shapes - self._differing
+            return
+        self._begun.discard(given.begin)
+        if is_sample and (here is not None or isinstance(prompt, str)):
+            self.renderer = None if shapes <= self._alike else self.renderer
+            self._differing |= shapes - self._alike
 
     def _rendered(self, given: TemplateInput) -> str | None:
-        assert self._renderer is not None
+        if self.renderer is None:
+            return None
         try:
-            text = self._renderer.render(given.messages, tools=given.tools, **given.variables)
+            text = self.renderer.render(given.messages, tools=given.tools, **given.variables)
         except ToolFormatError:
             return None
         return text.removeprefix(self._left_out)
@@ -113,12 +100,8 @@ def _is_plain(value: Any) -> bool:
             return all(map(_is_plain, value.values()))
         case list() | tuple():
             return all(map(_is_plain, value))
-        case bool() | None:
-            return True
-        case int():
-            return abs(value) <= _LARGEST
-        case _:
-            return False
+        case _:  # JSON libraries read a larger integer as a fraction
+            return value is None or (isinstance(value, int) and abs(value) <= 2**53)
 
 
 def samples(*, with_tools: bool) -> Iterator[Request]:
@@ -127,22 +110,18 @@ def samples(*, with_tools: bool) -> Iterator[Request]:
     system, user, said, told = (
         Message(role=role, content=odd) for role in ("system", "user", "assistant", "tool")
     )
-    arguments: dict[str, Any] = {
-        "text": odd,
-        "è": [3, -1, True, None, {}, [], ""],
-        "object": {"of": {"b": "c", "a": False}},
-    }
-    function = {"name": "find", "arguments": arguments}
-    ids = ("abcdefgh0", "abcdefgh1")
+    listed: list[Any] = [3, -1, True, None, {}, [], ""]
+    arguments: dict[str, Any] = {"text": odd, "è": listed, "object": {"of": {"b": "c", "a": False}}}
+    ids, function = ("abcdefgh0", "abcdefgh1"), {"name": "find", "arguments": arguments}
     calls = [{"id": each, "type": "function", "function": function} for each in ids]
     one, several = (Message(role="assistant", content="", tool_calls=made) for made in (calls[:1], calls))
     result, other = (Message(role="tool", content=odd, name="find", tool_call_id=each) for each in ids)
+    reasoned = Message(**{**one, "reasoning_content": odd})
     schema = {"type": "object", "properties": {"text": {"type": "string", "description": odd}}}
     tool = {"type": "function", "function": {"name": "find", "description": odd, "parameters": schema}}
+    called = [user, one, result, said, user], [system, user, several, result, other], [user, reasoned, result]
     for reasoning in (False, True):
-        for messages in ([user, said, user], [system, user, said, user], [system, user, said, told, user]):
-            yield Request(messages, reasoning=reasoning)
-        called = [user, one, result, said, user], [system, user, several, result, other]
-        reasoned = [user, Message(**{**one, "reasoning_content": odd}), result]
-        for messages in (*called, reasoned) if with_tools else ():
-            yield Request(messages, tools=[tool], reasoning=reasoning)
+        for plain in ([user, said, user], [system, user, said, user], [system, user, said, told, user]):
+            yield Request(plain, reasoning=reasoning)
+        for native in called if with_tools else ():
+            yield Request(native, tools=[tool], reasoning=reasoning)

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -24,7 +24,6 @@ from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.tool_texts import ToolTexts
 from gbnf_server.gateway.upstreams import Upstream, Upstreams
 from gbnf_server.system.errors import BackendError
-from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import (
     Limits,
     MemoryBudget,
@@ -170,23 +169,7 @@ class Gateway:
         self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, share: MemoryShare
     ) -> _Parsed:
         """Return what `parse` makes of the JSON object of a body. Raises HttpError."""
-        shorter, tools = self._tool_texts.shorten(body)
-        if tools is not None:
-            with suppress(HttpError):  # it is raised again for the whole body
-                if (parsed := await self._read(parse, shorter, share, tools)) is not None:
-                    return parsed
-        parsed = await self._read(parse, body, share)
-        assert parsed is not None
-        return parsed
-
-    async def _read(
-        self,
-        parse: Callable[[Mapping[str, Any]], _Parsed],
-        body: bytes,
-        share: MemoryShare,
-        tools: Any = None,
-    ) -> _Parsed | None:
-        """Read a body, None for one that was shortened elsewhere."""
+        body, tools = self._tool_texts.shorten(body)
         if len(body) <= _SMALL_BODY:  # sooner read than handed to a thread and back
             share.add(memory_of(body, count_values(body, self.limits)))
             return self._parse(parse, body, tools)
@@ -195,16 +178,13 @@ class Gateway:
         share.add(memory_of(body, values))
         return await loop.run_in_executor(self._readers, self._parse, parse, body, tools)
 
-    def _parse(
-        self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, tools: Any
-    ) -> _Parsed | None:
+    def _parse(self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, tools: Any) -> _Parsed:
         value = read_object(body)
         check_sizes(value, self.limits, len(body))
-        if tools is None:
-            self._tool_texts.add(body, value.get("tools"))
-            return parse(value)
-        restored = self._tool_texts.restored(value, tools)
-        return None if restored is None else parse(restored)
+        if tools is not None:
+            return parse({**value, "tools": tools})
+        self._tool_texts.add(body, value.get("tools"))
+        return parse(value)
 
     async def answer(
         self, request: ChatRequest, endpoint: str, owner: str = ""

@@ -1,23 +1,18 @@
-"""The tools of the last requests by their JSON text, which clients send again with each request.
-
-Such a text is left out of a body before that is read, and its value put in its place afterwards.
-"""
+"""The tools of the last requests by their JSON text, which clients send again with each request."""
 
 from __future__ import annotations
 
 import json
-import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
 from typing import Any
 
-_MOST_KEPT = 16
-_LONGEST = 256 * 1024
+from gbnf_server.web.limits import nesting
+
+_MOST_KEPT, _LONGEST = 16, 256 * 1024
 _STYLES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ('"tools":', {"separators": (",", ":"), "ensure_ascii": False}),  # of JavaScript and httpx
-    ('"tools": ', {}),  # of Python
+    ('"tools":', {"separators": (",", ":"), "ensure_ascii": False}),  # how JavaScript and httpx write JSON
+    ('"tools": ', {}),  # how Python does
 )
-"""How clients write JSON."""
 
 
 class ToolTexts:
@@ -25,19 +20,14 @@ class ToolTexts:
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, Any] = OrderedDict()
-        self._mark = secrets.token_hex()
 
     def shorten(self, body: bytes) -> tuple[bytes, Any]:
-        """Return a body without the text of known tools, and the tools; None for a body without any."""
+        """Return a body with null for known tools, and the tools; the body and None if it has none."""
         for text, tools in reversed(list(self._known.items())):
             before, found, after = body.partition(text)
-            if found:
-                return b'%b"tools":"%b"%b' % (before, self._mark.encode(), after), tools
+            if found and nesting(before) == 1 and before.rstrip().endswith((b"{", b",")):
+                return b'%b"tools":null%b' % (before, after), tools
         return body, None
-
-    def restored(self, value: Mapping[str, Any], tools: Any) -> Mapping[str, Any] | None:
-        """Return the value of a shortened body with its tools, None if they were somewhere else in it."""
-        return {**value, "tools": tools} if value.get("tools") == self._mark else None
 
     def add(self, body: bytes, tools: Any) -> None:
         """Remember the tools of a body."""

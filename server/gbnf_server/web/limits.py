@@ -96,6 +96,12 @@ def count_values(body: bytes, limits: Limits) -> int:
     return values
 
 
+def nesting(before: bytes) -> int:
+    """Return how deeply what follows the beginning of a JSON text is nested."""
+    structure = _STRING.sub(b"", before)
+    return sum(map(structure.count, (b"[", b"{"))) - sum(map(structure.count, (b"]", b"}")))
+
+
 def memory_of(body: bytes, values: int) -> int:
     """Return the estimated memory of a parsed body, beside its bytes: the decoded text, and its values."""
     return 2 * len(body) + values * _VALUE_BYTES

@@ -34,6 +34,7 @@ members = st.sampled_from(
         {"tools": None},
         {"tools": "[]"},
         {"messages": [{"content": '"tools": [{"name": "a"}]'}]},
+        {"messages": ["}{][", "\\"]},
     ]
 )
 bodies = st.tuples(
@@ -56,7 +57,7 @@ def reading(gateway: Gateway, body: bytes) -> Any:
     try:
         return asyncio.run(read())
     except HttpError as error:
-        return error.message
+        return str(error.status)
 
 
 def gateway_of(limits: Limits | None = None) -> Gateway:
@@ -71,10 +72,27 @@ def test_a_body_is_read_as_if_no_tools_were_known(sent: list[Any]) -> None:
         body = text_of(parts, style, spoiled)
         try:
             expected: Any = dict(read_object(body))
-        except HttpError as error:
-            expected = error.message
+        except HttpError:
+            expected = "400"
         assert reading(gateway, body) == expected
     assert gateway.budget.reserved == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"x\"tools":[{"name":"a"}]}',
+        rb'{"x,\"tools":[{"name":"a"}]}',
+        b'{"input":{"tools":[{"name":"a"}]}}',
+        b'{"input":[{"tools":[{"name":"a"}]}],"tools":[{"name":"a"}]}',
+        b'{"input":"}","tools":[{"name":"a"}],"n":1}',
+        b'{"input":"{","x":{"tools":[{"name":"a"}]}}',
+    ],
+)
+def test_tools_in_another_place_are_no_tools(body: bytes) -> None:
+    gateway = gateway_of()
+    assert "tools" in reading(gateway, b'{"tools":[{"name":"a"}]}')
+    assert reading(gateway, body) == json.loads(body)
 
 
 @pytest.mark.parametrize("style", STYLES[:2])
@@ -99,9 +117,9 @@ def test_known_tools_are_not_read_again(style: dict[str, Any], monkeypatch: pyte
 def test_what_comes_with_known_tools_is_bounded() -> None:
     gateway = gateway_of(Limits(messages=2, schema_bytes=100))
     body = b'{"tools":[{"name":"a"}],"messages":[%b],"response_format":"%b"}'
-    assert "model" not in reading(gateway, body % (b"1", b""))
-    assert "at most 2" in reading(gateway, body % (b"1,2,3", b""))
-    assert "at most 100" in reading(gateway, body % (b"1", b"x" * 200))
+    assert reading(gateway, body % (b"1", b""))["tools"] == [{"name": "a"}]
+    assert reading(gateway, body % (b"1,2,3", b"")) == "400"
+    assert reading(gateway, body % (b"1", b"x" * 200)) == "400"
 
 
 def test_few_texts_are_kept() -> None:

@@ -10,11 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gbnf_server.gateway.anthropic_messages.reply import MessagesReply, error_body
-from gbnf_server.gateway.anthropic_messages.request import (
-    read_count_request,
-    read_request,
-    stable_request,
-)
+from gbnf_server.gateway.anthropic_messages.request import read_count_request, read_request, stable_request
 from gbnf_server.gateway.api import Api
 from gbnf_server.gateway.chat import ChatRequest
 
