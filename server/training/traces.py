@@ -7,6 +7,7 @@ the planner sends, byte for byte (`gbnf.prompts.messages`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
@@ -16,11 +17,10 @@ from gbnf.prompts.messages import call_text, error_text, result_text
 from gbnf.tools import FINAL_ANSWER
 from training import calendar_intents, fact_intents, file_intents, message_intents, person_intents
 from training import vocabulary as v
-from training.asking import impossible, styled, to_me
 from training.parts import Part, Step, shortened
 from training.pools import decoys_for, pool_for, pool_prompt
 from training.source import Language, Source
-from training.wording import LISTS, closed, fixed, wordings
+from training.wording import LISTS, closed, fixed, word, wordings
 
 MakePart: TypeAlias = Callable[[Source, int], Part]
 """Returns a part, for a random generator and the number of the part's first step."""
@@ -60,6 +60,8 @@ SHARES, SUITE_SHARES = (0.3, 0.36, 0.34), (0.55, 0.3, 0.15)
 """Weights of requests with one, two and three parts: in training, and in the held-out suite."""
 REFUSED_SHARE, SUITE_REFUSED_SHARE = 0.18, 0.12
 """Share of traces whose request no tool can fulfil: in training, and in the held-out suite."""
+_NO_OPENING = frozenset(LISTS["no_opening"])
+_QUESTIONS = tuple(LISTS["questions"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,52 @@ def _feasible(random: Source, count: int | None) -> Trace:
     pool = pool_for(random, request, frozenset(step.name for step in steps))
     decoys = decoys_for(random, pool) if random.random() < 0.12 else ()
     return Trace(request, steps, answer, pool, decoys, language=random.language)
+
+
+def styled(random: Source, text: str) -> str:
+    """Return the request as typed: sometimes with an opening, a capital or an end mark."""
+    opening = random.choice(wordings(random, "openings"))
+    if text.split(" ", 1)[0].lower() in _NO_OPENING and not opening.endswith(
+        (", ", "please ", "favore ", "? ")
+    ):
+        opening = ""
+    text = opening + text
+    if random.random() < 0.35:
+        text = text[:1].upper() + text[1:]
+    end = random.random()
+    if end < 0.15 and not text.endswith((".", "!", "?", '"')):
+        text += "."
+    elif end < 0.2:
+        text += random.choice(wordings(random, "endings"))
+    asks = text.lower().startswith(_QUESTIONS)
+    return f"{text}?" if asks and random.random() < 0.5 and text[-1].isalnum() else text
+
+
+def to_me(random: Source, request: str) -> str:
+    """Return a request with `mandami` instead of `manda a me`, as is usual in Italian."""
+    if random.language == "it" and random.random() < 0.75:
+        for verb in ("manda", "invia", "spedisci", "scrivi"):
+            request = re.sub(rf"\b{verb} a me\b", f"{verb}mi", request)
+    return request
+
+
+def impossible(random: Source) -> str:
+    """Return a request that no tool can fulfil."""
+    language = random.language
+    slots = {"n": v.noun(random), "n2": v.noun(random), "p": v.file_path(random), "p2": v.file_path(random)}
+    name, place = random.word(v.NAMES), random.word(v.PLACES)
+    slots |= {"name": name, "Name": name.capitalize(), "place": place, "Place": place.capitalize()}
+    slots |= {"place2": random.word(v.PLACES), "k": str(random.randint(1, 12))}
+    verb = random.choice(v.IMPOSSIBLE[language])
+    slots["v"] = slots["vi"] = verb
+    if language == "it":
+        slots["vi"] = random.choice(v.IMPOSSIBLE["it_infinitives"])
+    requests = v.IMPOSSIBLE[f"{language}_requests"]
+    if not random.held_out:
+        requests = [*requests, *v.IMPOSSIBLE[f"{language}_more"]]
+    whole = word((random.choice(requests),), random, slots)
+    template = random.choice(wordings(random, "impossible"))
+    return word((template,), random, slots | {"s": whole})
 
 
 def trace(random: Random, *, parts: int | None = None, language: Language | None = None) -> Trace:

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from gbnf import Grammar, SchemaError, validate_call
-from gbnf.calls import ToolCall, ToolCalls, parse_tool_calls
+from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.calls.repair import repair_call
 from gbnf.compiler.literals import json_string
 from gbnf.errors import AmbiguousGrammarError, GrammarError, PoolError
@@ -26,7 +26,6 @@ from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
 from gbnf.work_limits import MAX_VALIDATION_WORK, WorkLimitError, limit_work
-from gbnf_server.inspect.call_text import outside_json, read_call_text
 from gbnf_server.inspect.declarations import Declared, declared_at
 from gbnf_server.inspect.expectations import (
     MOST_OPTIONS,
@@ -34,6 +33,8 @@ from gbnf_server.inspect.expectations import (
     Expectation,
     JsonExpectations,
     may_end_number,
+    outside_json,
+    read_call_text,
 )
 from gbnf_server.inspect.grammar_view import PLAIN, STEPS, GrammarChoice
 
@@ -275,7 +276,10 @@ class TextChecker:
         lines += [f"text: {_start(found.content)}"] if found.content.strip() else []
         if not isinstance(found, ToolCalls):
             return Judgement((*lines, "no call"))
-        lines += [_described(call) for call in found.calls]
+        for call in found.calls:
+            state = ", truncated, so it would not be executed" if call.truncated else ""
+            arguments = _start(json.dumps(call.arguments, ensure_ascii=False))
+            lines.append(f"a call of {call.name} with {arguments}{state}")
         lines += [f"a call that cannot be used: {invalid.error}" for invalid in found.invalid]
         usable = [call for call in found.calls if not call.truncated]
         errors: list[str] = []
@@ -329,12 +333,6 @@ class TextChecker:
                     yield f"{path or 'the value'}: {error.message[:300]}"
         except (WorkLimitError, RecursionError):
             yield "the value takes too much work to be judged"
-
-
-def _described(call: ToolCall) -> str:
-    arguments = json.dumps(call.arguments, ensure_ascii=False)
-    state = ", truncated, so it would not be executed" if call.truncated else ""
-    return f"a call of {call.name} with {_start(arguments)}{state}"
 
 
 def _start(text: str) -> str:

@@ -18,8 +18,7 @@ from gbnf.grammar.ir import Rules
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.llama.native import NativeModel
-from gbnf_server.llama.spelling import Speller
+from gbnf_server.llama.native import NativeModel, Speller
 from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import engine
