@@ -29,8 +29,9 @@ def engine_stacks(grammar: Grammar | str, text: str) -> Iterator[int]:
     with checker._parse(grammar) as native:
         yield _count(get_stacks, native._sampler)
         for char in text:
-            for token in checker._spell(char.encode()):
-                assert token is not None
+            tokens = checker.model.speller.spell(char.encode())
+            assert tokens is not None
+            for token in tokens:
                 assert checker._take(native, token), f"{char!r} of {text!r} is refused"
             yield _count(get_stacks, native._sampler)
 

@@ -10,9 +10,9 @@ the deepest. So GBNF text is parsed by `Grammar.parse` before the engine sees it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 from gbnf import Grammar
@@ -108,7 +108,7 @@ class GrammarChecker:
                 end = offset + 1
                 while _is_inside_character(raw, end):
                     end += 1
-                for part in self._spell(raw[offset:end]):
+                for part in self.model.speller.spell(raw[offset:end]) or (None,):
                     if part is None or not self._take(state, part):
                         return refused()
                     taken += 1
@@ -138,26 +138,6 @@ class GrammarChecker:
             starts[offset] = token
             offset += len(piece)
         return starts if offset == len(raw) else {}
-
-    def _spell(self, character: bytes) -> Sequence[int | None]:
-        """Return a character's token, otherwise one for each byte; None for a byte without a token."""
-        whole = self._tokens_by_piece.get(character)
-        if whole is not None:
-            return [whole]
-        return [self._tokens_by_piece.get(bytes([byte])) for byte in character]
-
-    @cached_property
-    def _tokens_by_piece(self) -> dict[bytes, int]:
-        """The tokens of one character or a part of one."""
-        pieces = ((self.model.piece(token), token) for token in reversed(range(self.model.size)))
-        return {
-            piece: token
-            for piece, token in pieces
-            if 0 < len(piece) <= _LONGEST_CHARACTER and token not in self.model.end_tokens
-        }
-
-
-_LONGEST_CHARACTER = 4  # bytes of UTF-8
 
 
 @lru_cache(maxsize=64)
