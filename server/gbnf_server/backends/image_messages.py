@@ -35,7 +35,10 @@ def openai_message(message: Mapping[str, Any]) -> dict[str, Any]:
         plain["tool_calls"] = [_openai_call(call) for call in calls]
     if not images:
         return plain
-    parts = [{"type": "image_url", "image_url": {"url": _data_url(image)}} for image in images]
+    parts = [
+        {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{_base64(image)}"}}
+        for image in images
+    ]
     return {**plain, "content": [{"type": "text", "text": message["content"]}, *parts]}
 
 
@@ -73,7 +76,3 @@ def insert_image_markers(messages: Sequence[Message], marker: str) -> tuple[list
 
 def _base64(image: Image) -> str:
     return base64.b64encode(image.data).decode()
-
-
-def _data_url(image: Image) -> str:
-    return f"data:{image.media_type};base64,{_base64(image)}"

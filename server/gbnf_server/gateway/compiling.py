@@ -24,14 +24,7 @@ from gbnf.tool_formats.grammar import part_options
 from gbnf.tools.tool import excluding
 from gbnf_server.backends.base import Dialect, ModelInfo
 from gbnf_server.gateway.answers import Enforcement
-from gbnf_server.gateway.chat import (
-    ChatRequest,
-    FunctionTool,
-    GbnfText,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-)
+from gbnf_server.gateway.chat import ChatRequest, FunctionTool, GbnfText, JsonObject, JsonSchema, OutputFormat
 from gbnf_server.gateway.client_tools import NOT_ENFORCED, client_tool, opened, strict_error, strict_problem
 from gbnf_server.llama.grammar_limits import MOST_RULES
 from gbnf_server.web.errors import HttpError
@@ -167,7 +160,7 @@ def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ..
     if not tools:
         return _compile_output(request, target)
     compiled = yield from _compile_calls(request, target, tools, "any")
-    if _strict_problem(request, compiled):  # many properties are exact in their order only
+    if strict_problem(request.tools, compiled.enforcement.findings):  # many are exact in their order only
         compiled = yield from _compile_calls(request, target, tools, "declared")
     if request.output is not None and request.tool_choice.mode == "auto" and compiled.grammar is not None:
         text, text_reader = _text(
@@ -179,13 +172,9 @@ def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ..
         compiled = replace(
             compiled, constraint=constraint, reader=partial(EitherReader, ways), enforcement=enforcement
         )
-    if error := _strict_problem(request, compiled):
+    if error := strict_problem(request.tools, compiled.enforcement.findings):
         raise error
     return compiled
-
-
-def _strict_problem(request: ChatRequest, compiled: Compiled) -> HttpError | None:
-    return strict_problem(request.tools, compiled.enforcement.findings)
 
 
 def _check_supported(request: ChatRequest, target: Target, tools: Sequence[Tool]) -> None:

@@ -14,22 +14,14 @@ import copy
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from gbnf.prompts.messages import Image
 from gbnf_server.backends.answer import RequestBackend
-from gbnf_server.backends.base import (
-    Backend,
-    BackendEvent,
-    Completion,
-    Dialect,
-    ModelInfo,
-    Request,
-    Usage,
-)
+from gbnf_server.backends.base import Backend, BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
 from gbnf_server.backends.http_client import HttpClient, RetryPolicy
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
@@ -173,14 +165,14 @@ class Upstreams(RequestBackend):
             upstream = self._choose(request, tried)
             tried.append(upstream)
             has_begun = False
+            upstream.running += 1
             try:
-                with _counted(upstream):
-                    async with aclosing(upstream.backend.generate(request)) as events:
-                        async for event in events:
-                            has_begun = True
-                            if isinstance(event, Completion) and self.on_usage is not None:
-                                self.on_usage(upstream, event.usage)
-                            yield event
+                async with aclosing(upstream.backend.generate(request)) as events:
+                    async for event in events:
+                        has_begun = True
+                        if isinstance(event, Completion) and self.on_usage is not None:
+                            self.on_usage(upstream, event.usage)
+                        yield event
                 return
             except BackendError as error:
                 if not _is_down(error):
@@ -188,6 +180,8 @@ class Upstreams(RequestBackend):
                 self._leave_out(upstream)
                 if has_begun or not any(other.healthy for other in self.upstreams):
                     raise
+            finally:
+                upstream.running -= 1
 
     def _choose(self, request: Request, tried: Sequence[Upstream]) -> Upstream:
         """Return the backend for a request, and remember it for requests with the same prefix."""
@@ -235,15 +229,6 @@ class Upstreams(RequestBackend):
                     upstream.healthy = await upstream.probe()
         finally:
             upstream.probing = None
-
-
-@contextmanager
-def _counted(upstream: Upstream) -> Iterator[None]:
-    upstream.running += 1
-    try:
-        yield
-    finally:
-        upstream.running -= 1
 
 
 def http_probe(url: str, api_key: str | None) -> Probe:

@@ -66,7 +66,9 @@ class Inspection:
         self._runs = tuple(runs)
         self._checker = TextChecker(self.tools, None if schema is None else schema.schema, choice)
         self._meter = PoolMeter(self.tools, count_tokens)
-        self.grammar = lru_cache(maxsize=64)(self._render_grammar)
+        self.grammar = lru_cache(maxsize=64)(
+            lambda index: rendering.render_grammar(self._latest_view(index), live=True)
+        )
         self._latest_view = lru_cache(maxsize=2)(self._view)
         if schema is not None:
             self.grammar(0)
@@ -141,10 +143,6 @@ class Inspection:
         decodings = await self.decoder.decode(options)
         labels = [self.decoder.strategies[strategy] for strategy in options.strategies]
         return render_decodings(labels, decodings)
-
-    def _render_grammar(self, index: int) -> Markup:
-        """Return the grammar of one tool, or of the schema."""
-        return rendering.render_grammar(self._latest_view(index), live=True)
 
     def _view(self, index: int) -> GrammarView:
         if self.schema is not None:

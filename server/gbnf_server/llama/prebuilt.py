@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -86,7 +86,11 @@ class _Library(ctypes.CDLL):
         except AttributeError:
             if not name.startswith("llama_"):
                 raise
-            return _absent(name)
+
+            def absent(*_: Any) -> Any:
+                raise SetupError(f"the prebuilt llama.cpp of xllamacpp has no function {name}")
+
+            return absent
 
 
 def load_bindings(environment: Mapping[str, str]) -> ModuleType:
@@ -169,13 +173,6 @@ def _loader(library: ctypes.CDLL) -> ModuleType:
     spec.loader.exec_module(module)
     module.load_shared_library = lambda _name, _folder: library  # type: ignore[attr-defined]
     return module
-
-
-def _absent(name: str) -> Callable[..., Any]:
-    def function(*_: Any) -> Any:
-        raise SetupError(f"the prebuilt llama.cpp of xllamacpp has no function {name}")
-
-    return function
 
 
 def _check_versions() -> None:

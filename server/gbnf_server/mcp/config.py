@@ -107,17 +107,12 @@ def _read_file(path: Path) -> tuple[McpServerConfig, ...]:
     except UnicodeDecodeError:
         raise McpConfigError(str(path), "the file is not UTF-8", "Save it as UTF-8.") from None
     try:
-        content = parse_json(_without_comments(text))
+        for pattern in (_STRINGS_AND_COMMENTS, _STRINGS_AND_LAST_COMMAS):  # which VS Code allows
+            text = pattern.sub(lambda found: found[1] or "", text)
+        content = parse_json(text)
     except InvalidJsonError as error:
         raise McpConfigError(str(path), f"invalid JSON: {error}", "Correct the file.") from None
     return _read_mapping(str(path), content, path.absolute().parent)
-
-
-def _without_comments(text: str) -> str:
-    """Return JSON without comments and last commas, which VS Code allows."""
-    for pattern in (_STRINGS_AND_COMMENTS, _STRINGS_AND_LAST_COMMAS):
-        text = pattern.sub(lambda found: found[1] or "", text)
-    return text
 
 
 def _read_mapping(location: str, content: Any, folder: Path) -> tuple[McpServerConfig, ...]:

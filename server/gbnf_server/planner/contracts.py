@@ -100,7 +100,8 @@ async def arun_contract(
             seed=seed,
         )
         task = asyncio.ensure_future(collect_answer(backend, Asked(request)))
-        task.add_done_callback(_forget)
+        # asyncio must not report an error that is raised after a hang
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         done, _ = await asyncio.wait({task}, timeout=timeout_s)
         if not done:
             return _timed_out(timeout_s, begun)
@@ -122,12 +123,6 @@ def messages(contract: Contract, question: str, *, system: str = "", language: s
     """Return the conversation: the system message if there is one, the question, and how to answer it."""
     asked: list[Message] = [{"role": "system", "content": system}] if system else []
     return [*asked, {"role": "user", "content": f"{question}\n\n{contract.prompt(language)}"}]
-
-
-def _forget(task: asyncio.Task[Answered]) -> None:
-    """Retrieve an error that is raised after a hang, so that asyncio does not report it."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _timed_out(timeout_s: float, begun: float) -> ContractResult:

@@ -236,7 +236,8 @@ class _Loop(ModelCalls):
         except GbnfError as error:
             at = self.clock()
             seconds = (at - begun).total_seconds()
-            fault = _fault(error)
+            fault: ToolFault = "timeout" if isinstance(error, ExecutorTimeoutError) else "error"
+            fault = "denied" if isinstance(error, _DeniedError) else fault
             output = "\n".join([*printed, *getattr(error, "__notes__", ())])
             state.calls.add_failure(done.call, str(error))
             self._tell(error_text(number, self._counted(str(error), tool, offer)), tool)
@@ -310,13 +311,3 @@ class _Loop(ModelCalls):
 
 class _DeniedError(ExecutorError):  # a person's decision, not a fault
     """The person did not approve the call."""
-
-
-def _fault(error: GbnfError) -> ToolFault:
-    match error:
-        case _DeniedError():
-            return "denied"
-        case ExecutorTimeoutError():
-            return "timeout"
-        case _:
-            return "error"

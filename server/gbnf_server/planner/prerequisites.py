@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
+from gbnf.calls.validation.messages import suggestion
 from gbnf.errors import PoolError
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, OfferPolicy, Tool
 from gbnf.tools.prerequisites import ANY_TOOL, unreachable_tools, with_prerequisites
@@ -103,6 +103,5 @@ def _with_options(tool: Tool, options: PlannerOptions) -> Tool:
 def _check_names(option: str, names: Collection[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            similar = get_close_matches(name, known, n=1)
-            hint = f" Did you mean {similar[0]!r}?" if similar else ""
+            hint = suggestion(name, known)
             raise PoolError(f"{option} names {name!r}, which the pool does not have.{hint}")

@@ -289,8 +289,11 @@ class RunRecorder:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of the file."""
+        started = next((event for event in self._events if isinstance(event, RunStarted)), None)
+        about = {} if started is None else {"query": started.query, "turn": started.turn}
+        unfinished = {"outcome": INTERRUPTED, "answer": None, "error": "the run was interrupted", **about}
         return {
-            **(self._unfinished() if self._run is None else self._run.to_json()),
+            **(unfinished if self._run is None else self._run.to_json()),
             "events": [event.to_json() for event in self._events],
             "decodings": [decoding.to_json() for decoding in self._decodings],
         }
@@ -317,8 +320,3 @@ class RunRecorder:
             raise
         finally:
             self._decodings.append(RecordedCall.of(asked.request, outcome, self._step))
-
-    def _unfinished(self) -> dict[str, Any]:
-        started = next((event for event in self._events if isinstance(event, RunStarted)), None)
-        about = {} if started is None else {"query": started.query, "turn": started.turn}
-        return {"outcome": INTERRUPTED, "answer": None, "error": "the run was interrupted", **about}

@@ -33,7 +33,7 @@ _INTERNAL = re.compile(r'"step":|^\s*\[\d+\]\s*\w+:\s*\{', re.MULTILINE)
 """How the question renders results."""
 _COPIED_WORDS = 6
 _REQUEST_WORDS = 4  # fewer may be the answer, such as one of two that the request names
-_REPEATED = re.compile(r"(\S.{3,200}?)(?:\s*\1){2,}", re.DOTALL)
+_REPEATED = re.compile(r"(\S.{3,200}?)(?:\s*\1){2,}", re.DOTALL)  # the same words three times in a row
 _ASKED = {
     "en": (
         "The request was: {query}\n\nThis was found:\n{found}\n\n"
@@ -131,7 +131,7 @@ def answer_from_text(answer: str, query: str, done: Sequence[Step], language: st
         return answer_from_results(done, language, "error: the model wrote an empty answer")
     if copies_question(answer, query, language):
         return answer_from_results(done, language, "error: the model copied the question")
-    if repeats_itself(answer):
+    if any(sum(map(str.isalpha, found[1])) > 3 for found in _REPEATED.finditer(answer)):
         return answer_from_results(done, language, "error: the model repeated itself")
     numbers = tuple(step.number for step in done)
     named = {int(number) for number in re.findall(r"\[(\d{1,9})\]", answer)}
@@ -144,7 +144,7 @@ def answer_from_results(done: Sequence[Step], language: str = "en", error: str =
         only = next(iter(result.values())) if len(result) == 1 else result
         if text := clip(_plain(only), _RESULT_LIMIT):
             return SalvagedAnswer(text, "list", (done[0].number,), error)
-    lines = "\n".join(_line(step) for step in done)
+    lines = "\n".join(f"- {step.name}: {clip(_plain(step.result), _RESULT_LIMIT)}" for step in done)
     numbers = tuple(step.number for step in done)
     return SalvagedAnswer(localized(_LISTED, language).format(found=lines), "list", numbers, error)
 
@@ -164,19 +164,9 @@ def copies_question(answer: str, query: str, language: str = "en") -> bool:
     return len(said) >= _REQUEST_WORDS and 10 * _shared(said, request) >= 9 * len(said)
 
 
-def repeats_itself(text: str) -> bool:
-    """Return whether a text has the same words three times in a row."""
-    return any(sum(map(str.isalpha, found[1])) > 3 for found in _REPEATED.finditer(text))
-
-
 def _shared(some: Sequence[str], others: Sequence[str]) -> int:
     """Return the length of the longest run of words that both have."""
     return SequenceMatcher(None, some, others, autojunk=False).find_longest_match().size
-
-
-def _line(step: Step) -> str:
-    """Render a step: `- find_files: notes/rome.md, notes/paris.md`."""
-    return f"- {step.name}: {clip(_plain(step.result), _RESULT_LIMIT)}"
 
 
 def _plain(value: Any) -> str:

@@ -156,7 +156,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
     repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
     repetitions |= {
-        tool.name for tool in ready if _takes_nothing(tool) and state.calls.refusal(tool, _bare(tool))
+        tool.name
+        for tool in ready
+        if _takes_nothing(tool) and state.calls.refusal(tool, {"name": tool.name, "arguments": {}})
     }
     ready, limited = (
         tuple(tool for tool in some if tool.name not in repetitions) for some in (ready, limited)
@@ -172,7 +174,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         (*ready, *asking, *(ending if answers else ())),
         waiting,
         refers_to,
-        _grammar(limited, refers_to, options, answers=answers) if has_grammar else None,
+        options.protocol.constraint(Offered(limited, answers, steps=refers_to, ask_user=options.ask_user))
+        if has_grammar
+        else None,
         resting,
         tuple(
             canonical({"name": name, "arguments": arguments})
@@ -216,10 +220,6 @@ def _takes_nothing(tool: Tool) -> bool:
     return constraining.keys() <= {"type"}
 
 
-def _bare(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "arguments": {}}
-
-
 def _excluded(
     tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions
 ) -> dict[str, tuple[dict[str, Any], ...]]:
@@ -256,14 +256,6 @@ def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
     return {"role": "system", "content": content}
 
 
-def _grammar(
-    tools: tuple[Tool, ...], steps: tuple[int, ...], options: ResolvedOptions, *, answers: bool
-) -> AnswerFormat | None:
-    """Return what constrains a step's answer."""
-    offered = Offered(tools, answers, steps=steps, ask_user=options.ask_user)
-    return options.protocol.constraint(offered)
-
-
 def grammar_of_step(
     started: StepStarted, pool: Mapping[str, Tool], options: ResolvedOptions
 ) -> AnswerFormat | None:
@@ -279,12 +271,13 @@ def grammar_of_step(
     excluded: dict[str, list[dict[str, Any]]] = {}
     for call in map(json.loads, started.excluded):
         excluded.setdefault(call["name"], []).append(call["arguments"])
-    return _grammar(
+    offered = Offered(
         tuple(excluding(known[name], excluded.get(name, ())) for name in names),
-        started.refers_to,
-        replace(options, ask_user=ASK_USER.name in started.tools),
-        answers=FINAL_ANSWER.name in started.tools,
+        FINAL_ANSWER.name in started.tools,
+        steps=started.refers_to,
+        ask_user=ASK_USER.name in started.tools,
     )
+    return options.protocol.constraint(offered)
 
 
 def _compilable(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:

@@ -51,18 +51,16 @@ class Access:
 
         Returns its owner: an unguessable name of its key in this process; "" unless there are several keys.
         """
-        self._check_host(headers.get("host", ""))
+        host = headers.get("host", "")
+        if self.hosts is not None and _name(f"//{host}") not in self.hosts:
+            raise _forbidden(
+                f"the host {host[:100]!r} is not a name of this server. Allow it with --allowed-host."
+            )
         self._check_origin(headers.get("origin"))
         if not self.keys or path in OPEN_PATHS:
             return ""
         key = self._check_key(headers)
         return hmac.new(_SECRET, key.encode(), "sha256").hexdigest() if len(self.keys) > 1 else ""
-
-    def _check_host(self, host: str) -> None:
-        if self.hosts is not None and _name(f"//{host}") not in self.hosts:
-            raise _forbidden(
-                f"the host {host[:100]!r} is not a name of this server. Allow it with --allowed-host."
-            )
 
     def _check_origin(self, origin: str | None) -> None:
         if origin is None or "*" in self.origins or origin in self.origins:

@@ -22,12 +22,6 @@ class StoredResponse:
     items: Sequence[Mapping[str, Any]]
     size: int
 
-    @property
-    def id(self) -> str:
-        """The id of the response."""
-        identifier: str = self.body["id"]
-        return identifier
-
 
 def memory_of(value: Any) -> int:
     """Return the bytes that a JSON value takes as Python objects; those that are shared count each time."""
@@ -78,7 +72,7 @@ class ResponseStore:
                 used[largest] -= self._stored.pop(oldest).size
                 if all(owner != largest for owner, _ in self._stored):
                     del used[largest]
-            self._stored[self._owner, response.id] = response
+            self._stored[self._owner, response.body["id"]] = response
 
     def get(self, response_id: str) -> Mapping[str, Any] | None:
         """Return the response with an id, None if it is not stored."""
