@@ -23,7 +23,7 @@ from gbnf_server.cli.model_options import (
     SamplingOptions,
     WorkspaceOption,
 )
-from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, say, stderr_console
+from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, progress_bar, say, stderr_console
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
@@ -122,23 +122,14 @@ def _log_of(results: Path, requests: Path) -> Path:
 
 
 async def _write_results(work: Batch, out: Path, concurrency: int, *, quiet: bool) -> Counter[str]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import TimeRemainingColumn
 
     from gbnf_server.planner.batch import write_result
 
     counts: Counter[str] = Counter()
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
     with _writing(out):
         opened = out.open("w", encoding="utf-8")
-    with (
-        opened as file,
-        Progress(*columns, console=stderr_console(), disable=quiet) as progress,
-    ):
+    with opened as file, progress_bar(stderr_console(), TimeRemainingColumn(), quiet=quiet) as progress:
         bar = progress.add_task("", total=len(work.requests), completed=work.done)
 
         def on_result(result: BatchResult) -> None:

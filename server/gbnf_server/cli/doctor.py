@@ -45,7 +45,6 @@ State = Literal["ok", "limited", "broken"]
 _LIMIT_S = 60.0  # for a program that prints its version
 _GIB = 2**30
 _WITH_GPU = f'CMAKE_ARGS="-DGGML_CUDA=on" {REINSTALL} (or GGML_VULKAN, GGML_METAL)'
-_ENGINES = {"llguidance": "pip install llguidance", "xgrammar": "pip install xgrammar"}
 
 _LOAD = """
 import json
@@ -108,13 +107,21 @@ def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
     yield llama
     if loaded:
         yield _cpu()
-        yield _offload(loaded)
+        offload = "supported by this build", "none: this build computes on the CPU"
+        if loaded["offload"]:
+            yield Check("GPU offload", "ok", offload[0])
+        else:
+            yield Check("GPU offload", "limited", offload[1], f"With a GPU: {_WITH_GPU}")
         yield _llama_server()
     if loaded and model is not None:
         yield from _model(model)
     elif loaded:
         yield Check("memory", "ok", f"{_free() / _GIB:.1f} GiB free")
-    yield from _engines()
+    for name in ("llguidance", "xgrammar"):
+        try:
+            yield Check(name, "ok", version(name))
+        except PackageNotFoundError:
+            yield Check(name, "limited", "not installed; optional", f"pip install {name}")
     yield _smollm2()
     yield _port(port)
     config = find_config_file()
@@ -182,12 +189,6 @@ def _cpu() -> Check:
     return Check(name, "ok", "computes with every quantization")
 
 
-def _offload(info: dict[str, Any]) -> Check:
-    if info["offload"]:
-        return Check("GPU offload", "ok", "supported by this build")
-    return Check("GPU offload", "limited", "none: this build computes on the CPU", f"With a GPU: {_WITH_GPU}")
-
-
 def _llama_server() -> Check:
     name = "llama-server"
     try:
@@ -242,14 +243,6 @@ def _describe_format(tool_format: ToolFormat) -> str:
     if tool_format.reasoning is not None:
         facts.append(f"reasoning up to {tool_format.reasoning.end.strip()}")
     return f"{', '.join([*facts, *tool_format.notes])}; for example {example}"
-
-
-def _engines() -> Iterator[Check]:
-    for name, fix in _ENGINES.items():
-        try:
-            yield Check(name, "ok", version(name))
-        except PackageNotFoundError:
-            yield Check(name, "limited", "not installed; optional", fix)
 
 
 def _smollm2() -> Check:

@@ -106,7 +106,11 @@ def _inspection(
     """Return what the command line names, while its MCP servers run. Raises InputError."""
     from gbnf_server.inspect.inspection import Inspection
 
-    runs = _runs(run)
+    runs: list[RecordedRun] = []
+    if run:  # otherwise without the planner, which the module imports
+        from gbnf_server.planner.run_files import read_runs
+
+        runs = [each for file in run for each in read_runs(file)]
     if runs and not (paths or sources or schema):
         yield Inspection(", ".join(map(str, run)), runs=runs)
         return
@@ -156,15 +160,6 @@ def _choice(
             "use --call-format json"
         )
     return GrammarChoice(tool_format=tool_format)
-
-
-def _runs(files: list[Path]) -> list[RecordedRun]:
-    """Return the runs of files. Raises RunFileError."""
-    if not files:
-        return []  # without the planner, which the module imports
-    from gbnf_server.planner.run_files import read_runs
-
-    return [run for file in files for run in read_runs(file)]
 
 
 def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice) -> Inspection:

@@ -256,7 +256,7 @@ def _recorder(path: Path) -> RunRecorder:
 def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
     """Print progress and the answer, or the run as JSON, and return the run."""
     from gbnf_server.cli.run_progress import AnswerPrinter, run_hints
-    from gbnf_server.planner import TextWritten
+    from gbnf_server.planner import RunFinished, TextWritten
 
     seen: list[Event] = []
     printer = AnswerPrinter() if output.stream and not output.json else None
@@ -269,7 +269,8 @@ def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgr
         if printer is not None:
             printer.show(event)  # before the progress, so that the outcome is below the answer
         elif output.stream:
-            write(json.dumps(_event_json(event, seen), ensure_ascii=False))
+            hints = {"hints": run_hints(event.run, seen)} if isinstance(event, RunFinished) else {}
+            write(json.dumps(event.to_json() | hints, ensure_ascii=False))
         if not isinstance(event, TextWritten):
             progress.show(event)
     finished: Run = seen[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
@@ -286,15 +287,6 @@ def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgr
     elif finished.answer is not None and not output.json and not output.stream:
         write(finished.answer)
     return finished
-
-
-def _event_json(event: Event, seen: Sequence[Event]) -> dict[str, Any]:
-    """Return an event as JSON; the last one with the hints."""
-    from gbnf_server.cli.run_progress import run_hints
-    from gbnf_server.planner import RunFinished
-
-    hints = {"hints": run_hints(event.run, seen)} if isinstance(event, RunFinished) else {}
-    return event.to_json() | hints
 
 
 def profile_settings(source: ModelSource, pool: Sequence[Tool]) -> Mapping[str, Any]:

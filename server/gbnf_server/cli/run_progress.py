@@ -103,10 +103,6 @@ class RunProgress:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Restore the terminal."""
-        self._rest()
-
     def show(self, event: Event) -> None:
         """Print an event."""
         match event:
@@ -136,9 +132,9 @@ class RunProgress:
             case TextWritten():
                 self._waiting.add(event.text)
                 if event.answer and self._prints_answer:
-                    self._rest()
+                    self.close()
             case ModelCalled():
-                self._rest()
+                self.close()
                 self._model_s = event.duration_s
                 if event.repeated:
                     repeated = json.dumps(clip(event.repeated, SHOWN_CHARACTERS))
@@ -152,11 +148,11 @@ class RunProgress:
                 self._line(f"{event.step:>2} ", event.name, "bold cyan", arguments, self._model_s)
                 self._wait(_Waiting(f"{event.name}: running"))
             case ToolDone():
-                self._rest()
+                self.close()
                 self._output(event.output)
                 self._line("   ", "✓ ", "green", summary(event.result), event.duration_s)
             case ToolFailed():
-                self._rest()
+                self.close()
                 self._output(event.output)
                 self._line("   ", "✗ ", "red", event.error, event.duration_s)
             case CallBlocked():
@@ -164,13 +160,13 @@ class RunProgress:
                 self._line(f"{event.step:>2} ", refused, "yellow", text, self._model_s)
                 self._line("   ", "✗ ", "yellow", event.error)
             case SalvageStarted():
-                self._rest()
+                self.close()
                 self._line("", event.ended, "bold red", event.error)
                 self._wait(_Waiting("generating an answer from the results", counts=self._counts_text))
             case WarningRaised():
                 self._line("   ", "! ", "yellow", event.message)
             case RunFinished():
-                self._rest()
+                self.close()
                 self._finish(event.run)
             case _:
                 assert_never(event)
@@ -202,7 +198,8 @@ class RunProgress:
             for line in output.splitlines():
                 self._line("   ", "| ", "dim", line)
 
-    def _rest(self) -> None:
+    def close(self) -> None:
+        """Restore the terminal: stop the spinner."""
         if self._status is not None:
             self._status.stop()
             self._status = None
@@ -210,7 +207,7 @@ class RunProgress:
     def _wait(self, waiting: _Waiting) -> None:
         self._waiting = waiting
         if self.console.is_terminal:
-            self._rest()
+            self.close()
             self._status = self.console.status(waiting)
             self._status.start()
 
@@ -218,7 +215,7 @@ class RunProgress:
     def paused(self) -> Iterator[None]:
         """Stop the spinner, so that a person can be asked at the same terminal."""
         was_shown = self._status is not None
-        self._rest()
+        self.close()
         yield
         if was_shown:
             self._wait(self._waiting)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +37,6 @@ from gbnf_server.cli.tool_options import ToolSources
 if TYPE_CHECKING:
     from gbnf_server.backends.base import Backend
     from gbnf_server.gateway.gateway import Answers
-    from gbnf_server.gateway.proxying import PassThrough
     from gbnf_server.gateway.upstreams import Upstream, Upstreams
     from gbnf_server.planner import PlannerOptions
 
@@ -154,10 +154,17 @@ def serve(
       gbnf serve --host 0.0.0.0 --api-key-file keys.txt
       gbnf serve --agent --manifests my-tools/ --mcp "npx -y @modelcontextprotocol/server-memory"
     """
+    from gbnf_server.system.addresses import is_loopback
+
     keys = _keys(api_key or (), api_key_file)
-    _check_address(host, keys)
-    if not agent:
-        _check_not_given(context)
+    if not keys and not is_loopback(host):
+        raise typer.BadParameter(
+            f"{host} is reachable from other machines: give --api-key", param_hint="--host"
+        )
+    for name, option in () if agent else _OF_AGENT.items():
+        source_of = context.get_parameter_source(name)
+        if source_of is not None and source_of.name == "COMMANDLINE":
+            raise typer.BadParameter("it is for --agent: other requests bring their tools", param_hint=option)
     base = ModelSource(model, hf, None, backend, server_api_key, ctx_size, gpu_layers, threads, lora)
     sources = [replace(base, server=url) for url in server or ()] or [base]
     for source in sources:
@@ -166,6 +173,7 @@ def serve(
             raise typer.BadParameter("it is for a model in process", param_hint="--deterministic")
     from gbnf_server.gateway.engine import Engine
     from gbnf_server.gateway.gateway import Gateway
+    from gbnf_server.gateway.proxying import PassThrough
     from gbnf_server.gateway.serving import GatewayServer, end_process_after
     from gbnf_server.web.access import Access
     from gbnf_server.web.http_server import listen, url_of
@@ -190,7 +198,10 @@ def serve(
             shares_cache=share_cache,
         )
         access = Access.of(host, keys, allowed_host or (), cors or ())
-        serving = GatewayServer(gateway, access, _pass_through(sources[0], upstreams), end_process_after)
+        passed = None
+        if sources[0].backend_name == "llama-server":
+            passed = PassThrough(lambda: upstreams.first.backend.url, sources[0].api_key)  # type: ignore[attr-defined]  # a LlamaServer has it
+        serving = GatewayServer(gateway, access, passed, end_process_after)
         listening = stack.enter_context(listen(host, port))
         url = url_of(host, listening)
         write(url)
@@ -228,29 +239,12 @@ def _keys(given: Sequence[str], file: Path | None) -> list[str]:
     return keys
 
 
-def _check_address(host: str, keys: Sequence[str]) -> None:
-    from gbnf_server.system.addresses import is_loopback
-
-    if not keys and not is_loopback(host):
-        raise typer.BadParameter(
-            f"{host} is reachable from other machines: give --api-key", param_hint="--host"
-        )
-
-
-def _check_not_given(context: typer.Context) -> None:
-    """Raise BadParameter for an option of the planner on the command line, without --agent."""
-    for name, option in _OF_AGENT.items():
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter("it is for --agent: other requests bring their tools", param_hint=option)
-
-
 @contextmanager
 def _open(
     sources: Sequence[ModelSource], parallel: int | None, *, deterministic: bool
 ) -> Iterator[Upstreams]:
     """Open the backends of all sources. Raises BackendError if none answers."""
-    from gbnf_server.gateway.upstreams import Upstreams
+    from gbnf_server.gateway.upstreams import Upstream, Upstreams, always, http_probe
     from gbnf_server.system.errors import BackendError
 
     faults: list[BackendError] = []
@@ -258,7 +252,11 @@ def _open(
     with ExitStack() as stack:
         for source in sources:
             backend = stack.enter_context(source.open(parallel=parallel or 1, deterministic=deterministic))
-            upstream = _upstream(source, backend, parallel or _BATCHING)
+            if source.backend_name == "in-process":
+                upstream = Upstream(backend, always, stuck=partial(getattr, backend, "stuck"))
+            else:
+                url: str = backend.url  # type: ignore[attr-defined]  # backends over HTTP have it
+                upstream = Upstream(backend, http_probe(url, source.api_key), parallel or _BATCHING)
             opened.append(upstream)
             try:
                 upstream.places = parallel or _places(source, backend)
@@ -268,14 +266,6 @@ def _open(
         if len(faults) == len(sources):
             raise faults[0]
         yield Upstreams(opened)
-
-
-def _upstream(source: ModelSource, backend: Backend, places: int) -> Upstream:
-    from gbnf_server.gateway.upstreams import Upstream, always, http_probe
-
-    if source.backend_name == "in-process":
-        return Upstream(backend, always, places, stuck=lambda: backend.stuck)  # type: ignore[attr-defined]  # one in process has it
-    return Upstream(backend, http_probe(backend.url, source.api_key), places)  # type: ignore[attr-defined]  # backends over HTTP have it
 
 
 def _places(source: ModelSource, backend: Backend) -> int:
@@ -306,14 +296,6 @@ def _model_name(source: ModelSource, upstreams: Upstreams) -> str:
             return source.model or backend.info().name or backend.name
         case _:
             return source.model or backend.model_name()  # type: ignore[attr-defined]  # an OpenAICompatible has it
-
-
-def _pass_through(source: ModelSource, upstreams: Upstreams) -> PassThrough | None:
-    from gbnf_server.gateway.proxying import PassThrough
-
-    if source.backend_name != "llama-server":
-        return None
-    return PassThrough(lambda: upstreams.first.backend.url, source.api_key)  # type: ignore[attr-defined]  # a LlamaServer has it
 
 
 def _enforcement(upstreams: Upstreams) -> str:

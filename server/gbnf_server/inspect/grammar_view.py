@@ -97,8 +97,6 @@ class GrammarView:
 
     name: str
     description: str
-    schema: Any
-    tool: Tool | None
     grammar: Grammar | None
     rules: tuple[RuleView, ...] = ()
     lines: tuple[SchemaLine, ...] = ()
@@ -118,8 +116,8 @@ def view_tool(tool: Tool, choice: GrammarChoice = PLAIN) -> GrammarView:
         if isinstance(error, SchemaError):
             findings = (*findings, left_out_finding(tool, error))
         lines = schema_lines(tool.args, (), findings)
-        return GrammarView(tool.name, description, tool.args, tool, None, (), lines, findings)
-    return _view(tool.name, description, tool.args, tool, grammar, origins, shared=choice.shared_rules)
+        return GrammarView(tool.name, description, None, (), lines, findings)
+    return _view(tool.name, description, tool.args, grammar, origins, shared=choice.shared_rules)
 
 
 def view_schema(
@@ -133,14 +131,13 @@ def view_schema(
     texts = schema if isinstance(schema, Mapping) else {}
     title, description = (text if isinstance(text, str) else "" for text in map(texts.get, _TEXTS))
     origins = find_origins(schema, choice.of_schema)
-    return _view(title or name, description, schema, None, grammar, origins, tuple(findings))
+    return _view(title or name, description, schema, grammar, origins, tuple(findings))
 
 
 def _view(
     name: str,
     description: str,
     schema: Any,
-    tool: Tool | None,
     grammar: Grammar,
     origins: Origins,
     more: tuple[Finding, ...] = (),
@@ -180,8 +177,6 @@ def _view(
     return GrammarView(
         name,
         description,
-        schema,
-        tool,
         grammar,
         tuple(rules),
         lines,
