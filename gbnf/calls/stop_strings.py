@@ -22,8 +22,10 @@ class StopStrings:
         if self.found is not None:
             return ""
         self._pending += piece
-        at = self._find()
-        if self.found is None:
+        found = [(at, string) for string in self._strings if (at := self._pending.find(string)) >= 0]
+        if found:
+            at, self.found = min(found, key=lambda each: (each[0] + len(each[1]), each[0]))
+        else:
             at = len(self._pending) - self._overlap()
         certain, self._pending = self._pending[:at], self._pending[at:]
         return certain
@@ -32,13 +34,6 @@ class StopStrings:
         """Return the rest of the text."""
         rest, self._pending = ("" if self.found is not None else self._pending), ""
         return rest
-
-    def _find(self) -> int:
-        found = [(at, string) for string in self._strings if (at := self._pending.find(string)) >= 0]
-        if not found:
-            return -1
-        at, self.found = min(found, key=lambda each: (each[0] + len(each[1]), each[0]))
-        return at
 
     def _overlap(self) -> int:
         """Return the length of the longest end of the text that begins a stop string."""

@@ -117,12 +117,9 @@ def _other_pairs(names: Collection[str], others: Sequence[Other], layout: Layout
     """Return a pair for each class of other keys, without the declared ones."""
     pairs = []
     for keys, value in others:
-        if value == EMPTY_LANGUAGE:
-            continue
-        key = layout.other_keys(keys, names, scope)
-        if key == EMPTY_LANGUAGE:
-            continue
-        pairs.append(seq(scope.add("OtherKey", key), layout.colon, value))
+        key = EMPTY_LANGUAGE if value == EMPTY_LANGUAGE else layout.other_keys(keys, names, scope)
+        if key != EMPTY_LANGUAGE:
+            pairs.append(seq(scope.add("OtherKey", key), layout.colon, value))
     return pairs
 
 

@@ -146,9 +146,9 @@ class _AnswerParser:
 
     def outcome(self) -> ParseOutcome:
         values: dict[str, Any] = {}
-        if self._lenient:
-            self._skip_preamble()
         needed = sum(field.count if isinstance(field, LinesField) else 1 for field in self._fields.values())
+        if self._lenient:
+            self._skip_preamble(needed)
         for name, field in self._fields.items():
             try:
                 if self._lenient:
@@ -161,12 +161,11 @@ class _AnswerParser:
             self._notes.append(f"left out {len(self._lines)} lines at the end")
         return ParsedAnswer(values, self._raw, tuple(self._notes))
 
-    def _skip_preamble(self) -> None:
+    def _skip_preamble(self, needed: int) -> None:
         """Skip lines that are no value of the first field; before text, only `Here is my answer:`.
 
         A title may end in a colon too, and nothing is skipped before a text that is the whole answer.
         """
-        needed = sum(field.count if isinstance(field, LinesField) else 1 for field in self._fields.values())
         name, first = next(iter(self._fields.items()))
         if len(self._fields) == 1 and isinstance(first, TextField) and first.rest:
             return

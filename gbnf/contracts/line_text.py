@@ -84,11 +84,7 @@ def strip_markup(line: str) -> str:
     plain = line.strip()
     plain = plain[leading.end() :] if (leading := _LEADING.match(plain)) else plain
     bold = _BOLD.fullmatch(plain)
-    if bold is None and (found := _UNDERSCORED.fullmatch(plain)) and _is_phrase(found["inner"]):
-        bold = found
+    if bold is None and (found := _UNDERSCORED.fullmatch(plain)):
+        inner = found["inner"]  # emphasis has words, unlike a name such as `__init__`
+        bold = found if re.search(r"[\s:]", inner) and not _EDGE.search(inner) else None
     return (bold["inner"] + bold["after"]).strip() if bold else plain
-
-
-def _is_phrase(text: str) -> bool:
-    """Return whether underscores around this are emphasis, not part of a name such as `__init__`."""
-    return re.search(r"[\s:]", text) is not None and _EDGE.search(text) is None

@@ -23,7 +23,6 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.analysis import find_left_recursion
 from gbnf.grammar.code_points import EscapeError, parse_class, parse_literal
-from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, alt, literal, repeat, seq
 from gbnf.surrogates import has_surrogate
 
@@ -69,19 +68,6 @@ def parse_gbnf(text: str, root: str = "root") -> Rules:
     except UnexpectedInput as error:
         _fail_syntax(text, error)
     return _GbnfReader(text).read(tree, root)
-
-
-def check(rules: Rules) -> None:
-    """Raise GrammarSyntaxError if llama.cpp would not read these rules, as emitted, as what they mean.
-
-    Lines are those of the emitted text: the start symbol is on line 1. Raises GrammarError as `emit` does.
-    """
-    for name in rules.productions:
-        if not re.fullmatch("[A-Za-z0-9-]+", name):
-            raise GrammarSyntaxError(1, 1, f"{name!r} is not a rule name", _NAMES)
-    if rules.root not in rules.productions:
-        _fail("", 0, f"there is no rule {rules.root}, the start symbol", f"Add {rules.root} ::= …")
-    parse_gbnf(emit(rules), rules.root)
 
 
 class _Newlines:

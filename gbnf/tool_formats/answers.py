@@ -106,26 +106,19 @@ class CallShape:
 def call_shapes(form: FormatFields) -> tuple[CallShape, ...]:
     """Return the shapes of the format's heads: its own, then the others that models write."""
     found: dict[tuple[str, tuple[str | Blank, ...]], list[tuple[str | Blank, ...]]] = {}
-    for head in (form.head, *form.other_heads):
-        start, bound, tail = _call_shape(head, form)
-        found.setdefault((start, tail), []).append(bound)
-    return tuple(CallShape(start, tuple(bound), tail) for (start, tail), bound in found.items())
-
-
-def _call_shape(
-    head: tuple[Part, ...], form: FormatFields
-) -> tuple[str, tuple[str | Blank, ...], tuple[str | Blank, ...]]:
     arguments = form.arguments
     opening = ('"' if arguments.quoted else "{") if isinstance(arguments, JsonArguments) else arguments.begin
-    parts = [*_blanks(head, opening), Blank("arguments"), *_blanks(form.tail, "")]
-    first = next(index for index, part in enumerate(parts) if isinstance(part, Blank))
-    last = max(
-        index
-        for index, part in enumerate(parts)
-        if isinstance(part, Blank) and part.kind in ("name", "arguments")
-    )
-    start = "".join(part for part in parts[:first] if isinstance(part, str))
-    return start, tuple(parts[first : last + 1]), tuple(parts[last + 1 :])
+    for head in (form.head, *form.other_heads):
+        parts = [*_blanks(head, opening), Blank("arguments"), *_blanks(form.tail, "")]
+        first = next(index for index, part in enumerate(parts) if isinstance(part, Blank))
+        last = max(
+            index
+            for index, part in enumerate(parts)
+            if isinstance(part, Blank) and part.kind in ("name", "arguments")
+        )
+        start = "".join(part for part in parts[:first] if isinstance(part, str))
+        found.setdefault((start, tuple(parts[last + 1 :])), []).append(tuple(parts[first : last + 1]))
+    return tuple(CallShape(start, tuple(bound), tail) for (start, tail), bound in found.items())
 
 
 def _blanks(parts: Sequence[Part], after: str) -> Iterator[str | Blank]:

@@ -103,10 +103,6 @@ class AnswerCursor:
         self.text = self.text[self.at :] + chunk
         self.at = 0
 
-    def rest(self) -> str:
-        """Return the characters that are not yet read."""
-        return self.text[self.at :]
-
     def peek(self) -> Steps[str]:
         """Return the next character, "" at the end."""
         while self.at == len(self.text) and not self.ended:
@@ -120,8 +116,10 @@ class AnswerCursor:
 
     def skip_exactly(self, literal: str) -> Steps[bool]:
         """Read a literal if it comes next, and return whether it does."""
-        while self.at + len(literal) > len(self.text) and not self.ended and literal.startswith(self.rest()):
+        end = self.at + len(literal)
+        while end > len(self.text) and not self.ended and literal.startswith(self.text[self.at :]):
             yield
+            end = self.at + len(literal)
         found = bool(literal) and self.text.startswith(literal, self.at)
         self.at += len(literal) if found else 0
         return found

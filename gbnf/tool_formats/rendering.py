@@ -32,7 +32,7 @@ def render_prompt(
 ) -> str:
     """Return a conversation up to where the answer begins; see `ToolFormat.prompt`."""
     prober = _prober(form.template, form.bos_token, form.eos_token)
-    adapted = _adapted(form, prober, messages)
+    adapted = adapt_conversation(form, messages)
 
     def render(declared: Sequence[Mapping[str, Any]]) -> str:
         return prober.renderer.render(
@@ -89,11 +89,6 @@ def close_prompt(form: FormatFields, prompt: str, *, reasoning: bool) -> str:
     return prompt
 
 
-def adapt_conversation(form: FormatFields, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages with calls, identifiers and results as the format's template takes them."""
-    return _adapted(form, _prober(form.template, form.bos_token, form.eos_token), messages)
-
-
 def render_calls(form: FormatFields, calls: Sequence[ToolCall]) -> str:
     """Return the text of an answer that consists of calls; see `ToolFormat.render`."""
     prober = _prober(form.template, form.bos_token, form.eos_token)
@@ -119,10 +114,9 @@ def _fitting_id(form: FormatFields, name: str, index: int) -> str:
     return name if re.fullmatch(form.id_pattern, name) else call_id(index)
 
 
-def _adapted(
-    form: FormatFields, prober: Prober, messages: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return messages with calls and results as the template takes them."""
+def adapt_conversation(form: FormatFields, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages with calls, identifiers and results as the format's template takes them."""
+    prober = _prober(form.template, form.bos_token, form.eos_token)
     adapted = []
     ids: dict[str, str] = {}
     names: dict[str, str] = {}

@@ -126,7 +126,7 @@ def compile_template(
 
     Raises `ToolFormatError` if it is malformed or exceeds a limit.
     """
-    environment = (_MutableSandbox if mutable else _ImmutableSandbox)(
+    environment = (_Sandbox if mutable else _ImmutableSandbox)(
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized, extensions=extensions
     )
     environment.filters |= filters
@@ -281,7 +281,10 @@ def _finalized(value: Any) -> Any:
 
 
 class _Sandbox(SandboxedEnvironment):
-    """A sandbox in which operators, calls and methods count their work."""
+    """A sandbox in which operators, calls and methods count their work.
+
+    It is for templates that modify lists or dictionaries, such as Kimi-K2's.
+    """
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
@@ -301,8 +304,6 @@ class _Sandbox(SandboxedEnvironment):
                 _limit("a power", _bits(left) * abs(right), _MAX_BITS)
             case "%" if not numbers:
                 work.spend(1, _limit_format(left) * _written(right))
-            case _:
-                pass
         return _made(super().call_binop(context, operator, left, right))
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805, PYI063
@@ -343,10 +344,6 @@ def _made(value: Any) -> Any:
 
 class _ImmutableSandbox(_Sandbox, ImmutableSandboxedEnvironment):
     """The sandbox for all templates that need no other."""
-
-
-class _MutableSandbox(_Sandbox):
-    """The sandbox for templates that modify lists or dictionaries, such as Kimi-K2's."""
 
 
 _UNSAFE_METHODS = frozenset({"encode", "translate", "maketrans"})
@@ -417,8 +414,6 @@ def _limit_arguments(name: str, value: Any, args: Sequence[Any], kwargs: Mapping
         case "sum":
             if any(not isinstance(argument, (int, float, str)) for argument in given):
                 raise TemplateLimitError("the template adds up values that are not numbers")
-        case _:
-            pass
 
 
 def _limit_format(template: Any) -> int:

@@ -4,10 +4,9 @@
     load_tools(source)     ->  the same, from any description of tools
 
 A tool is what a model calls; its executor is the code that carries out the call (`gbnf_server.executors`).
-Modules, each importing only from those before it: `policies` (when a tool is offered, how its executor runs),
-`argument_schema`, `near_misses` and `manifest_checks` (checks of a manifest), `tool` (the value and the
-built-in tools), `loading` (files), `loosening` and `building` (tools of other programs), `functions` (Python
-functions and models), `sources` (all of them).
+Modules, each importing only from those before it: `argument_schema`, `near_misses` and `manifest_checks`
+(checks of a manifest), `tool` (the value and the built-in tools), `loading` (files), `loosening` (tools of
+other programs), `functions` (Python functions and models), `sources` (all of them).
 """
 
 from gbnf.tools.loading import load_manifests

@@ -87,17 +87,12 @@ class _ComplexityCounter:
         if "$ref" in schema and (target := resolve_pointer(schema["$ref"], self._root)) is not None:
             self.visit(*target, depth)
         for path, member in subschemas(schema):
-            if path[0] in _PART_KEYWORDS:
-                self._visit_part((*at, *path), member, depth)
+            if path[0] in _PART_KEYWORDS and member is not False:
+                if not isinstance(member, Mapping) or self._is_free(member):
+                    self.free.add((*at, *path))
+                self.visit((*at, *path), member, depth + 1 if self._is_object(member) else depth)
             elif path[0] in _SAME_VALUE_KEYWORDS:
                 self.visit((*at, *path), member, depth)
-
-    def _visit_part(self, at: SchemaPath, schema: Any, depth: int) -> None:
-        if schema is False:
-            return
-        if not isinstance(schema, Mapping) or self._is_free(schema):
-            self.free.add(at)
-        self.visit(at, schema, depth + 1 if self._is_object(schema) else depth)
 
     def _is_object(self, schema: Any) -> bool:
         if not isinstance(schema, Mapping):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import (
     EPSILON,
     Alt,
@@ -28,7 +29,7 @@ from gbnf.grammar.ir import (
     repeat,
     seq,
 )
-from gbnf.grammar.parse import check
+from gbnf.grammar.parse import parse_gbnf
 
 LETTERS = 'ab01"\\[]^-\n\té日𝄞'
 
@@ -82,7 +83,7 @@ def expressions(draw: st.DrawFn, later: list[str], anywhere: list[str], depth: i
 def grammars(draw: st.DrawFn) -> Rules:
     names = ["root", *draw(st.lists(st.sampled_from(["a", "B-2", "3", "ws"]), unique=True, max_size=4))]
     rules = Rules({name: draw(expressions(names[at + 1 :], names)) for at, name in enumerate(names)})
-    check(rules)
+    parse_gbnf(emit(rules))
     assume(quick(rules))
     return rules
 

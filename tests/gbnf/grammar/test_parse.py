@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gbnf.errors import GrammarSyntaxError
-from gbnf.grammar.ir import Literal, Ref, Repeat, Rules
 from gbnf.grammar.match import Matcher
-from gbnf.grammar.parse import check, parse_gbnf
+from gbnf.grammar.parse import parse_gbnf
 from gbnf_server.llama.native import NativeGrammar
 from gbnf_server.system.errors import GrammarRefusedError
 from support.oracle import engine
@@ -149,15 +148,3 @@ def test_deadly(gbnf: str, problem: str) -> None:
 def test_a_long_chain_of_rules_needs_no_recursion() -> None:
     rules = "".join(f"r{i} ::= r{i + 1}\n" for i in range(5_000))
     assert len(parse_gbnf(f'{rules}r5000 ::= "x"', root="r0").productions) == 5_001
-
-
-def test_check_judges_compiled_rules() -> None:
-    check(Rules({"root": Literal("a")}))
-    for broken in (
-        Rules({"root": Ref("missing")}),
-        Rules({"other": Literal("a")}),
-        Rules({"root": Ref("a_b"), "a_b": Literal("x")}),
-        Rules({"root": Repeat(Literal("a"), 0, 2001)}),
-    ):
-        with pytest.raises(GrammarSyntaxError):
-            check(broken)
