@@ -79,11 +79,11 @@ def tune(
     """
     source.check()
     from gbnf_bench.bench_output import show_tables
+    from gbnf_bench.profile_files import save
     from gbnf_bench.tables import strategy_table
     from gbnf_server.cli.default_model import choose_model
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console, write
-    from gbnf_server.planner.profiles import save
 
     console = stderr_console()
 

@@ -15,6 +15,7 @@ from gbnf.tools.pool_filter import filter_pool
 from gbnf_bench.call_matching import references_of
 from gbnf_bench.configurations import STRATEGIES, Configuration, supported_strategies
 from gbnf_bench.generated_cases import generate_suite, stub_result
+from gbnf_bench.profile_files import save
 from gbnf_bench.results import Results, about
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_bench.tables import best_strategy, strategy_table
@@ -22,7 +23,7 @@ from gbnf_server.backends.base import Completion, Dialect, ModelInfo, Timings, U
 from gbnf_server.backends.prompts import find_tool_format
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
-from gbnf_server.planner.profiles import ModelKey, Profile, load, save
+from gbnf_server.planner.profiles import ModelKey, Profile, load
 from gbnf_server.system.errors import SetupError
 from support.backends import FakeBackend
 from support.pools import BUNDLED as POOL

@@ -1,4 +1,4 @@
-"""Profiles: the best strategy for a model and a set of tools, as measured, each in a TOML file.
+"""Profiles: the best strategy for a model and a set of tools, each in a TOML file, which `gbnf tune` writes.
 
 A profile belongs to a model by its name (that of its file, or the one that a server uses) and the size of its
 file: a profile that was measured in process is also found if a llama-server serves the same file. The hash of
@@ -9,7 +9,6 @@ is identified by their names, descriptions and arguments, which are what the mod
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -67,31 +66,6 @@ class Profile:
     settings: Mapping[str, Any]
     measured: Mapping[str, Any] = field(default_factory=dict)
 
-    def text(self) -> str:
-        """Return the profile as TOML."""
-        model = {"name": self.model.name} | ({} if self.model.size is None else {"bytes": self.model.size})
-        tables = {"model": model, "settings": self.settings, "measured": self.measured}
-        lines = [f"strategy = {_toml(self.strategy)}", f"tools = {_toml(self.tools)}"]
-        for name, table in tables.items():
-            lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
-        return "\n".join(lines) + "\n"
-
-
-def save(profile: Profile, folder: Path | None = None) -> Path:
-    """Write the profile, and return its path; replace one of the same model and tools. Raises SetupError."""
-    folder = folder or profiles_folder()
-    key = f"{profile.model.name}|{profile.model.size}|{profile.tools}"
-    slug = re.sub(r"[^a-z0-9.]+", "-", profile.model.name.lower()).strip("-.")[:60] or "model"
-    path = folder / f"{slug}-{sha256(key.encode()).hexdigest()[:8]}.toml"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".new")
-        temporary.write_text(profile.text(), "utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise SetupError(f"the profile {path} can't be written: {error.strerror or error}") from None
-    return path
-
 
 def find(model: ModelKey, folder: Path | None = None) -> list[tuple[Profile, Path]]:
     """Return the profiles of a model, each for other tools. Raises SetupError if a profile is invalid."""
@@ -130,9 +104,3 @@ def load(path: Path) -> Profile:
     return Profile(
         ModelKey(name, size), str(value.get("tools", "")), strategy, settings, value.get("measured", {})
     )
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
-    return json.dumps(value)

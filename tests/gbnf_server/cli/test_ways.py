@@ -13,6 +13,7 @@ import typer
 from PIL import Image
 
 from gbnf import load_manifests
+from gbnf_bench.profile_files import profile_text
 from gbnf_bench.tune_command import TuneOptions, compare_strategies, make_profile
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import ModelSource, PlanningOptions, SamplingOptions
@@ -217,7 +218,7 @@ def test_the_result_of_tune_is_used_and_reported(gbnf: Gbnf, options: list[Any],
     assert f"saved to {kept}" in tuned.err
     assert profile.measured["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
-    kept.write_text(profile.text().replace("[settings]", '[settings]\nreasoning = "free"'))
+    kept.write_text(profile_text(profile).replace("[settings]", '[settings]\nreasoning = "free"'))
     props = Reply(200, {**PROPS, "model_path": "/models/tiny.gguf"})
 
     def run(*more: str) -> tuple[str, int]:

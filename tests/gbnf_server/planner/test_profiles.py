@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from gbnf.compiler.layout import Whitespace
 from gbnf.tools import Tool
 from gbnf.tools.evidence import EvidenceUse
+from gbnf_bench.profile_files import save
 from gbnf_server.planner.options import CallFormat
-from gbnf_server.planner.profiles import ModelKey, Profile, find, load, save, tools_key
+from gbnf_server.planner.profiles import ModelKey, Profile, find, load, tools_key
 from gbnf_server.system.errors import SetupError
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
