@@ -18,8 +18,8 @@ from pathlib import Path
 
 from gbnf import load_manifests
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.inspect.decoding_view import visible
 from gbnf_server.inspect.live_decoding import DecodingOptions, LiveDecoder
+from gbnf_server.inspect.step_rendering import visible
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.token_values import TracedToken
 from gbnf_server.system.folders import manifests_path

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.inspect.decoding_view import view_decoding, visible
-from gbnf_server.inspect.step_rendering import render_decodings
+from gbnf_server.inspect.step_rendering import render_decodings, view_decoding, visible
 from gbnf_server.llama.token_values import Candidate, TracedToken
 from gbnf_server.planner.recording import RecordedCall
 
