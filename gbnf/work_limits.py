@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from gbnf.errors import GbnfError
 
@@ -126,12 +126,6 @@ def limit_nesting(most: int) -> Iterator[None]:
         count.depth -= 1
 
 
-class _Outcome(NamedTuple):
-    value: Any
-    error: GbnfError | None
-    work: int
-
-
 def work_cache(
     maxsize: int,
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
@@ -144,27 +138,27 @@ def work_cache(
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
         @lru_cache(maxsize=maxsize)
-        def outcome(*args: Any, **kwargs: Any) -> _Outcome:
+        def outcome(*args: Any, **kwargs: Any) -> tuple[Any, GbnfError | None, int]:
             count = _WorkCount(None)
             token = _current.set(count)
             try:
-                return _Outcome(function(*args, **kwargs), None, count.used)
+                return function(*args, **kwargs), None, count.used
             except GbnfError as error:
-                return _Outcome(None, error.with_traceback(None), count.used)
+                return None, error.with_traceback(None), count.used
             finally:
                 _current.reset(token)
 
         @wraps(function)
         def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-            found: _Outcome = outcome(*args, **kwargs)  # type: ignore[arg-type]  # the callers' are hashable
+            value, error, work = outcome(*args, **kwargs)  # type: ignore[arg-type]  # the callers' are hashable
             count = _current.get()
             paid = (outcome, args, tuple(kwargs.items()))
             if count is not None and paid not in count.paid:
                 count.paid.add(paid)
-                spend(found.work)
-            if found.error is not None:
-                raise found.error.with_traceback(None)
-            return found.value  # type: ignore[no-any-return]  # it is what the function returned
+                spend(work)
+            if error is not None:
+                raise error.with_traceback(None)
+            return value  # type: ignore[no-any-return]  # it is what the function returned
 
         vars(call).update(cache_clear=outcome.cache_clear, cache_parameters=outcome.cache_parameters)
         return call

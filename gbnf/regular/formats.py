@@ -129,13 +129,9 @@ _ATOM = rf"(?:[^()*+?[\\|]|\\[\s\S]|\[(?:[^\]\\]|\\[\s\S])*\]|\(\?[A-Za-z]+\)){_
 _OPENING = r"\((?:\?(?:[:=!]|<[=!]|P?<[A-Za-z_$][\w$]*>|[A-Za-z-]+:))?"
 
 
-def _regex(nesting: int) -> str:
-    """Return patterns with groups nested up to `nesting`; deeper parentheses need not be paired."""
-    inner = rf"(?:{_ATOM}|{_OPENING}|\){_REPEATED})*"
-    for _ in range(nesting):
-        inner = rf"(?:{_ATOM}|{_OPENING}{inner}\){_REPEATED})*"
-    return inner
-
+_REGEX = rf"(?:{_ATOM}|{_OPENING}|\){_REPEATED})*"  # in the deepest groups parentheses need not be paired
+for _ in range(3):
+    _REGEX = rf"(?:{_ATOM}|{_OPENING}{_REGEX}\){_REPEATED})*"
 
 _UNPAIRED = "ranges, escapes, names and the contents of braces are not checked, nor deeper groups than 3"
 _UNDECODED = "labels of other alphabets, and those that begin with xn--, are not checked"
@@ -160,6 +156,6 @@ FORMATS: Mapping[str, Format] = {
     "uri-template": Format(_TEMPLATE, _ESCAPED_NAME),
     "uuid": Format("[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"),
     "json-pointer": Format(_POINTER),
-    "regex": Format(_regex(3), _UNPAIRED),
+    "regex": Format(_REGEX, _UNPAIRED),
     "relative-json-pointer": Format(rf"(?:0|[1-9]\d*)(?:#|{_POINTER})", _ZERO_INSIDE),
 }

@@ -117,7 +117,10 @@ class _ConditionalSubsets:
                     for conditions, follow in self._steps[number].items():
                         if not follow & mask:
                             continue
-                        self._spend()
+                        self._work += _STEP_WORK
+                        spend(1)
+                        if self._work > MAX_WORK:
+                            raise TooManyStatesError(MAX_WORK, "steps to build")
                         made = self._with_conditions(lookaheads, conditions, behind)
                         kept = None if made is None else self._advance(made, classes)
                         if kept is not None:
@@ -171,12 +174,6 @@ class _ConditionalSubsets:
             if target not in self._accepting(number) or any(to != target for to in rows[target]):
                 kept.append((number, target))
         return frozenset(kept)
-
-    def _spend(self) -> None:
-        self._work += _STEP_WORK
-        spend(1)
-        if self._work > MAX_WORK:
-            raise TooManyStatesError(MAX_WORK, "steps to build")
 
 
 def _strongest(reached: dict[_PendingLookaheads, int]) -> _Threads:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from hypothesis import strategies as st
@@ -72,8 +73,9 @@ def _derivations(draw: st.DrawFn, language: _Language, size: int) -> str:
             case Seq(items):
                 todo.extend(reversed(items))
             case Alt(items):
-                possible = _cheapest_first(items, costs)
-                todo.append(possible[draw(st.integers(0, len(possible) - 1)) if left > 0 else 0])
+                known = [(cost, item) for item in items if (cost := cost_of(item, costs)) is not None]
+                cheapest = sorted(known, key=itemgetter(0))
+                todo.append(cheapest[draw(st.integers(0, len(cheapest) - 1)) if left > 0 else 0][1])
             case Repeat(item, low, high):
                 count = low
                 if left > low and cost_of(item, costs) is not None:
@@ -93,11 +95,6 @@ def _count(draw: st.DrawFn, low: int, high: int | None, left: int) -> int:
     while (high is None or count < high) and count - low < left and draw(st.booleans()):
         count += 1
     return count
-
-
-def _cheapest_first(items: tuple[Expr, ...], costs: dict[str, int]) -> list[Expr]:
-    possible = [(cost, item) for item in items if (cost := cost_of(item, costs)) is not None]
-    return [item for _, item in sorted(possible, key=lambda pair: pair[0])]
 
 
 @lru_cache(maxsize=1024)

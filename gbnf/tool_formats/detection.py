@@ -45,7 +45,6 @@ from gbnf.tool_formats.probing import (
     element_spans,
     find_shape,
     json_spans,
-    json_spans_of,
     whitespace_of,
 )
 from gbnf.tool_formats.sandbox import RefusedError
@@ -150,7 +149,7 @@ class _Detection:
         (start, stop), quoted = spans[0][0], spans[1]
         text = answer[start:stop]
         written = json.loads(text) if quoted else text
-        frame = self._frame(lambda text, count: json_spans_of(text, [given] * count), given)
+        frame = self._frame(lambda text, count: (json_spans(text, [given] * count) or [None])[0], given)
         self._check_empty(quoted=quoted)
         if not quoted and "é" not in self._answers.with_calls([Call(NAMES[0], {KEYS[0]: "é"})]):
             self.notes.append("The template escapes characters beyond ASCII, which are expected as they are.")

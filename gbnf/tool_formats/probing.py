@@ -326,12 +326,6 @@ def json_spans(text: str, given: Sequence[Mapping[str, Any]]) -> tuple[list[tupl
     return None
 
 
-def json_spans_of(text: str, given: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
-    """Return where the given arguments stand; see `json_spans`."""
-    found = json_spans(text, given)
-    return None if found is None else found[0]
-
-
 def _is_given(value: Any, given: Mapping[str, Any], quoted: bool) -> bool:
     if quoted and isinstance(value, str):
         try:
