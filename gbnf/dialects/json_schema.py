@@ -65,7 +65,15 @@ def _call_schema(tools: tuple[Tool, ...], steps: tuple[int, ...], closed: bool) 
         arguments = _arguments(tool, offered, steps, closed=closed)
         if any("$ref" in schema for _, schema in walk(arguments) if isinstance(schema, Mapping)):
             definitions[tool.name] = arguments
-        branches += [_branch(tool.name, chosen) for chosen in _choices(offered, arguments)]
+        branches += [
+            {
+                "type": "object",
+                "properties": {"name": {"const": tool.name}, "arguments": chosen},
+                "required": ["name", "arguments"],
+                "additionalProperties": False,
+            }
+            for chosen in _choices(offered, arguments)
+        ]
     if not branches:
         raise no_callable_tool(tools)
     union = branches[0] if len(branches) == 1 else {"anyOf": branches}
@@ -130,12 +138,3 @@ def _choices(offered: Mapping[str, Any], arguments: dict[str, Any]) -> Iterator[
     for chosen in choices:
         names = list(dict.fromkeys([*required, *chosen]))
         yield {**arguments, "required": names} if names else arguments
-
-
-def _branch(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {"name": {"const": name}, "arguments": arguments},
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }

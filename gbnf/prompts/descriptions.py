@@ -75,8 +75,11 @@ def describe_tool(tool: Tool, style: PromptStyle, language: str) -> str:
     if style not in _STYLE_WRITERS:
         raise InvalidArgumentError(f"unknown prompt style {style!r}. Use one of {', '.join(_STYLE_WRITERS)}.")
     text = "\n".join(_STYLE_WRITERS[style](tool, supported_language(language, _WORDS)))
-    order = "; ".join(_order(tool, language))
-    return text + (("  " if style == "minimal" else "\n  ") + order if order else "")
+    words = _WORDS[supported_language(language, _WORDS)]
+    after = [name for name in tool.offer.after if name != ANY_TOOL]
+    order = [words["after"].format(", ".join(after))] if after else []
+    order += [words["terminal"]] if tool.offer.terminal else []
+    return text + (("  " if style == "minimal" else "\n  ") + "; ".join(order) if order else "")
 
 
 def call_skeleton(tool: Tool, *, optional: str | None = None) -> str:
@@ -111,15 +114,6 @@ def one_of_lines(tool: Tool, language: str) -> Iterator[str]:
     groups: Sequence[Sequence[str]] = tool.model_args().get("requires_one_of", ())
     for group in groups:
         yield _WORDS[supported_language(language, _WORDS)]["one_of"].format(", ".join(group))
-
-
-def _order(tool: Tool, language: str) -> Iterator[str]:
-    """Yield what the tool comes after, and whether it ends the run."""
-    words = _WORDS[supported_language(language, _WORDS)]
-    if after := [name for name in tool.offer.after if name != ANY_TOOL]:
-        yield words["after"].format(", ".join(after))
-    if tool.offer.terminal:
-        yield words["terminal"]
 
 
 def _minimal(tool: Tool, _language: str) -> Iterator[str]:

@@ -213,13 +213,9 @@ class _Closing:
 
     def _opened(self, branch: Any, closed: Any, beside: Mapping[str, Any]) -> Any:
         """Return a branch, open if neither it nor the schema around it declares properties."""
-        declared_beside = self._schemas.declares(beside, branches=False)
-        if (
-            branch is False
-            or declared_beside
-            or self._schemas.limits(branch)
-            or self._schemas.declares(branch)
-        ):
+        schemas = self._schemas
+        declared_beside = schemas.declares(beside, branches=False)
+        if branch is False or declared_beside or schemas.limits(branch) or schemas.declares(branch):
             return closed
         return {**(closed if isinstance(closed, dict) else {}), "unevaluatedProperties": True}
 

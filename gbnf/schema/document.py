@@ -160,7 +160,12 @@ class Document:
         if not (type(raw) is dict or isinstance(raw, Mapping)):  # the first is much faster
             return subschema
         if not self._unknown.isdisjoint(raw):
-            subschema = self._known_only(subschema)
+            known = self._readable.get(id(raw))
+            if known is None:
+                kept = {keyword: value for keyword, value in raw.items() if keyword not in self._unknown}
+                # the original schema is kept too, so that no other object gets its `id`
+                known = self._readable[id(raw)] = (kept, raw)
+            subschema = replace(subschema, raw=known[0])
         if subschema.entered:
             return subschema
         if "$id" in raw or "id" in raw:
@@ -173,14 +178,6 @@ class Document:
                 dynamic_scope = self.dynamic_scopes.entered(subschema.dynamic_scope, base_uri(resolver))
                 return replace(subschema, resolver=resolver, entered=True, dynamic_scope=dynamic_scope)
         return subschema
-
-    def _known_only(self, subschema: Subschema) -> Subschema:
-        known = self._readable.get(id(subschema.raw))
-        if known is None:
-            raw = {keyword: value for keyword, value in subschema.raw.items() if keyword not in self._unknown}
-            # the original schema is kept too, so that no other object gets its `id`
-            known = self._readable[id(subschema.raw)] = (raw, subschema.raw)
-        return replace(subschema, raw=known[0])
 
     def follow(self, subschema: Subschema, keyword: str) -> Subschema:
         """Return the subschema that a reference of `subschema` leads to. Raises SchemaError."""
@@ -287,21 +284,18 @@ def _parents(root: Any) -> dict[int, tuple[int, str]]:
     return found
 
 
-def lone_surrogate(raw: Any, pointer: str = "") -> str | None:
+def lone_surrogate(raw: Any) -> str | None:
     """Return the JSON Pointer of a string or key with a lone surrogate; None if there is none."""
-    pending = [(raw, pointer)]
+    pending = [(raw, "")]
     while pending:
-        here, subschema = pending.pop()
+        here, at = pending.pop()
         if isinstance(here, str) and has_surrogate(here):
-            return subschema
+            return at
+        items: Iterable[tuple[Any, Any]] = enumerate(here) if isinstance(here, list) else ()
         if isinstance(here, Mapping):
-            pending += [(key, subschema) for key in here]
-            pending += [
-                (value, f"{subschema}/{str(key).encode(errors='replace').decode()}")
-                for key, value in here.items()
-            ]
-        elif isinstance(here, list):
-            pending += [(value, f"{subschema}/{index}") for index, value in enumerate(here)]
+            items = here.items()
+            pending += [(key, at) for key in here]
+        pending += [(value, f"{at}/{str(key).encode(errors='replace').decode()}") for key, value in items]
     return None
 
 

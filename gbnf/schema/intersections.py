@@ -45,11 +45,9 @@ def number_shape(conjuncts: Sequence[Subschema], report: ReportCallback, *, inte
         divisor = number_keyword(conjunct, "multipleOf")
         if divisor is not None:
             divisors.append(divisor)
-    kind: bool | None = True if integer else None
-    if any(NOT_INTEGER in conjunct.raw for conjunct in conjuncts):
-        if integer:
-            return None
-        kind = False
+    excludes_integers = any(NOT_INTEGER in conjunct.raw for conjunct in conjuncts)
+    if integer and excludes_integers:
+        return None
     if integer:
         divisors = [divisor for divisor in divisors if divisor.numerator != 1]
         low = low and _whole(low, math.ceil, 1)
@@ -60,6 +58,7 @@ def number_shape(conjuncts: Sequence[Subschema], report: ReportCallback, *, inte
         and (low.value > high.value or (low.value == high.value and (low.exclusive or high.exclusive)))
     ):
         return None
+    kind = integer if integer or excludes_integers else None
     return Number(kind, low, high, tuple(dict.fromkeys(divisors)), tuple(conjuncts))
 
 

@@ -58,10 +58,14 @@ def read_body(
     """
     found = extent(text, start)
     if found.closed:
+        body = text[start : found.end]
         try:
-            loaded = load(text[start : found.end])
+            loaded = load(body)
         except InvalidJsonError as error:
-            return ParsedSpan(found.end, _unreadable(text[start : found.end], str(error), syntax))
+            name = _NAME_IN_TEXT.search(body)
+            if name is None or _ARGUMENTS_IN_TEXT.search(body) is None:
+                return ParsedSpan(found.end)
+            return ParsedSpan(found.end, (RawCall(name[1], None, syntax or "bare", error=str(error)),))
         listed = entries(loaded.value, names) or []
         return ParsedSpan(found.end, tuple(_written(entry, loaded, syntax) for entry in listed))
     return _open_body(text, start, names, syntax)
@@ -173,12 +177,4 @@ def _written(entry: CallObject, loaded: Loaded, syntax: CallSyntaxName | None) -
         id=entry.id,
         text_arguments=entry.syntax in ("openai", "tool_calls"),
         extra=entry.extra,
-    )
-
-
-def _unreadable(text: str, error: str, syntax: CallSyntaxName | None) -> tuple[RawCall, ...]:
-    """Return an invalid call if a text that is not JSON has a name and arguments."""
-    name, arguments = _NAME_IN_TEXT.search(text), _ARGUMENTS_IN_TEXT.search(text)
-    return (
-        () if name is None or arguments is None else (RawCall(name[1], None, syntax or "bare", error=error),)
     )
