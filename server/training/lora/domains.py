@@ -84,7 +84,7 @@ def offer(random: Source, kind: Kind) -> OfferedTool:
         camel = random.random() < 0.5
         renamed = {argument: _restyled(argument, camel=camel) for argument in renamed}
     names = list(kind.arguments)
-    if random.random() < 0.5:
+    if random.random() < 0.2:
         random.shuffle(names)
     args = {
         "type": "object",

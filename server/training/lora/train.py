@@ -28,7 +28,7 @@ from training.vocabulary import words
 
 RANK, ALPHA, FIRST = 16, 32.0, 10
 RATE, WARM_UP, LAST_RATE = 1e-3, 20, 0.05  # of AdamW; steps; the last as a share of the first
-TEXTS, LENGTH, WEIGHT = 60, 300, 0.5  # texts of the base model, their tokens, and what their change counts
+TEXTS, LENGTH, WEIGHT = 20, 300, 0.15  # texts of the base model, their tokens, and what their change counts
 ABOUT = {
     "name": "gbnf-toolkit tool calls",
     "description": "Teaches SmolLM2-135M-Instruct to call tools that it has never seen.",
