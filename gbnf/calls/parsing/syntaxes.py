@@ -49,8 +49,16 @@ def _write_fenced(call: ToolCall) -> str:
     return "\n".join(["```tool", call.name, *keyed_lines(call), "```"])
 
 
+def _write_call(call: ToolCall) -> str:
+    return f"CALL {call.name} {json_of(call.arguments)}"
+
+
 def _write_bare(call: ToolCall) -> str:
     return json_of({"name": call.name, "arguments": call.arguments})
+
+
+def _write_tagged(call: ToolCall) -> str:
+    return f"<tool_call>\n{_write_bare(call)}\n</tool_call>"
 
 
 def _write_function(call: ToolCall) -> str:
@@ -60,6 +68,10 @@ def _write_function(call: ToolCall) -> str:
 def _write_yaml(call: ToolCall) -> str:
     lines = ["args:", *(f"  {line}" for line in keyed_lines(call))] if call.arguments else ["args: {}"]
     return "\n".join([f"tool: {call.name}", *lines])
+
+
+def _write_python(call: ToolCall) -> str:
+    return f"{call.name}({write_arguments(call.arguments)})"
 
 
 def _write_tool_calls(calls: Sequence[ToolCall]) -> str:
@@ -100,19 +112,15 @@ class CallSyntax:
 
 CALL_SYNTAXES: tuple[CallSyntax, ...] = (
     CallSyntax("fenced", FENCE, read_fenced, _each(_write_fenced)),
-    CallSyntax("call", CALL, read_call, _each(lambda call: f"CALL {call.name} {json_of(call.arguments)}")),
+    CallSyntax("call", CALL, read_call, _each(_write_call)),
     CallSyntax("tool_calls", OBJECT, read_object, _write_tool_calls),
     CallSyntax("bare", OBJECT, read_object, _each(_write_bare)),
     CallSyntax("openai", OBJECT, read_object, _write_openai),
-    CallSyntax(
-        "tagged", TAG, read_tagged, _each(lambda call: f"<tool_call>\n{_write_bare(call)}\n</tool_call>")
-    ),
+    CallSyntax("tagged", TAG, read_tagged, _each(_write_tagged)),
     CallSyntax("function", FUNCTION, read_function, _each(_write_function)),
     CallSyntax("mistral", MISTRAL, read_mistral, _write_mistral),
     CallSyntax("yaml", YAML, read_yaml, _each(_write_yaml)),
-    CallSyntax(
-        "python", PYTHON, read_python, _each(lambda call: f"{call.name}({write_arguments(call.arguments)})")
-    ),
+    CallSyntax("python", PYTHON, read_python, _each(_write_python)),
 )
 """Every syntax. If a text has calls in several syntaxes, only those of the first count."""
 
