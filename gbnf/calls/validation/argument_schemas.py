@@ -14,7 +14,11 @@ FILLED_BY_RUNTIME: dict[str, Any] = {"runtime_resolved": True, "not": {}}
 
 
 def validation_schema(args: Mapping[str, Any], without: frozenset[str], *, closed: bool) -> dict[str, Any]:
-    """Return `args` for the validator: without the top-level properties in `without`, closed if `closed`."""
+    """Return `args` for the validator: without the top-level properties in `without`, closed if `closed`.
+
+    They are judged in draft 2020-12, in which tools are rewritten, whatever draft they name.
+    """
+    args = {keyword: value for keyword, value in args.items() if keyword != "$schema"}
     if without:
         properties = {
             name: schema for name, schema in args.get("properties", {}).items() if name not in without
