@@ -1,6 +1,7 @@
 """What a gateway in front of a local server guarantees, and what it costs.
 
-    python bench/gateway.py --data bfcl_eval/data                        # the gateway and llama-server
+    python bench/gateway.py                                              # what the gateway adds to a call
+    python bench/gateway.py --data bfcl_eval/data                        # and a comparison with llama-server
     python bench/gateway.py --data bfcl_eval/data --forge /path/python   # and the proxy of forge-guardrails
 
 One real llama-server runs the model: by default the bundled one, which knows none of these tools, so that
@@ -35,6 +36,7 @@ from typing import Any
 
 import httpx
 import jsonschema
+import psutil
 
 from gbnf_bench.bfcl.files import read_folder
 from gbnf_bench.bfcl.functions import tools_of
@@ -207,7 +209,7 @@ async def latency(contenders: Sequence[Contender], request: dict[str, Any], roun
         print(f"| {name} | {first} | {1000 * whole:.0f} ms |")
 
 
-async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
+async def overhead(gateway: Contender, process: psutil.Process, server_url: str, rounds: int) -> str:
     """Return what the gateway adds to a call: its own request to the backend, sent directly, is compared.
 
     The client of the gateway is a bare connection: httpx alone takes a millisecond for a request.
@@ -238,7 +240,9 @@ async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
         compiled = await compiler.compiled(asked, Target.of(backend.info(), backend.dialect))
         request = backend_request(asked, compiled, MAX_TOKENS, 0, ())
         reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(gateway.url).port)
-        for _ in range(rounds + 3):
+        for number in range(rounds + 3):
+            if number == 3:
+                before = sum(process.cpu_times()[:2])
             first, started = 0.0, time.perf_counter()
             async with aclosing(answer(backend, Asked(request, compiled.reader))) as events:
                 async for event in events:
@@ -246,13 +250,15 @@ async def overhead(gateway: Contender, server_url: str, rounds: int) -> str:
                         first = time.perf_counter() - started
             direct.append((first, time.perf_counter() - started))
             through.append(await bare_exchange(reader, writer, body))
+        cpu = (sum(process.cpu_times()[:2]) - before) / rounds
         writer.close()
     added = [
         [1000 * (one[at] - other[at]) for one, other in zip(through, direct, strict=True)] for at in (0, 1)
     ]
     first_delta, whole = (statistics.median(each[3:]) for each in added)
     return (
-        f"overhead of the gateway at 16 tools: p50 {whole:.2f} ms, first delta {first_delta:.2f} ms "
+        f"overhead of the gateway at 16 tools: p50 {whole:.2f} ms, first delta {first_delta:.2f} ms, "
+        f"CPU time of its process {1000 * cpu:.1f} ms "
         f"(a call of the backend: p50 {1000 * statistics.median(each for _, each in direct[3:]):.1f} ms)"
     )
 
@@ -286,8 +292,8 @@ async def load(contenders: Sequence[Contender], requests: Sequence[dict[str, Any
 
 
 @contextmanager
-def running(command: Sequence[str], *, url: str | None = None) -> Iterator[str]:
-    """Run a server, and yield its URL: `url`, or the first that it prints."""
+def running(command: Sequence[str], *, url: str | None = None) -> Iterator[tuple[str, psutil.Process]]:
+    """Run a server, and yield its URL, `url` or the first that it prints, and its process."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
@@ -299,7 +305,7 @@ def running(command: Sequence[str], *, url: str | None = None) -> Iterator[str]:
                         break
                 except httpx.TransportError:
                     time.sleep(0.1)
-            yield url
+            yield url, psutil.Process(process.pid)
         finally:
             process.terminate()
 
@@ -307,13 +313,13 @@ def running(command: Sequence[str], *, url: str | None = None) -> Iterator[str]:
 def main() -> None:
     """Start the contenders, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the folder bfcl_eval/data")
+    parser.add_argument("--data", type=Path, help="the folder bfcl_eval/data")
     parser.add_argument("--forge", help="a Python that has forge-guardrails")
     parser.add_argument("--model", type=Path, default=model_path(), help="a GGUF file")
     parser.add_argument("--requests", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=30, help="repetitions of the timed calls")
     options = parser.parse_args()
-    requests = requests_of(options.data, options.requests)
+    requests = requests_of(options.data, options.requests) if options.data else []
     with ExitStack() as stack:
         extra = ["--jinja", "--no-warmup", "--cache-ram", "0"]
         server = stack.enter_context(start(options.model, slots=SLOTS, extra=extra))
@@ -330,18 +336,20 @@ def main() -> None:
                 "llamaserver",
             ]
             forge += ["--port", "18081", "--backend-api-key", server.api_key]
-            url = stack.enter_context(running(forge, url="http://127.0.0.1:18081"))
+            url, _ = stack.enter_context(running(forge, url="http://127.0.0.1:18081"))
             contenders.append(Contender("forge", url, {}))
         command = [sys.executable, "-m", "gbnf_server", "serve", "--server", server.url, "--port", "0"]
-        gateway = Contender("gbnf serve", stack.enter_context(running(command)), {})
-        contenders.append(gateway)
-        asyncio.run(validity(contenders, requests))
-        print()
-        asyncio.run(latency(contenders, requests[0], options.rounds))
-        print()
-        print(asyncio.run(overhead(gateway, server.url, options.rounds)), flush=True)
-        print()
-        asyncio.run(load(contenders, requests[:12], 48))
+        url, process = stack.enter_context(running(command))
+        gateway = Contender("gbnf serve", url, {})
+        print(asyncio.run(overhead(gateway, process, server.url, options.rounds)), flush=True)
+        if requests:
+            contenders.append(gateway)
+            print()
+            asyncio.run(validity(contenders, requests))
+            print()
+            asyncio.run(latency(contenders, requests[0], options.rounds))
+            print()
+            asyncio.run(load(contenders, requests[:12], 48))
 
 
 if __name__ == "__main__":

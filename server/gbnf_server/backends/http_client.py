@@ -271,7 +271,8 @@ class HttpSession:
             coding = _coding(response)
             lines = LineDecoder() if response.is_success and by_line else None
             kept = bytearray()
-            async for chunk in response.aiter_raw():
+            assert isinstance(response.stream, httpx.AsyncByteStream)
+            async for chunk in response.stream:
                 if lines is not None:
                     for line in lines.feed(chunk):
                         yield line
