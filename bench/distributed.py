@@ -182,7 +182,8 @@ def gateway_to(name: str, vllm_url: str | None, level: int) -> Iterator[Contende
             command += ["--server", server.url]
         else:
             command += ["--model", str(model_path())]
-        yield Contender(name, stack.enter_context(running(command)), {})
+        url, _ = stack.enter_context(running(command))
+        yield Contender(name, url, {})
 
 
 def gateway_table(vllm_url: str | None, levels: Sequence[int], requests: Sequence[dict[str, Any]]) -> None:

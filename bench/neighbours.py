@@ -203,7 +203,7 @@ async def main(requests: int, model: str) -> None:
     keys = [option for key in (_ATTACKER, *_OTHERS) for option in ("--api-key", key)]
     command = ["serve", "--port", "0", "--parallel", "2", "--model", model, "--ctx-size", "512", *keys]
     print_heads("beside | requests of others | errors | p50 (s) | p99 (s) | longest /health (s) | attack")
-    with running([sys.executable, "-m", "gbnf_server", *command]) as url:
+    with running([sys.executable, "-m", "gbnf_server", *command]) as (url, _):
         async with httpx.AsyncClient(base_url=url, timeout=600, trust_env=False) as http:
             for name in ATTACKS:
                 await measure(Client(http), name, requests // len(ATTACKS))

@@ -122,6 +122,7 @@ def main() -> None:
         "a tool call, the first": [each[0] for each in called[1:]],
         "a tool call, later": [time for each in called[1:] for time in each[1:]],
     }
+    print()
     print_heads("process | wall time, ms | CPU time, ms")
     for name, each in rows.items():
         wall, cpu = (1000 * statistics.median(values) for values in zip(*each, strict=True))
