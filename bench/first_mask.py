@@ -31,7 +31,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 
 from contenders import CONTENDERS, open_model
 from corpus import shared_path, vocabulary_path
@@ -40,7 +39,7 @@ from gbnf_server.llama.native import NativeGrammar, NativeModel
 from gbnf_server.system.model_files import has_smollm2, smollm2_path
 from gbnf_server.system.part_cache import use_disk_cache
 from ranking import request_set
-from tables import new_table
+from tables import new_table, show
 
 COUNTS = (1, 16, 146)
 ENGINES = ("gbnf", "gbnf, cached", "llama-cpp", "llguidance", "xgrammar")
@@ -136,7 +135,7 @@ def main(
     for name in ENGINES:
         best = [min(times[name, each][1:]) for each in COUNTS]
         drawn.add_row(name, *("–" if value == math.inf else f"{1e3 * value:.1f}" for value in best))
-    Console(width=None if sys.stdout.isatty() else 120).print(drawn)
+    show(drawn)
 
 
 if __name__ == "__main__":
