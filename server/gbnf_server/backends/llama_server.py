@@ -161,14 +161,11 @@ class LlamaServer(HttpBackend):
 
         It takes images only if it was started with `--mmproj`.
         """
-        known = self._properties
-        if known is None or not known.are_current:
-            known = shared_loop().run(self._present(refresh=True))
-        return known.info
+        return shared_loop().run(self._present(refresh=True)).info
 
     def context_length(self) -> int:
         """Return the longest conversation in tokens, as the server has last reported it."""
-        return (self._properties or shared_loop().run(self._present())).context_length
+        return shared_loop().run(self._present()).context_length
 
     async def facts(self) -> tuple[ModelInfo, int | None]:
         """Return what is known of the present model; see `Backend`."""
