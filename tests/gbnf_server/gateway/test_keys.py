@@ -95,8 +95,9 @@ async def test_the_cached_tokens_of_a_key_tell_nothing_of_others(
     async with clients(backend) as (first, second):
         await cached(first, SECRET)
         await cached(second, "0 one")
-        head = await cached(second, "1 two")  # what the template puts before any text
-        assert await cached(second, SECRET) == head
+        # what the template puts before any text; a slot of the server may be empty
+        head = max([await cached(second, f"{number} two") for number in range(1, 6)])
+        assert await cached(second, SECRET) <= head
         assert await cached(first, SECRET) > head, "a key has its own cache"
         assert await cached(second, SECRET) > head
 

@@ -245,8 +245,9 @@ def test_the_status_is_passed_on(
 
 def test_a_program_that_is_not_there(keep: Callable[..., subprocess.Popen[str]]) -> None:
     process = keep("/no/such/program")
-    assert process.communicate()[0].startswith("/no/such/program: ")
-    assert process.returncode == 127
+    assert process.stdout is not None
+    assert process.stdout.read().startswith("/no/such/program: ")  # its input stays open until it has ended
+    assert process.wait() == 127
 
 
 def test_the_program_ends_when_the_input_closes(keep: Callable[..., subprocess.Popen[str]]) -> None:
