@@ -46,7 +46,7 @@ _NESTING = frozenset({*APPLICATORS, *REFERENCES, "additionalItems", "dependencie
 
 
 def schema_validator(schema: Any, *, closed: bool = False) -> Any:
-    """Return a validator of the draft that a schema declares, of all drafts without one; see the next."""
+    """Return a validator of the draft that a schema declares, of all drafts without one."""
     declared = schema.get("$schema") if isinstance(schema, Mapping) else None
     known = {"$schema": declared} if str(declared).rstrip("#") in DRAFTS else {}
     draft = validators.validator_for(known, default=Draft202012Validator)

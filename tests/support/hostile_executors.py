@@ -233,7 +233,7 @@ class Reaped:
         self.signalled: list[int] = []
         for name in ("kill", "killpg"):
             monkeypatch.setattr(os, name, self._signalling(getattr(os, name)))
-        if hasattr(signal, "pidfd_send_signal"):  # to a descriptor, which is no number of a reaped process
+        if hasattr(signal, "pidfd_send_signal"):  # its descriptor is never another process's
             monkeypatch.setattr(signal, "pidfd_send_signal", self._signalling(signal.pidfd_send_signal))
         waitpid = os.waitpid
 
