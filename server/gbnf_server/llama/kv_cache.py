@@ -244,14 +244,14 @@ class KVCache:
             with self._lock:
                 self._decode([request])
             return
-        with self._turn:
-            self._waiting.append(request)
-            request.leads, self._is_decoding = not self._is_decoding, True
-            if not request.leads:
-                request.called.acquire()
-                self._turn.notify()  # only a thread that gathers waits there
         chosen: Sequence[_Request] = ()
         try:
+            with self._turn:
+                self._waiting.append(request)
+                request.leads, self._is_decoding = not self._is_decoding, True
+                if not request.leads:
+                    request.called.acquire()
+                    self._turn.notify()  # only a thread that gathers waits there
             if not request.leads:
                 request.called.acquire()
             if request.leads:
