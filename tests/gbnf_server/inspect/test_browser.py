@@ -212,8 +212,8 @@ def test_a_pool_is_filtered_and_sorted(watched: Watched, tools_url: str) -> None
     page.goto(tools_url)
     page.click("#tab-pool")
     page.wait_for_selector("#pool-result table")
-    page.fill("#limit", "3")
     page.fill("#request", "find notes about the trip")
+    page.fill("#limit", "3")  # the last change: what shows it, shows both, and no later table replaces it
     page.wait_for_selector("b:has-text('3 of 15 tools')")
     assert page.locator("tr.dropped").count() == 12
     page.click("th button:has-text('Grammar bytes')")
