@@ -59,6 +59,7 @@ class HttpClient:
 
     `server_name` and `hint`, how to start one, are for error messages.
     `on_broken` is called when a connection broke: another server, or another model, may replace it.
+    `closes_streams`: whether the server closes a connection after a streamed response, unannounced.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class HttpClient:
         retry_policy: RetryPolicy,
         hint: str = "",
         on_broken: Callable[[], None] = lambda: None,
+        closes_streams: bool = False,
     ) -> None:
         """Raise BackendUnreachableError if the URL is invalid, BackendError if the key cannot be sent."""
         if api_key and not (api_key.isascii() and api_key.isprintable()):
@@ -86,6 +88,7 @@ class HttpClient:
             )
         self.url, self._server_name, self.retry_policy = str(address), server_name, retry_policy
         self._hint, self.on_broken = hint or f"Start {server_name} there", on_broken
+        self.closes_streams = closes_streams
         timeout = httpx.Timeout(retry_policy.timeout, connect=retry_policy.connect_timeout)
         self._extensions = {"timeout": timeout.as_dict()}
         # compressed responses are refused: a small one may expand beyond the memory
@@ -283,6 +286,8 @@ class HttpSession:
                     break  # of an error, the beginning is enough
             for line in lines.end() if lines is not None else ():
                 yield line
+            if lines is not None and self._owner.closes_streams:
+                await self._transport.aclose()
             headers = [
                 (name, value) for name, value in response.headers.raw if name.lower() == b"retry-after"
             ]

@@ -148,6 +148,7 @@ class LlamaServer(HttpBackend):
             retry_policy=RetryPolicy(timeout, connect_timeout, retries, backoff, loading_timeout),
             hint="Start one with `gbnf server start --model …`",
             on_broken=self._clear_properties,
+            closes_streams=True,
         )
         self.url = self._http.url
         self.name = f"llama-server at {self.url}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -162,16 +164,19 @@ def test_each_later_call_of_a_conversation_is_one_request(llama_server: LlamaSer
 
         async def converse() -> None:
             for request in requests:
-                begun.append(len(counted.paths))
+                begun.append((len(counted.paths), time.monotonic()))
                 await acomplete(client, request)
                 assert client.info().name  # which it need not ask for
 
-        begun: list[int] = []
+        begun: list[tuple[int, float]] = []
         if way == "async":
             asyncio.run(converse())
         else:
             for request in requests:
-                begun.append(len(counted.paths))
+                begun.append((len(counted.paths), time.monotonic()))
                 client.complete(request)
-        assert counted.paths[begun[1] :] == ["/completion"] * (len(requests) - 1)
-        assert counted.connections == 1 + len(requests)  # the server closes those of streamed answers
+        later = counted.paths[begun[1][0] :]
+        assert [path for path in later if path != "/props"] == ["/completion"] * (len(requests) - 1)
+        pauses = sum(after - before > 3 for (_, before), (_, after) in pairwise(begun))
+        assert later.count("/props") <= pauses  # an idle connection ends, and says no more of the server
+        assert counted.connections == 1 + len(requests) + later.count("/props")  # streams close theirs

@@ -140,6 +140,7 @@ def test_at_a_terminal_ctrl_c_ends_a_request_and_the_conversation_goes_on(tmp_pa
         terminal.expect("> ")
         terminal.type("/undo\n")
         terminal.expect("there is no request to undo")
+        terminal.expect("> ")  # what is typed before it is read by another mode of the terminal
         terminal.type("\x04")
         assert terminal.process.wait(120) == ExitCode.SUCCESS
     [(_, body)] = [(path, body) for path, body in script.asked if path == "/completion"]
