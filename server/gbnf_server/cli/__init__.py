@@ -5,8 +5,6 @@ Public besides `main`, for the commands of `gbnf_bench`: `commands` (help texts)
 commands raise them.
 """
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 import atexit

@@ -1,7 +1,5 @@
 """The application: its commands and its options."""
 
-# ruff: noqa: PLC0415 - most commands need neither
-
 from __future__ import annotations
 
 import os

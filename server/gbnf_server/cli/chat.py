@@ -1,7 +1,5 @@
 """`gbnf chat`: plan and execute one request after another, as a conversation."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 import io

@@ -13,8 +13,6 @@ to the file; an unknown key is an error; `--yes` cannot be set, since approval i
 another user is never used, since it names programs to run.
 """
 
-# ruff: noqa: PLC0415 - the command line starts quickly without a configuration file
-
 from __future__ import annotations
 
 import os

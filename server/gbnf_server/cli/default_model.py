@@ -1,7 +1,5 @@
 """The model of a command line that names none: the demonstration model, or smollm2 for other tools."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -204,7 +204,7 @@ def _llama_server() -> Check:
 
 def _model(path: Path) -> Iterator[Check]:
     """Check that the model can be loaded, and fits into memory; find how its template writes tool calls."""
-    from gbnf_server.llama.native import NativeModel  # noqa: PLC0415 - loads llama.cpp
+    from gbnf_server.llama.native import NativeModel  # loads llama.cpp
 
     try:
         model = NativeModel(path, vocab_only=True)
@@ -278,7 +278,7 @@ def _writable(name: str, folder: Path, variable: str) -> Check:
 
 def _free() -> int:
     """Return the available memory in bytes."""
-    import psutil  # noqa: PLC0415 - optional
+    import psutil  # optional
 
     return int(psutil.virtual_memory().available)
 

@@ -1,7 +1,5 @@
 """`gbnf generate`: one answer that fits a JSON Schema."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 import json

@@ -1,7 +1,5 @@
 """Files that a command line names; `-` is the standard input."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 import json

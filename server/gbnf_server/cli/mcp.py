@@ -1,7 +1,5 @@
 """`gbnf mcp`: a folder of executors as an MCP server."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 from pathlib import Path

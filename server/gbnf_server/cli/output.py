@@ -65,7 +65,7 @@ def stdout_console(piped_width: int | None = None) -> Console:
 
 def progress_bar(console: Console, *columns: ProgressColumn, quiet: bool = False) -> Progress:
     """Return a bar with a description, a count and the time, then `columns`; hidden if `quiet` or piped."""
-    from rich.progress import (  # noqa: PLC0415 - few commands need it
+    from rich.progress import (  # few commands need it
         BarColumn,
         MofNCompleteColumn,
         Progress,
@@ -92,7 +92,7 @@ def write(text: str) -> None:
 
 def write_stdout(text: str) -> None:
     """Write to stdout, and flush. Raises SetupError; click handles a closed pipe."""
-    from gbnf_server.system.errors import SetupError  # noqa: PLC0415 - `--help` needs none of the package
+    from gbnf_server.system.errors import SetupError  # `--help` needs none of the package
 
     if sys.stdout is None:  # closed before the process started
         raise SetupError("the result can't be written: standard output is closed")

@@ -1,7 +1,5 @@
 """The person at the terminal, whom tools may ask."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 import sys

@@ -1,7 +1,5 @@
 """`gbnf test`: property-test the grammars of manifests with llama.cpp's engine, or our own matcher."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 from functools import partial

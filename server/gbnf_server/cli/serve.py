@@ -1,7 +1,5 @@
 """`gbnf serve`: a gateway for clients of OpenAI's and Anthropic's APIs."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

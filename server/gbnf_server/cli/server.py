@@ -1,7 +1,5 @@
 """`gbnf server`: a llama-server of one's own, built and run without a download of anything prebuilt."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 import time

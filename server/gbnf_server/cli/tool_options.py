@@ -1,7 +1,5 @@
 """Where a command's tools come from: options that several commands share."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
