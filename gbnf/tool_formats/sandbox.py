@@ -6,6 +6,7 @@ memory. The syntax tree is changed so that iterations and values count themselve
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from jinja2 import nodes
 from jinja2.ext import Extension
 from jinja2.runtime import Context, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
+from jinja2.tests import TESTS
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
@@ -203,26 +205,8 @@ class _CountWork(NodeTransformer):
         return node
 
 
-_COMPARING_TESTS = frozenset(
-    {
-        "in",
-        "eq",
-        "equalto",
-        "==",
-        "ne",
-        "!=",
-        "lt",
-        "lessthan",
-        "<",
-        "le",
-        "<=",
-        "gt",
-        "greaterthan",
-        ">",
-        "ge",
-        ">=",
-    }
-)
+_COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+_COMPARING_TESTS = frozenset({"in", *(name for name, test in TESTS.items() if test in _COMPARISONS)})
 
 
 def _filter_node(node: nodes.Expr, name: str) -> nodes.Filter:
@@ -349,20 +333,9 @@ class _ImmutableSandbox(_Sandbox, ImmutableSandboxedEnvironment):
 _UNSAFE_METHODS = frozenset({"encode", "translate", "maketrans"})
 _REMOVED_FILTERS = ("filesizeformat", "pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr")
 _SIZED = frozenset(  # filters and methods whose result is as large as a number that they take
-    {
-        "batch",
-        "center",
-        "expandtabs",
-        "indent",
-        "ljust",
-        "rjust",
-        "round",
-        "slice",
-        "tojson",
-        "truncate",
-        "zfill",
-    }
-)
+    {"batch", "center", "expandtabs", "indent", "ljust", "rjust", "round", "slice", "tojson", "truncate",
+     "zfill"}
+)  # fmt: skip
 _WRITING_FILTERS = frozenset(
     {"string", "tojson", "join", "escape", "e", "forceescape", "format", "sort", "unique"}
 )
