@@ -1,6 +1,6 @@
 """The constraint of one answer: the allowed tokens, and the text that the grammar forces.
 
-Two engines create them, llama.cpp (`grammar_engines`) and llguidance (`llguidance_engine`). Invariants:
+Two engines create them, llama.cpp and llguidance (`grammar_engines`). Invariants:
 
 - `accept` is called only with a token that `allows` has just allowed and that does not end the generation:
   llama.cpp aborts the process otherwise.
