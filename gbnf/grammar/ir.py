@@ -12,7 +12,7 @@ Simplifications of a whole grammar are passes (`gbnf.grammar.passes`); `gbnf.gra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypeAlias
@@ -272,6 +272,17 @@ def repeat(item: Expr, minimum: int = 0, maximum: int | None = None) -> Expr:
 def optional(item: Expr) -> Expr:
     """Return `item` zero or one time."""
     return repeat(item, 0, 1)
+
+
+def with_parts(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """Return `expr` with each of the expressions that it is composed of changed, simplified again."""
+    if type(expr) is Seq:
+        return seq(*map(change, expr.items))
+    if type(expr) is Alt:
+        return alt(*map(change, expr.items))
+    if type(expr) is Repeat:
+        return repeat(change(expr.item), expr.minimum, expr.maximum)
+    return expr
 
 
 def references(expr: Expr) -> tuple[str, ...]:

@@ -10,19 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from gbnf.grammar.analysis import strong_components
-from gbnf.grammar.ir import (
-    EMPTY_LANGUAGE,
-    Alt,
-    Expr,
-    Ref,
-    Repeat,
-    Rules,
-    Seq,
-    alt,
-    references,
-    repeat,
-    seq,
-)
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Rules, Seq, references, with_parts
 
 
 def drop_unproductive(rules: Rules) -> Rules:
@@ -164,12 +152,7 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
         return replacements.get(expr.name, expr)
     if replacements.keys().isdisjoint(expr.references or references(expr)):
         return expr
-    if type(expr) is Seq:
-        return seq(*[substitute(item, replacements) for item in expr.items])
-    if type(expr) is Alt:
-        return alt(*[substitute(item, replacements) for item in expr.items])
-    assert type(expr) is Repeat
-    return repeat(substitute(expr.item, replacements), expr.minimum, expr.maximum)
+    return with_parts(expr, lambda part: substitute(part, replacements))
 
 
 def renamed(expr: Expr, names: Mapping[str, Ref]) -> Expr:

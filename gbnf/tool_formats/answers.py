@@ -24,20 +24,17 @@ from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.errors import GrammarError
 from gbnf.grammar.ir import (
     EPSILON,
-    Alt,
     CharClass,
     Expr,
     Literal,
     Ref,
-    Repeat,
     Rules,
-    Seq,
-    alt,
     char_class,
     literal,
     optional,
     repeat,
     seq,
+    with_parts,
 )
 from gbnf.grammar.passes import run_passes
 from gbnf.regular.automaton import Dfa
@@ -333,10 +330,4 @@ def _with_calls(expr: Expr, rules: Mapping[str, Ref]) -> Expr:
             return seq(literal(text[:-1]), rules[text[-1]])
         case CharClass(ranges, True) if ranges[:1] == ((0, 0),):  # the engine never matches NUL
             return CharClass(ranges[1:], negated=True)
-        case Seq(items):
-            return seq(*[_with_calls(item, rules) for item in items])
-        case Alt(items):
-            return alt(*[_with_calls(item, rules) for item in items])
-        case Repeat(item, minimum, maximum):
-            return repeat(_with_calls(item, rules), minimum, maximum)
-    return expr
+    return with_parts(expr, lambda item: _with_calls(item, rules))

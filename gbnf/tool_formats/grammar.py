@@ -19,21 +19,7 @@ from gbnf.compiler.rules import prefixed
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
 from gbnf.grammar.code_points import matchable
-from gbnf.grammar.ir import (
-    Alt,
-    CharClass,
-    Expr,
-    Literal,
-    Ref,
-    Repeat,
-    Rules,
-    Seq,
-    alt,
-    literal,
-    optional,
-    repeat,
-    seq,
-)
+from gbnf.grammar.ir import CharClass, Expr, Literal, Ref, Rules, literal, optional, repeat, seq, with_parts
 from gbnf.regular.charset import CharSet
 from gbnf.tool_formats.answers import (
     CALLS,
@@ -177,10 +163,4 @@ def quoted(expr: Expr) -> Expr:
             return Literal(json_string(text)[1:-1])
         case CharClass():
             return json_char(CharSet(matchable(expr)))
-        case Seq(items):
-            return seq(*map(quoted, items))
-        case Alt(items):
-            return alt(*map(quoted, items))
-        case Repeat(item, minimum, maximum):
-            return repeat(quoted(item), minimum, maximum)
-    return expr
+    return with_parts(expr, quoted)
