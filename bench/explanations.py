@@ -15,7 +15,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
 
 from gbnf.findings import Finding
-from gbnf.schema.format_checks import FORMAT_CHECKER
+from gbnf.schema.validators import FORMAT_CHECKER
 from references import REFERENCES, target
 
 _Path = tuple[str, ...]

@@ -17,10 +17,9 @@ from jsonschema import Draft202012Validator
 from gbnf import SchemaError, compile_schema
 from gbnf.regular.ecma262 import search
 from gbnf.regular.pattern_syntax import PatternError
-from gbnf.schema.format_checks import FORMAT_CHECKER
 from gbnf.schema.keywords import KEYWORDS, REFERENCES, walk
 from gbnf.schema.metaschema import MetaschemaChecker
-from gbnf.schema.validators import extend_validator
+from gbnf.schema.validators import FORMAT_CHECKER, extend_validator
 from gbnf.work_limits import TooManyStatesError
 from gbnf_bench.errors import KeyPath, SuiteFieldError
 

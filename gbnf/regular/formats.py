@@ -1,7 +1,7 @@
 """JSON Schema's formats as regular languages, each from the grammar of its standard.
 
 Invariants: a format's language lies within the standard, and within what jsonschema's format checker accepts,
-unless its `caveat` says otherwise. Of IRIs it has no check here: see `gbnf.schema.format_checks`. Dates and
+unless its `caveat` says otherwise. Of IRIs it has no check here: see `gbnf.schema.validators`. Dates and
 times are as narrow as in the checker: a year is at least 0001 and a second at most 59, so there are no leap
 seconds. Formats of other names have no language here.
 """

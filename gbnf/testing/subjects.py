@@ -17,7 +17,7 @@ from jsonschema.validators import extend, validator_for
 from gbnf.calls.validation import validate_call
 from gbnf.errors import InvalidArgumentError
 from gbnf.findings import Finding
-from gbnf.schema.format_checks import FORMAT_CHECKER
+from gbnf.schema.validators import FORMAT_CHECKER
 from gbnf.testing.generation import ValueGenerator
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args

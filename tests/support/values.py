@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 from hypothesis import strategies as st
 
-from gbnf.schema.format_checks import FORMAT_CHECKER
+from gbnf.schema.validators import FORMAT_CHECKER
 from support.json_values import nested
 
 #: Names that stress key tries and rule names: shared prefixes, clashes in camelCase, escapes, other scripts.
