@@ -1,12 +1,20 @@
-"""The parser: from a model's text to the calls in its first syntax, or to a final answer."""
+"""The parser: from a model's text to the calls in its first syntax, or to a final answer.
+
+The text is scanned from left to right: the syntax whose opener comes first is parsed, and the scan continues
+after its end. So nothing inside a call, a JSON value, a code block or inline code is a call of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from gbnf.calls.parsing.lenient_json import extent, load
+from gbnf.calls.parsing.line_syntaxes import enclosed
+from gbnf.calls.parsing.readers import LINE, REASONING_TAGS, ParsedSpan, Reader, ReaderContext, pattern
 from gbnf.calls.parsing.results import (
     FinalAnswer,
     InvalidToolCall,
@@ -16,11 +24,157 @@ from gbnf.calls.parsing.results import (
     ToolCall,
     ToolCalls,
 )
-from gbnf.calls.parsing.scanner import Scanner, Segment
 from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.strict_json import InvalidJsonError
 from gbnf.tools import Tool
+
+#: Languages of code blocks whose whole content may be a call.
+CALL_LANGUAGES = frozenset(
+    {"", "json", "jsonc", "json5", "javascript", "js", "python", "py", "yaml", "yml", "xml", "text", "txt"}
+)
+_DEPTH = 2  # of nested blocks
+_MOST_OPEN = (1, 2, 8)  # by depth: unclosed openers after which calls are searched
+
+_REASONING_START = pattern(rf"<(?:{'|'.join(REASONING_TAGS)})>")
+REASONING_END = pattern(rf"</(?:{'|'.join(REASONING_TAGS)})>")
+_FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>[^\s`]*)[^\n`]*$")
+_INLINE = pattern(r"(?<!`)(?P<ticks>`{1,2})(?!`)")
+_SPACE = re.compile(r"\s*")
+_QUOTATION = pattern(r"^[ \t]*>[^\n]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a text. `closed` False: more text could change its kind."""
+
+    kind: Literal["text", "reasoning", "calls", "open"]
+    start: int
+    end: int
+    written: tuple[RawCall, ...] = ()
+    closed: bool = True
+
+
+class Scanner:
+    """Scans texts for calls of a pool's tools."""
+
+    def __init__(self, names: ToolNames, depth: int = _DEPTH) -> None:
+        self._context = ReaderContext(names, self._only_calls)
+        self._depth = depth
+        readers: list[tuple[re.Pattern[str], Reader]] = [(_FENCE, self._fence)]
+        readers += dict.fromkeys((syntax.opener, syntax.read) for syntax in CALL_SYNTAXES)
+        readers.append((_INLINE, self._inline))
+        readers.append((_QUOTATION, lambda _text, match, _context: ParsedSpan(match.end())))
+        self._readers = sorted(readers, key=lambda reader: reader[0] is _FENCE)  # tool fences before others
+        self._names = names
+
+    def segments(self, text: str, at: int = 0, *, ends: bool = True) -> Iterator[Segment]:
+        """Yield the segments of `text` from `at`, in order, without gaps.
+
+        `ends` False: more text may follow, and what it could make a call is one last segment, "open".
+        """
+        plain = at
+        open_left = _MOST_OPEN[self._depth]
+        while (opener := _OPENERS.search(text, at)) is not None:
+            start = opener.start()
+            if reasoning := _REASONING_START.match(text, start):
+                end = REASONING_END.search(text, reasoning.end())
+                yield from _text(plain, start)
+                plain = at = len(text) if end is None else end.end()
+                yield Segment("reasoning", start, at, closed=end is not None)
+                continue
+            if ending := REASONING_END.match(text, start):
+                yield from _text(plain, start)
+                plain = at = ending.end()
+                yield Segment("reasoning", start, at)
+                continue
+            span = self._read(text, start)
+            if span is None:
+                at = start + 1
+                continue
+            at = span.end
+            if span.written:
+                yield from _text(plain, start)
+                plain = at
+                yield Segment("calls", start, at, span.written, span.closed)
+            elif ends and not (span.closed or span.code):  # the opener is part of prose
+                open_left -= 1
+                at = start + 1 if open_left >= 0 else len(text)
+            elif not ends and at == len(text):  # more text may extend it
+                yield from _text(plain, start)
+                yield Segment("text" if span.code else "open", start, at, closed=False)
+                return
+            else:
+                yield from _text(plain, at)
+                plain = at
+        yield from _text(plain, len(text))
+
+    def _read(self, text: str, at: int) -> ParsedSpan | None:
+        for opener, read in self._readers:
+            match = opener.match(text, at)
+            if match is not None and (span := read(text, match, self._context)) is not None:
+                return span
+        return None
+
+    def _fence(self, text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
+        """Parse a code block: its content is a call if it is nothing else, and the language allows it."""
+        body, end, closed = enclosed(text, match)
+        calls = context.only_calls(body) if match["info"].lower() in CALL_LANGUAGES else None
+        note = Repair("wrapper", f"took the call from a code block ({match['info'] or 'no language'})")
+        written = tuple(call.noted(note) for call in calls or ())
+        code = match["info"].lower() not in CALL_LANGUAGES and match.end() < len(text)
+        return ParsedSpan(end, written, closed, code)
+
+    def _inline(self, text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
+        """Parse inline code: a call only if it is the whole text, otherwise an example."""
+        end = text.find(match["ticks"], match.end())
+        line_end = text.find("\n", match.end())
+        if end < 0 or 0 <= line_end < end:
+            return None
+        after = end + len(match["ticks"])
+        if _SPACE.match(text).end() < match.start() or _SPACE.match(text, after).end() < len(text):  # type: ignore[union-attr]  # it matches anywhere
+            return ParsedSpan(after)
+        calls = context.only_calls(text[match.end() : end]) or ()
+        note = Repair("wrapper", "took the call from inline code")
+        return ParsedSpan(after, tuple(call.noted(note) for call in calls))
+
+    def _only_calls(self, text: str) -> tuple[RawCall, ...] | None:
+        """Return the calls of a text that consists of calls only, None for any other."""
+        if not self._depth or not text.strip():
+            return None
+        found: list[RawCall] = []
+        for segment in Scanner(self._names, self._depth - 1).segments(text):
+            if segment.kind != "calls" and text[segment.start : segment.end].strip(" \t\r\n,;"):
+                return None
+            found += segment.written
+        return tuple(found) or None
+
+
+def _text(start: int, end: int) -> Iterator[Segment]:
+    if start < end:
+        yield Segment("text", start, end)
+
+
+def _joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
+    """Return one pattern that matches where any of them does; their groups lose their names."""
+    parts = []
+    for each in patterns:
+        text = re.sub(r"\(\?P<\w+>", "(?:", each.pattern)
+        parts.append(f"(?i:{text})" if each.flags & re.IGNORECASE else f"(?:{text})")
+    return pattern("|".join(parts))
+
+
+_OPENERS = _joined(
+    [
+        _REASONING_START,
+        REASONING_END,
+        *dict.fromkeys(syntax.opener for syntax in CALL_SYNTAXES),
+        _FENCE,
+        _INLINE,
+        _QUOTATION,
+    ]
+)
+
 
 #: Characters of a text that is searched for calls; a longer one is an answer.
 TEXT_LIMIT = 100_000

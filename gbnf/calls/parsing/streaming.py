@@ -16,10 +16,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gbnf.calls.parsing.parser import TEXT_LIMIT, parse_tool_calls
+from gbnf.calls.parsing.parser import REASONING_END, TEXT_LIMIT, Scanner, parse_tool_calls
 from gbnf.calls.parsing.readers import LINE
 from gbnf.calls.parsing.results import ParseResult
-from gbnf.calls.parsing.scanner import REASONING_END, Scanner
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.tools import Tool
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gbnf.calls import CallStream, FinalAnswer, ToolCalls, parse_tool_calls, render_tool_calls
 from gbnf.calls.parsing import streaming as stream_module
-from gbnf.calls.parsing.scanner import REASONING_END, Scanner
+from gbnf.calls.parsing.parser import REASONING_END, Scanner
 from support.effort import one_in
 from support.pools import FRAGMENTS, POOL, call_lists, model_texts, shape_names, tool, valid_calls
 
