@@ -5,13 +5,12 @@
 
 A tool is what a model calls; its executor is the code that carries out the call (`gbnf_server.executors`).
 Modules, each importing only from those before it: `argument_schema`, `near_misses` and `manifest_checks`
-(checks of a manifest), `tool` (the value and the built-in tools), `loading` (files), `loosening` (tools of
-other programs), `functions` (Python functions and models), `sources` (all of them).
+(checks of a manifest), `tool` (the value and the built-in tools), `loosening` (tools of other programs),
+`functions` (Python functions and models), `sources` (manifests, and all of them).
 """
 
-from gbnf.tools.loading import load_manifests
 from gbnf.tools.manifest_checks import OfferPolicy, RunPolicy
-from gbnf.tools.sources import load_tools
+from gbnf.tools.sources import load_manifests, load_tools
 from gbnf.tools.tool import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, FIND_TOOLS, Tool, localized
 
 __all__ = [
