@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.tools import Tool
-from gbnf.tools.evidence import gather_evidence, is_covered
-from gbnf.tools.request_values import RequestNumber, dates_in, names_in, numbers_in
+from gbnf.tools.evidence import RequestNumber, dates_in, gather_evidence, is_covered, names_in, numbers_in
 
 
 @pytest.mark.parametrize(
