@@ -7,7 +7,7 @@ them is the format. Three facts cannot be derived, since templates do not write 
   as its documentation (the Harmony response format) shows, and announces calls on the channel commentary.
 - Which texts end an answer: llama.cpp's list of end-of-generation tokens (`src/llama-vocab.cpp`), the given
   `eos_token`, or what ends other messages.
-- The reasoning tags of templates that only remove reasoning; see `gbnf.tool_formats.reasoning_detection`.
+- The reasoning tags of templates that only remove reasoning; see `gbnf.tool_formats.answer_probing`.
 """
 
 from __future__ import annotations
