@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from gbnf import Grammar, compile_pool, compile_schema
 from gbnf.contracts import Contract, choice, lines, number
 from gbnf.errors import SchemaError
-from gbnf.protocols.call_protocols import with_reasoning_grammar
-from gbnf.protocols.json_calls import json_grammar
+from gbnf.protocols.call_protocols import json_grammar, with_reasoning_grammar
 from gbnf.protocols.readers import union
 from gbnf.tools import Tool
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar

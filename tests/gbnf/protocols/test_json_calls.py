@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf.calls import parse_tool_calls
-from gbnf.protocols.json_calls import JsonCallStream, json_grammar
+from gbnf.protocols.call_protocols import JsonCallStream, json_grammar
 from gbnf.protocols.protocol import with_json_calls
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta
 from gbnf.tools import FINAL_ANSWER

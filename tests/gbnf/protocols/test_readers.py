@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_schema
 from gbnf.errors import clip
-from gbnf.protocols.json_calls import JsonCallStream, json_grammar
+from gbnf.protocols.call_protocols import JsonCallStream, json_grammar
 from gbnf.protocols.readers import EitherReader, FinalAnswerText, PlainText, SpokenText, WholeJsonCall, union
 from gbnf.tool_formats import CallEnded, CallStarted, Delta
 from support.gateway_answers import calls, text
