@@ -25,7 +25,6 @@ from gbnf.schema.negation import NoComplementError
 from gbnf.schema.objects import object_shape
 from gbnf.schema.pattern_matching import is_supported_pattern
 from gbnf.schema.strings import ReportCallback, merge_strings, string_language, string_shape
-from gbnf.schema.type_sets import allowed_types, plain_set, set_of_types
 from gbnf.schema.value_sets import (
     ALL_VALUES,
     Array,
@@ -36,7 +35,10 @@ from gbnf.schema.value_sets import (
     Shape,
     String,
     ValueSet,
+    allowed_types,
     distinct,
+    plain_set,
+    set_of_types,
     whole_numbers,
 )
 from gbnf.work_limits import WorkLimitError, limit_work_share, spend
