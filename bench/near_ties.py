@@ -9,8 +9,8 @@ from math import inf
 from typing import Any
 from unittest.mock import patch
 
+from gbnf_server.llama.decoder import token_logprob
 from gbnf_server.llama.token_values import TokenLogprob
-from gbnf_server.llama.trace import token_logprob
 
 _COUNT = 1000
 _ENDS = (b"<|im_end|>", b"<|endoftext|>", b"<reponame>")  # SmolLM2's tokens that end an answer
