@@ -16,7 +16,6 @@ batch           many requests, in runs that can be resumed
 """
 
 from gbnf_server.executors import Context
-from gbnf_server.planner.conversation import Exchange
 from gbnf_server.planner.drivers import Hook
 from gbnf_server.planner.events import (
     CallBlocked,
@@ -40,7 +39,7 @@ from gbnf_server.planner.events import (
     WarningRaised,
 )
 from gbnf_server.planner.options import CallFormat, PlannerOptions
-from gbnf_server.planner.planner import Planner
+from gbnf_server.planner.planner import Exchange, Planner
 
 __all__ = [
     "CallBlocked",

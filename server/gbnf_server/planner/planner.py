@@ -1,22 +1,28 @@
-"""The planner: tools, a model, and a context in which requests are executed."""
+"""The planner: tools, a model, and a context in which requests are executed.
+
+Of a conversation, an earlier request is shown whole or not at all, and none is shown without those after it.
+No result of an earlier run has a step number, so that no call of this run can refer to it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Self
 
 from gbnf.errors import PoolError
-from gbnf.prompts.messages import Image
-from gbnf.tools import Tool
+from gbnf.prompts.messages import Image, Message, call_text, result_text
+from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.answer import AnswerSource, answer
 from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context, prepare_executors
-from gbnf_server.planner.conversation import Exchange, earlier_messages
+from gbnf_server.planner.compaction import message_size
 from gbnf_server.planner.drivers import Hook, RunEnvironment, adrive, astream, drive, steady_clock
 from gbnf_server.planner.events import Event, Run
 from gbnf_server.planner.loop import Planning, check_request, plan
@@ -24,6 +30,56 @@ from gbnf_server.planner.model_calls import Clock
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.prerequisites import order_tools
 from gbnf_server.system.part_cache import use_disk_cache
+
+_RESULT_LIMIT = 500  # characters of an earlier result in a message
+_EARLIER = 90_000  # the numbers of calls of earlier runs, which no step of this run has
+_UNANSWERED = "(no answer)"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One earlier request: the calls that succeeded, each with its result, and the answer."""
+
+    query: str
+    answer: str
+    calls: tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...] = ()
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """Return the exchange of a finished run. If it has no answer, its error stands for one."""
+        done = tuple(
+            (step.call, step.result)
+            for step in run.steps
+            if step.call is not None and step.result is not None
+        )
+        return cls(run.query, run.answer or run.error or _UNANSWERED, done)
+
+
+def earlier_messages(
+    history: Sequence[Exchange], options: ResolvedOptions, limit: int
+) -> tuple[Message, ...]:
+    """Return the messages of the last exchanges that have at most `limit` characters together."""
+    shown: list[Message] = []
+    for exchange in reversed(history):
+        messages = _messages(exchange, options)
+        limit -= sum(map(message_size, messages))
+        if limit < 0:
+            break
+        shown[:0] = messages
+    return tuple(shown)
+
+
+def _messages(exchange: Exchange, options: ResolvedOptions) -> list[Message]:
+    messages: list[Message] = [{"role": "user", "content": exchange.query}]
+    for number, (call, result) in enumerate(exchange.calls, _EARLIER):
+        shown = json.loads(result_text(0, result, limit=_RESULT_LIMIT))
+        del shown["step"]
+        messages.append(options.protocol.call_message(call, number))
+        messages.append(options.protocol.outcome_message(call_text(shown), call["name"], number))
+    answer = {"name": FINAL_ANSWER.name, "arguments": {"message": exchange.answer}}
+    messages.append(options.protocol.call_message(answer, _EARLIER + len(exchange.calls)))
+    return messages
+
 
 GRAMMAR_VARIABLE = "GBNF_GRAMMAR"
 _DEFAULT_OPTIONS = PlannerOptions()

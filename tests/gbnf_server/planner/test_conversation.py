@@ -16,7 +16,7 @@ from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Completion, Usage
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner import Exchange, Planner, PlannerOptions, RunStarted
-from gbnf_server.planner.conversation import earlier_messages
+from gbnf_server.planner.planner import earlier_messages
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, NOW, POOL, resolved
 
