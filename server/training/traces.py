@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from gbnf.prompts.messages import call_text, error_text, result_text
 from gbnf.tools import FINAL_ANSWER
-from training import calendar_intents, fact_intents, file_intents, message_intents, person_intents
+from training import calendar_intents, fact_intents, file_intents, person_intents
 from training import vocabulary as v
 from training.parts import Part, Step, shortened
 from training.pools import decoys_for, pool_for, pool_prompt
@@ -35,11 +35,11 @@ PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether i
     (6.0, file_intents.find_files, True),
     (5.0, file_intents.find_read, True),
     (4.0, file_intents.find_delete, True),
-    (9.0, message_intents.send_messages, True),
-    (3.0, message_intents.write_send, True),
-    (4.0, message_intents.find_send, True),
-    (2.0, message_intents.read_send, True),
-    (3.0, message_intents.known_file, True),
+    (9.0, person_intents.send_messages, True),
+    (3.0, person_intents.write_send, True),
+    (4.0, person_intents.find_send, True),
+    (2.0, person_intents.read_send, True),
+    (3.0, person_intents.known_file, True),
     (6.0, fact_intents.compute, True),
     (3.0, fact_intents.compute_then, True),
     (6.0, fact_intents.get_now, True),
