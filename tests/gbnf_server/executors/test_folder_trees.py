@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gbnf_server.executors import Trash, Workspace, journal_store
-from gbnf_server.executors.folder_trees import folder_size, remove_trees
 from gbnf_server.executors.journal import Journal
+from gbnf_server.executors.journal_store import folder_size, remove_trees
 from support.folders import deepen
 
 
@@ -60,7 +60,7 @@ def test_links_and_special_files_are_removed_and_not_followed(tmp_path: Path) ->
 
 
 def test_what_is_measured_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gbnf_server.executors.folder_trees.MAX_MEASURED", 5)
+    monkeypatch.setattr("gbnf_server.executors.journal_store.MAX_MEASURED", 5)
     for number in range(20):
         (tmp_path / str(number)).write_bytes(b"x")
     assert folder_size(tmp_path) == 5
