@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -21,7 +23,6 @@ from gbnf_server.gateway.api import Api
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_responses import Responses
-from gbnf_server.gateway.tool_texts import ToolTexts
 from gbnf_server.gateway.upstreams import Upstream, Upstreams
 from gbnf_server.system.errors import BackendError
 from gbnf_server.web.limits import (
@@ -31,6 +32,7 @@ from gbnf_server.web.limits import (
     check_sizes,
     count_values,
     memory_of,
+    nesting,
     read_object,
 )
 from gbnf_server.web.logs import content_text, log
@@ -250,3 +252,37 @@ class Gateway:
         """End what runs in the background. The backends are their owner's."""
         await self.upstreams.stop_probing()
         self._readers.shutdown(wait=False, cancel_futures=True)
+
+
+_MOST_KEPT, _LONGEST = 16, 256 * 1024
+_STYLES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ('"tools":', {"separators": (",", ":"), "ensure_ascii": False}),  # how JavaScript and httpx write JSON
+    ('"tools": ', {}),  # how Python does
+)
+
+
+class ToolTexts:
+    """The tools of the last requests by their JSON text, which clients send again with each request.
+
+    For any number of threads. What belongs to a text is not changed.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, Any] = OrderedDict()
+
+    def shorten(self, body: bytes) -> tuple[bytes, Any]:
+        """Return a body with null for known tools, and the tools; the body and None if it has none."""
+        for text, tools in reversed(list(self._known.items())):
+            before, found, after = body.partition(text)
+            if found and nesting(before) == 1 and before.rstrip().endswith((b"{", b",")):
+                return b'%b"tools":null%b' % (before, after), tools
+        return body, None
+
+    def add(self, body: bytes, tools: Any) -> None:
+        """Remember the tools of a body."""
+        for key, style in _STYLES if isinstance(tools, list) else ():
+            text = f"{key}{json.dumps(tools, **style)}".encode()
+            if len(text) <= _LONGEST and text in body:
+                self._known[text] = tools
+                if len(self._known) > _MOST_KEPT:
+                    self._known.popitem(last=False)
