@@ -24,7 +24,17 @@ from typing import Any
 
 
 class GbnfError(Exception):
-    """The base class of every error that this project raises on purpose."""
+    """The base class of every error that this project raises on purpose. Errors can be pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args), self.__dict__
+
+
+def _restore(kind: type[GbnfError], args: tuple[Any, ...]) -> GbnfError:
+    """Return an error without its constructor, which composes the message of other arguments."""
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 class ManifestError(GbnfError):

@@ -28,6 +28,7 @@ PACKAGES: Mapping[str, str] = {
     "pydantic": "functions",
     "pydantic_core": "functions",
     "railroad": "inspect",
+    "ray": "ray",
     "recurring_ical_events": "run",
     "starlette": "serve",
     "uvicorn": "serve",

@@ -1,13 +1,11 @@
 """`gbnf batch`: plan and execute many requests from a file."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,8 +25,9 @@ from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, progress_bar, 
 from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from gbnf_server.backends.base import Backend
     from gbnf_server.planner.batch import Batch, BatchResult
 
 
@@ -45,7 +44,17 @@ def batch(
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(min=1, help="Concurrent runs. Default: the server's slots; 1 in this process."),
+        typer.Option(
+            min=1, help="Concurrent runs. Default: the server's slots; 1 for each model in process."
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run the model in workers of a Ray cluster, one for each GPU, else for each node: auto, "
+            "HOST:PORT, or local. --server is then one on each node.",
+        ),
     ] = None,
     *,
     source: ModelSource,
@@ -69,6 +78,7 @@ def batch(
     Try:
       gbnf batch requests.jsonl
       jq -c .question faq.json | gbnf batch - --out answers.jsonl
+      gbnf batch requests.jsonl --model Qwen3-4B-Q4_K_M.gguf --ray auto
       gbnf batch requests.jsonl --server http://127.0.0.1:8080 --concurrency 4 --out results.jsonl
     """
     source.check()
@@ -94,17 +104,38 @@ def batch(
         place = Workspace(workspace)
         if not quiet:
             say(f"workspace: {place.root}")
-        with source.open(parallel=concurrency or 1) as opened:
-            facts = source.facts(opened)
+        with _opened(source, concurrency, ray) as (opened, facts, slots):
             context = Context(place, person=AbsentPerson(approve_all=yes))
             planner = Planner(pool, opened, planning.planner_options(sampling), context=context)
             with Batch(asked, planner, log, model=identity(facts)) as work:
-                slots = concurrency or facts.get("slots", 1)
                 counts = asyncio.run(_write_results(work, results, slots, quiet=quiet))
         summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
         say(f"{len(asked)} requests: {summary}; results: {results}", style="")
     answered = set(counts) == {"answered"} and not is_untrained
     raise typer.Exit(ExitCode.SUCCESS if answered else ExitCode.FAILURE)
+
+
+@contextmanager
+def _opened(
+    source: ModelSource, concurrency: int | None, ray: str | None
+) -> Iterator[tuple[Backend, Mapping[str, Any], int]]:
+    """Give the backend, the facts that identify its model, and how many runs to have at a time."""
+    if ray is None:
+        with source.open(parallel=concurrency or 1) as opened:
+            facts = source.facts(opened)
+            yield opened, facts, concurrency or facts.get("slots", 1)
+        return
+    from functools import partial
+
+    from gbnf_server.backends.ray_workers import RayWorkers
+
+    with RayWorkers(ray, partial(_open_worker, source.absolute()), concurrency) as workers:
+        yield workers, workers.facts_of_model, workers.slots
+
+
+def _open_worker(source: ModelSource, parallel: int) -> tuple[Backend, Mapping[str, Any]]:
+    opened = source.open(parallel=parallel)
+    return opened, source.facts(opened)
 
 
 def _log_of(results: Path, requests: Path) -> Path:

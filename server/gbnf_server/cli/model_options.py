@@ -1,11 +1,9 @@
 """Options that several commands share, and the model that a command line names."""
 
-# ruff: noqa: PLC0415 - a command imports what it needs when it runs, so that the others start quickly
-
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
@@ -291,6 +289,16 @@ class ModelSource:
         if self.lora is not None:
             return None if self.lora == "none" else Path(self.lora)
         return SMOLLM2_ADAPTER if self.model == SMOLLM2 and self.hf is None else None
+
+    def absolute(self) -> ModelSource:
+        """Return the source with absolute paths, for processes with other working directories."""
+        if self.backend_name != "in-process":
+            return self
+        model, lora = (
+            name if name in (None, "none", "smollm2") else str(Path(name).absolute())
+            for name in (self.model, self.lora)
+        )
+        return replace(self, model=model, lora=lora)
 
     def open(
         self, style: PromptStyle | None = None, *, parallel: int = 1, deterministic: bool = False

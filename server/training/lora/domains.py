@@ -24,6 +24,7 @@ from training.wording import listed, word
 _CLAUSE: Final = re.compile(r"<([^<>]*)>")
 _SLOT: Final = re.compile(r"\{([\w.]+)\}")
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_RATE: Final = re.compile("rate|interest|discount|inflation|growth|share")
 _MENTIONED: Final = (0.0, 0.5, 0.8, 1.0)  # shares of the optional arguments that a request gives
 
 
@@ -78,7 +79,9 @@ def offer(random: Source, kind: Kind) -> OfferedTool:
         name = f"{random.choice((kind.domain.split('_')[0], words[-1]))}.{'_'.join(words)}"
     else:
         name = random.choice(("-".join(words), "".join(word.capitalize() for word in words)))
-    kind = replace(kind, arguments={name: _variant(random, each) for name, each in kind.arguments.items()})
+    kind = replace(
+        kind, arguments={name: _variant(random, name, each) for name, each in kind.arguments.items()}
+    )
     renamed = {argument: argument for argument in kind.arguments}
     if random.random() < 0.3:
         camel = random.random() < 0.5
@@ -95,8 +98,13 @@ def offer(random: Source, kind: Kind) -> OfferedTool:
     return OfferedTool(kind, tool, renamed)
 
 
-def _variant(random: Source, argument: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an argument as it is in a file, or sometimes a city with its state."""
+def _variant(random: Source, name: str, argument: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an argument as it is in a file, or sometimes a city with its state, a percentage as a share."""
+    if argument["kind"] == "percent" and "as" not in argument and random.random() < 0.35:
+        is_rate = _RATE.search(name) is not None and random.random() < 0.5
+        about = f"The {name.replace('_', ' ')}." if is_rate else random.choice(LISTS["share_descriptions"])
+        default = {"default": argument["default"] / 100} if "default" in argument else {}
+        return {**argument, "as": "share", "about": about, **default}
     if argument.get("source") != "city" or "values" in argument or random.random() < 0.6:
         return argument
     about = random.choice(LISTS["place_descriptions"])

@@ -348,7 +348,8 @@ def _is_numeric(kind: Mapping[str, Any]) -> bool:
 
 
 def _list(random: Source, kind: Mapping[str, Any]) -> Value:
-    number = random.randint(kind.get("from", 1), kind.get("to", 3))
+    least, most = kind.get("from", 1), kind.get("to", 3)
+    number = max(random.randint(least, most) for _ in range(random.choice((1, 2))))
     each: dict[Any, Value] = {}
     for _ in range(number * 3):
         value = draw(random, kind["of"])

@@ -1,0 +1,170 @@
+"""Models in workers of a real Ray cluster of two nodes: whatever dies, each call is answered once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gbnf import Grammar
+from gbnf.prompts.messages import Message
+from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.cli.batch import _open_worker
+from gbnf_server.cli.errors import ExitCode
+from gbnf_server.cli.model_options import ModelSource
+from gbnf_server.system.errors import BackendUnreachableError, ContextOverflowError, SetupError
+
+ray = pytest.importorskip("ray")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+workers_module = pytest.importorskip("gbnf_server.backends.ray_workers")
+RayWorkers = workers_module.RayWorkers
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
+REQUESTS = [f"create a folder trip{number}" for number in range(60)]
+GRAMMAR = Grammar.parse('root ::= "yes" | "no"')
+ASK = Request([Message(role="user", content="well?")], GRAMMAR, max_tokens=8)
+OPEN = partial(_open_worker, ModelSource())
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        cluster = cluster_utils.Cluster(
+            initialize_head=True, head_node_args={**NODE, "include_dashboard": False}
+        )
+        cluster.add_node(**NODE)
+        cluster.wait_for_nodes()
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
+
+
+@pytest.fixture
+def workers(cluster: Any) -> Iterator[Any]:
+    with RayWorkers(cluster.address, OPEN, 4) as workers:
+        yield workers
+
+
+def processes_of(node: Any) -> list[psutil.Process]:
+    """Return the processes of the actors of a node."""
+    raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
+    return [each for each in raylet.children(recursive=True) if each.name().startswith("ray::_Worker")]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def test_a_batch_goes_on_when_a_worker_and_then_a_node_is_killed(cluster: Any, tmp_path: Path) -> None:
+    lost = cluster.add_node(**NODE)
+    cluster.wait_for_nodes()
+    asked, out = tmp_path / "asked.jsonl", tmp_path / "out.jsonl"
+    asked.write_text("".join(f"{json.dumps(each)}\n" for each in REQUESTS))
+    command = [sys.executable, "-m", "gbnf_server", "batch", str(asked), "--quiet"]
+    here = [*command, "--out", str(tmp_path / "here.jsonl"), "--workspace", str(tmp_path / "here")]
+    assert subprocess.run(here, check=False, timeout=300).returncode == ExitCode.SUCCESS
+    far = [*command, "--out", str(out), "--workspace", str(tmp_path / "far"), "--ray", cluster.address]
+    batch = subprocess.Popen([*far, "--concurrency", "3"])
+
+    def wait_for(count: int) -> None:
+        while len(lines(out)) < count:
+            assert batch.poll() is None
+            time.sleep(0.01)
+
+    try:
+        wait_for(3)
+        processes_of(cluster.head_node)[0].kill()
+        wait_for(10)
+        cluster.remove_node(lost, allow_graceful=False)
+        assert len(lines(out)) < len(REQUESTS)
+        assert batch.wait(300) == ExitCode.SUCCESS
+    finally:
+        batch.kill()
+    told = [(each["id"], each["query"], each["outcome"], each["answer"]) for each in lines(out)]
+    expected = [
+        (each["id"], each["query"], each["outcome"], each["answer"])
+        for each in lines(tmp_path / "here.jsonl")
+    ]
+    assert told == expected
+    begun = Counter(
+        each["id"] for each in lines(out.with_name("out.jsonl.log")) if each.get("kind") == "begun"
+    )
+    assert set(begun.values()) == {1}
+    assert len(begun) == len(REQUESTS)
+    assert {each.name for each in (tmp_path / "far").iterdir()} >= {each.split()[-1] for each in REQUESTS}
+
+
+def test_a_worker_answers_as_a_model_in_this_process(workers: Any) -> None:
+    with ModelSource().open() as here:
+        assert workers.complete(ASK).text == here.complete(ASK).text
+        assert workers.count_tokens(ASK) == here.count_tokens(ASK)
+        assert (workers.info(), workers.context_length()) == (here.info(), here.context_length())
+        assert (workers.dialect, workers.enforces_grammar) == (here.dialect, here.enforces_grammar)
+    assert workers.slots == 4
+
+
+def test_errors_keep_their_type_and_their_fields(workers: Any) -> None:
+    long = Request([Message(role="user", content="many words " * 20_000)], max_tokens=8)
+    with pytest.raises(ContextOverflowError) as caught:
+        workers.complete(long)
+    assert caught.value.needed is not None
+    assert caught.value.needed > 20_000
+    assert caught.value.available == workers.context_length()
+
+
+def test_an_answer_that_is_left_leaves_the_worker_usable(workers: Any) -> None:
+    endless = Request(ASK.messages, Grammar.parse('root ::= [a-z]+ "."'), max_tokens=8000)
+
+    async def leave() -> Completion:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2), aclosing(workers.generate(endless)) as events:
+                await anext(events)
+        async with aclosing(workers.generate(ASK)) as events:
+            return await anext(events)
+
+    assert asyncio.run(leave()).text in {"yes", "no"}
+
+
+def test_calls_move_on_until_no_worker_is_left(workers: Any) -> None:
+    placed = list(workers._workers)
+    for worker in placed:
+        assert workers.complete(ASK).text in {"yes", "no"}
+        ray.kill(worker.actor)
+    with pytest.raises(BackendUnreachableError, match="no worker"):
+        workers.complete(ASK)
+
+
+def unlike(parallel: int) -> tuple[Backend, dict[str, Any]]:
+    backend, facts = OPEN(parallel)
+    return backend, {**facts, "sha256": str(os.getpid())}
+
+
+def broken(parallel: int) -> tuple[Backend, dict[str, Any]]:
+    raise SetupError(f"no model for {parallel}")
+
+
+@pytest.mark.parametrize(("way", "says"), [(unlike, "Use the same everywhere"), (broken, "no model for 1")])
+def test_models_that_differ_or_do_not_open_are_refused(cluster: Any, way: Any, says: str) -> None:
+    with pytest.raises(SetupError, match=says):
+        RayWorkers(cluster.address, way)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense"])
+def test_an_address_without_a_cluster(address: str) -> None:
+    with pytest.raises(SetupError, match="no Ray cluster"):
+        RayWorkers(address, OPEN)
