@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
 from gbnf.prompts.control_tokens import escape_control_tokens
-from gbnf.prompts.descriptions import PROMPT_STYLES, PromptStyle, describe_tool
+from gbnf.prompts.descriptions import PROMPT_STYLES as PROMPT_STYLES  # noqa: PLC0414  # exported, for whoever makes messages
+from gbnf.prompts.descriptions import PromptStyle as PromptStyle  # noqa: PLC0414  # likewise
+from gbnf.prompts.descriptions import describe_tool
 from gbnf.tools import Tool
 from gbnf.tools.tool import localized, supported_language
 
@@ -291,19 +293,3 @@ def _largest(fits: Callable[[int], bool], limit: int) -> int:
 def _clean(text: str) -> str:
     """Return `text` with "?" for each surrogate, as in undecodable file names."""
     return text.encode("utf-8", "replace").decode()
-
-
-__all__ = [
-    "PROMPT_STYLES",
-    "RESULT_LIMIT",
-    "Image",
-    "Message",
-    "PromptStyle",
-    "call_text",
-    "error_text",
-    "native_system_prompt",
-    "result_text",
-    "shorten",
-    "suggest_tool",
-    "system_prompt",
-]
