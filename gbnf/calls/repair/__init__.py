@@ -9,8 +9,7 @@
 Invariants: a valid call is never changed; nothing is guessed that the schema does not determine.
 """
 
-from gbnf.calls.repair.arguments import UnknownKeys
-from gbnf.calls.repair.coercions import Coercion, CoercionKind
+from gbnf.calls.repair.arguments import Coercion, CoercionKind, UnknownKeys
 from gbnf.calls.repair.repairing import RepairedCall, repair_call
 
 __all__ = ["Coercion", "CoercionKind", "RepairedCall", "UnknownKeys", "repair_call"]

@@ -9,8 +9,7 @@ from typing import Any
 from gbnf.calls.parsing.lenient_json import load_complete
 from gbnf.calls.parsing.results import ToolCall
 from gbnf.calls.parsing.tool_names import ToolNames
-from gbnf.calls.repair.arguments import ArgumentRepairer, UnknownKeys
-from gbnf.calls.repair.coercions import Coercion
+from gbnf.calls.repair.arguments import ArgumentRepairer, Coercion, UnknownKeys
 from gbnf.calls.validation import ValidationResult, validate_call
 from gbnf.calls.validation.messages import short_repr
 from gbnf.tools import Tool
