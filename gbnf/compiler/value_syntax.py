@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from gbnf.compiler.element_layout import ElementLayout, element_layout
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import json_string
 from gbnf.compiler.notations import (
@@ -34,7 +33,9 @@ from gbnf.compiler.python_literals import (
     single_quoted,
 )
 from gbnf.compiler.raw_texts import (
+    ElementLayout,
     beginning_with,
+    element_layout,
     plain_texts,
     readable_texts,
     trimmed_texts,
