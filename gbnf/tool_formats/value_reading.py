@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, load
-from gbnf.calls.parsing.python_arguments import read_literal as read_python
+from gbnf.calls.parsing.readers import read_literal as read_python
 from gbnf.errors import GbnfError
 from gbnf.schema.keywords import resolve_pointer
 from gbnf.strict_json import InvalidJsonError, has_type, json_type, parse_json

@@ -24,7 +24,6 @@ from gbnf.calls.parsing.line_syntaxes import (
     read_python,
     read_yaml,
 )
-from gbnf.calls.parsing.python_arguments import write_arguments
 from gbnf.calls.parsing.readers import (
     NAME,
     TRUNCATED,
@@ -35,6 +34,7 @@ from gbnf.calls.parsing.readers import (
     named_json,
     pattern,
     properties_of,
+    write_arguments,
 )
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair, ToolCall
 from gbnf.errors import InvalidArgumentError
