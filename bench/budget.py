@@ -23,8 +23,8 @@ from unittest.mock import PropertyMock, patch
 from gbnf import Grammar, compile_pool, load_manifests
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.llama.answer_ends import TokenBudget
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.llama.token_budget import TokenBudget
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.vocabularies import make_model_over

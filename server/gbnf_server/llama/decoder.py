@@ -17,15 +17,14 @@ import numpy.typing as npt
 
 from gbnf.calls.stop_strings import StopStrings
 from gbnf.grammar.forced_continuation import ForcedContinuation
+from gbnf_server.llama.answer_ends import RepetitionGuard, TokenBudget
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.constraint import Constraint
 from gbnf_server.llama.drafts import Draft, Drafter, Splits, following_tokens
 from gbnf_server.llama.evidence_bias import EvidenceBias
 from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits
 from gbnf_server.llama.native import NativeModel
-from gbnf_server.llama.repetition_guard import RepetitionGuard
 from gbnf_server.llama.sampler import Sampler
-from gbnf_server.llama.token_budget import TokenBudget
 from gbnf_server.llama.token_values import Candidate, TokenKind, TokenLogprob, TracedToken
 from gbnf_server.system.errors import BackendError
 
