@@ -1,9 +1,15 @@
-"""A tool-call format with what can be done with it: the public interface of the modules beside this one."""
+"""A tool-call format with what can be done with it: the public interface of the modules beside this one.
+
+Invariants of its grammars: every text has one derivation; the calls of every complete derivation are valid,
+as far as the report says so. Each call binds one tool's name to that tool's arguments, as in
+`gbnf.compiler.pool`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from gbnf.calls.parsing.parser import resolve_call
@@ -17,19 +23,158 @@ from gbnf.calls.parsing.results import (
     ToolCalls,
 )
 from gbnf.calls.parsing.tool_names import ToolNames
-from gbnf.compiler.grammar import Grammar
-from gbnf.compiler.layout import PropertyOrder
-from gbnf.compiler.notations import Placeholder
-from gbnf.compiler.pool import pool_tools
-from gbnf.errors import PoolError
-from gbnf.tool_formats.answers import Content
+from gbnf.compiler.grammar import CompiledRules, Grammar, link
+from gbnf.compiler.layout import CompileOptions, PropertyOrder, Whitespace
+from gbnf.compiler.literals import factor_prefixes, json_char, json_string
+from gbnf.compiler.notations import JSON, Notation, Placeholder
+from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding, pool_tools
+from gbnf.compiler.primitives import RESERVED
+from gbnf.compiler.rules import prefixed
+from gbnf.errors import PoolError, SchemaError
+from gbnf.findings import Finding
+from gbnf.grammar.code_points import matchable
+from gbnf.grammar.ir import CharClass, Expr, Literal, Ref, Rules, literal, optional, repeat, seq, with_parts
+from gbnf.regular.charset import CharSet
+from gbnf.tool_formats.answers import (
+    CALLS,
+    NUMBERED_CALLS,
+    Content,
+    answer_rules,
+    call_expr,
+    call_shapes,
+    calls_rule,
+    id_rules,
+    openings,
+)
 from gbnf.tool_formats.call_reading import WrittenCall
 from gbnf.tool_formats.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
-from gbnf.tool_formats.format import FormatFields
-from gbnf.tool_formats.grammar import calls_grammar, no_calls_grammar, reasoned_text_grammar
+from gbnf.tool_formats.format import FormatFields, JsonArguments
 from gbnf.tool_formats.rendering import render_calls, render_prompt
 from gbnf.tool_formats.streaming import CallDeltas
 from gbnf.tools import Tool
+
+
+@lru_cache(maxsize=256)
+def _no_calls_grammar(form: FormatFields, reasoning: bool) -> Grammar:
+    """Compile the grammar of an answer without calls."""
+    return link([answer_rules(form, "none", reasoning)], (), "default")
+
+
+@lru_cache(maxsize=512)
+def _calls_grammar(
+    form: FormatFields,
+    tools: tuple[Tool, ...],
+    content: Content,
+    parallel: bool,
+    reasoning: bool,
+    steps: tuple[int, ...],
+    property_order: PropertyOrder,
+    strict: bool,
+) -> Grammar:
+    """Compile the grammar of an answer with calls; see `ToolFormat.grammar`."""
+    options, notation = part_options(form, property_order)
+    answer, ids = answer_rules(form, content, reasoning), id_rules(form).part
+    writable, left_out = _writable(form, tools, strict)
+    taken = RESERVED | answer.names | ids.names | _CALL_NAMES
+    pool = compile_tools(writable, options, bool(steps), strict=strict, taken=taken, notation=notation)
+    head = (answer, CompiledRules.of(Rules(_calls(form, pool.tools, parallel))), ids)
+    grammar = pool.link(head, steps, options)
+    if left_out:
+        grammar = Grammar(grammar.rules, tuple(sorted([*grammar.report, *left_out])))
+    if _is_quoted(form):
+        outside = frozenset().union(*(part.names for part in head))
+        productions = grammar.rules.productions.items()
+        inside = {name: expr if name in outside else quoted(expr) for name, expr in productions}
+        grammar = Grammar(Rules(inside), grammar.report)
+    return grammar
+
+
+def part_options(
+    form: FormatFields | None, property_order: PropertyOrder = "any"
+) -> tuple[CompileOptions, Notation]:
+    """Return how `ToolFormat.grammar` compiles each tool; for None, how `compile_pool` does."""
+    whitespace: Whitespace = "default"
+    notation: Notation = JSON
+    arguments = None if form is None else form.arguments
+    if isinstance(arguments, JsonArguments):
+        whitespace = arguments.whitespace
+    elif arguments is not None:
+        notation = arguments
+    options = CompileOptions(whitespace, MAX_DEPTH, closed=True, property_order=property_order)
+    return options, notation
+
+
+def _is_quoted(form: FormatFields) -> bool:
+    return isinstance(form.arguments, JsonArguments) and form.arguments.quoted
+
+
+def _writable(
+    form: FormatFields, tools: Sequence[Tool], strict: bool
+) -> tuple[tuple[Tool, ...], tuple[Finding, ...]]:
+    """Return the tools whose names the format can express, and findings on the others.
+
+    Raises PoolError if there is none; if `strict`, for each that it cannot.
+    """
+    shapes = call_shapes(form)
+    unwritable = [tool for tool in tools if not all(shape.can_name(tool.name) for shape in shapes)]
+    if not unwritable:
+        return tuple(tools), ()
+    problem = "the name contains what ends a name in the model's tool-call format"
+    if strict or len(unwritable) == len(tools):
+        raise PoolError(f"{unwritable[0].name!r}: {problem}: rename the tool")
+    findings = [left_out_finding(tool, SchemaError("/name", problem)) for tool in unwritable]
+    return tuple(tool for tool in tools if tool not in unwritable), tuple(findings)
+
+
+_CALL = "call"
+_CALL_NAMES = frozenset(f"{name}{number}" for name in (_CALL, CALLS) for number in ("", *range(2, 100)))
+
+
+def _calls(form: FormatFields, tools: Sequence[CompiledTool], parallel: bool) -> dict[str, Expr]:
+    """Return the rules for the calls behind each opening, from the marker on."""
+    shapes = call_shapes(form)
+    ids = id_rules(form)
+    rules: dict[str, Expr] = {}
+    known: dict[tuple[int, int | None], Ref] = {}
+
+    def call(index: int, number: int | None) -> Ref:
+        """Return the rule of a call with a number, in one of the shapes."""
+        key = (index, number if shapes[index].is_numbered else 0)
+        if key not in known:
+            known[key] = Ref(f"{_CALL}{len(known) + 1}" if known else _CALL)
+            rules[known[key].name] = call_expr(shapes[index], tools, ids, _is_quoted(form), key[1])
+        return known[key]
+
+    def further(number: int | None) -> Expr:
+        """Return one more call, with what separates it from those before."""
+        heads = [seq(literal(shape.start), call(index, number)) for index, shape in enumerate(shapes)]
+        return seq(literal(form.separator or ""), factor_prefixes(heads))
+
+    more: Expr = seq()
+    if parallel and form.separator is not None:
+        is_numbered = any(shape.is_numbered for shape in shapes)
+        more = repeat(further(None))
+        for number in reversed(range(1, NUMBERED_CALLS if is_numbered else 1)):
+            more = optional(seq(further(number), more))
+    for number, opening in enumerate(openings(form)):
+        first = factor_prefixes([seq(literal(rest), call(index, 0)) for index, rest in opening.heads])
+        rules[calls_rule(number)] = seq(first, more, literal(form.end))
+    return rules
+
+
+@lru_cache(maxsize=8192)
+def quoted(expr: Expr) -> Expr:
+    """Return the expression of the same texts, each as the content of a JSON string without its quotes.
+
+    Rules that it refers to must be quoted, too. Refers to no primitive.
+    """
+    match expr:
+        case Literal(text):
+            return Literal(json_string(text)[1:-1])
+        case CharClass():
+            return json_char(CharSet(matchable(expr)))
+    return with_parts(expr, quoted)
+
 
 _CHOICES = ("auto", "required", "none")
 """The words of `tool_choice`; all others are names."""
@@ -70,7 +215,7 @@ class ToolFormat(FormatFields):
         if tool_choice in _CHOICES and any(tool.name == tool_choice for tool in tools):
             raise PoolError(f"tool_choice={tool_choice!r} could mean the tool of this name: rename the tool")
         if tool_choice == "none":
-            return no_calls_grammar(self, reasoning)
+            return _no_calls_grammar(self, reasoning)
         tools = pool_tools(tools, final_answer, ask_user=False)
         content: Content = "auto" if tool_choice == "auto" else "required"
         if tool_choice not in _CHOICES:
@@ -79,14 +224,17 @@ class ToolFormat(FormatFields):
             if not tools:
                 raise PoolError(f"tool_choice={tool_choice!r} is none of the tools: {names}")
             parallel = False
-        return calls_grammar(self, tools, content, parallel, reasoning, tuple(steps), property_order, strict)
+        return _calls_grammar(self, tools, content, parallel, reasoning, tuple(steps), property_order, strict)
 
     def text_grammar(self, text: Grammar) -> Grammar:
         """Return the grammar of an answer that reasons, and whose text is in the language of `text`.
 
         No text may begin with whitespace, or the grammar is ambiguous. Read it with `stream_text`.
         """
-        return reasoned_text_grammar(self, text)
+        answer = answer_rules(self, "given", reasoning=True).productions
+        given = prefixed("given", text.rules, {*answer, CALLS})
+        whole = seq(Ref(given.root), literal(self.text.end.strip()))
+        return Grammar(Rules({**answer, CALLS: whole, **given.productions}), text.report, text.is_parsed)
 
     def prompt(
         self,
