@@ -21,10 +21,16 @@ from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
 from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
 from gbnf_server.backends.base import Backend, Request, Usage
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
-from gbnf_server.gateway.chat import ChatRequest, GbnfText
+from gbnf_server.gateway.chat import (
+    ChatRequest,
+    GbnfText,
+    call_key,
+    excluded_calls,
+    failed_calls,
+    succeeded_calls,
+)
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
-from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls, succeeded_calls
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.system.errors import (
     AnswerTimeoutError,

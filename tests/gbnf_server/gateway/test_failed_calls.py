@@ -11,9 +11,8 @@ import pytest
 
 from gbnf.protocols.call_protocols import NativeCalls
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.gateway.chat import ChatRequest, Sampling, ToolChoice
+from gbnf_server.gateway.chat import ChatRequest, Sampling, ToolChoice, call_key, excluded_calls, failed_calls
 from gbnf_server.gateway.engine import Engine
-from gbnf_server.gateway.failed_calls import call_key, excluded_calls, failed_calls
 from support.gateway_answers import USER, answer, calls, compile_all, end, function
 from support.oracle import engine
 from support.tool_formats import FAMILIES, Family
