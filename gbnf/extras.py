@@ -25,6 +25,7 @@ PACKAGES: Mapping[str, str] = {
     "numpy": "local",
     "prometheus_client": "serve",
     "psutil": "local",
+    "psycopg": "postgres",
     "pydantic": "functions",
     "pydantic_core": "functions",
     "railroad": "inspect",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import httpx2
+import openai
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -128,3 +129,15 @@ def undeclared(value: Any, path: str = "") -> list[str]:
             ]
         case _:
             return []
+
+
+def client_of(api: Api, *given_answers: Answer) -> openai.OpenAI:
+    """Return a client whose requests get these answers, one after another."""
+    remaining = iter(given_answers)
+    transport = api_transport(api, lambda _reply: next(remaining).events())
+    return openai.OpenAI(
+        api_key="none",
+        base_url="http://gateway/v1",
+        http_client=httpx2.Client(transport=transport),
+        max_retries=0,
+    )

@@ -122,6 +122,14 @@ def serve(
             "nothing of them is found in a cache.",
         ),
     ] = False,
+    store: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE|URL",
+            help="Where responses of /v1/responses are kept, for several gateways: a file for SQLite, or a "
+            "postgresql:// URL. Default: in memory.",
+        ),
+    ] = "",
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log the texts of requests and answers.")
     ] = False,
@@ -192,6 +200,7 @@ def serve(
             model=_model_name(sources[0], upstreams),
             agents=agents,
             verbatim=verbatim,
+            store=store,
             log_contents=log_requests,
             shares_cache=share_cache,
         )

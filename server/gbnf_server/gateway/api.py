@@ -46,10 +46,11 @@ class Reply(ABC):
 
     If the request is streamed, `feed` returns server-sent events; otherwise `body` returns the answer.
     `keep_alive`: the event that says nothing, for a stream in which nothing happens. `ignored`: the paths of
-    what in the request has no effect.
+    what in the request has no effect. `blocks_at_end`: the last event is to be fed in a thread.
     """
 
     keep_alive = COMMENT
+    blocks_at_end = False
 
     def __init__(self, request: ChatRequest, ignored: Sequence[str] = ()) -> None:
         self.request, self.ignored = request, ignored

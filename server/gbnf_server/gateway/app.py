@@ -8,6 +8,7 @@ Invariants:
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 import uuid
@@ -23,6 +24,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gbnf_server.gateway.answers import Finished
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.api import Api
 from gbnf_server.gateway.gateway import Gateway
@@ -191,7 +193,8 @@ class _Handlers:
 
     async def stored(self, read: Callable[[str, str], Mapping[str, Any]], exchange: HttpExchange) -> None:
         response_id = exchange.path_params["response_id"]
-        await exchange.response.send_json(read(response_id, exchange.owner))
+        found = await asyncio.to_thread(read, response_id, exchange.owner)
+        await exchange.response.send_json(found)
 
     async def pass_on(self, exchange: HttpExchange) -> None:
         assert self._passed is not None
@@ -238,7 +241,8 @@ class _Handlers:
                     await stack.enter_async_context(alive)
                 answer = self._gateway.answer(reply.request, exchange.endpoint, exchange.owner)
                 async for event in await stack.enter_async_context(aclosing(answer)):
-                    if text := reply.feed(event):
+                    is_slow = reply.blocks_at_end and isinstance(event, Finished)
+                    if text := await asyncio.to_thread(reply.feed, event) if is_slow else reply.feed(event):
                         self._gateway.log_content(exchange.request_id, "answer", text)
                         await stream.write(text)
         except ClientLeftError:

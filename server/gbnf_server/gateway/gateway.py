@@ -103,7 +103,7 @@ class Gateway:
     """Answers requests with `engine` on `upstreams`; those to a model of `agents` with that.
 
     `model`: the name of the model. `apis`: the APIs; the first has the shape of errors at other paths.
-    `verbatim`: see `Messages`. `log_contents`: log requests and answers.
+    `verbatim`: see `Messages`. `store`: see `ResponseStore`. `log_contents`: log requests and answers.
     `shares_cache`: prompts of several API keys share the prompt cache. `pause`: waits so many seconds before
     a silent stream is kept alive.
     """
@@ -117,13 +117,14 @@ class Gateway:
         apis: Sequence[Api] | None = None,
         agents: Mapping[str, Answers] | None = None,
         verbatim: bool = False,
+        store: str = "",
         limits: Limits | None = None,
         log_contents: bool = False,
         shares_cache: bool = False,
         pause: Pause = asyncio.sleep,
     ) -> None:
         self.engine, self.upstreams = engine, upstreams
-        self.apis = apis or (ChatCompletions(), Responses(), Messages(verbatim=verbatim))
+        self.apis = apis or (ChatCompletions(), Responses(store), Messages(verbatim=verbatim))
         self.model, self.agents = model, dict(agents or {})
         self.limits = limits or Limits()
         self.log_contents, self.pause = log_contents, pause
@@ -134,6 +135,7 @@ class Gateway:
         self.is_draining = False
         self.open_requests = 0
         self._tool_texts = ToolTexts()
+        self._small_body = 0 if store else _SMALL_BODY
         self._readers = ThreadPoolExecutor(_READERS, "gbnf-gateway-read")
         upstreams.on_usage = self._count_prompt
         # gauges read the present state when they are asked
@@ -172,7 +174,7 @@ class Gateway:
     ) -> _Parsed:
         """Return what `parse` makes of the JSON object of a body. Raises HttpError."""
         body, tools = self._tool_texts.shorten(body)
-        if len(body) <= _SMALL_BODY:  # sooner read than handed to a thread and back
+        if len(body) <= self._small_body:  # sooner read than handed to a thread and back
             share.add(memory_of(body, count_values(body, self.limits)))
             return self._parse(parse, body, tools)
         loop = asyncio.get_running_loop()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -20,9 +19,7 @@ from gbnf_server.web.errors import HttpError
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 OPEN_PATHS = frozenset({"/health"})
 """Answered without a key: what watches a server needs none."""
-
-
-_SECRET = secrets.token_bytes(32)
+_OWNER = b"gbnf owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,8 @@ class Access:
     def check(self, path: str, headers: Mapping[str, str]) -> str:
         """Check a request by its headers, with names in lower case. Raises HttpError (401, 403).
 
-        Returns its owner: an unguessable name of its key in this process; "" unless there are several keys.
+        Returns its owner: a name of its key, as unguessable as that, and the same in every gateway; "" unless
+        there are several keys.
         """
         host = headers.get("host", "")
         if self.hosts is not None and _name(f"//{host}") not in self.hosts:
@@ -60,7 +58,7 @@ class Access:
         if not self.keys or path in OPEN_PATHS:
             return ""
         key = self._check_key(headers)
-        return hmac.new(_SECRET, key.encode(), "sha256").hexdigest() if len(self.keys) > 1 else ""
+        return hmac.new(key.encode(), _OWNER, "sha256").hexdigest() if len(self.keys) > 1 else ""
 
     def _check_origin(self, origin: str | None) -> None:
         if origin is None or "*" in self.origins or origin in self.origins:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import json
-import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.backends.base import Backend, Request
@@ -21,13 +18,10 @@ from gbnf_server.backends.llama_server import LlamaServer, ServerSlots
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.openai_responses import Responses
-from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse, memory_of
 from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.access import Access
-from support.effort import scaled
 from support.gateways import client_of, in_event_loop
 from support.server import Reply, require_llama_server, scripted
 
@@ -185,45 +179,3 @@ async def test_a_key_neither_reads_nor_continues_nor_deletes_the_responses_of_an
         assert (await first.post("/v1/responses", json={**body, "input": reference})).status_code == 200
         assert (await first.post("/v1/responses", json=follow)).status_code == 200
         assert (await first.delete(path)).status_code == 200
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=40),
-    lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text(max_size=5), inner, max_size=20),
-    max_leaves=200,
-)
-
-
-@settings(max_examples=scaled(40))
-@given(JSON)
-def test_a_stored_value_takes_no_more_than_is_counted(value: Any) -> None:
-    text = json.dumps([value] * 20)
-    gc.disable()  # what it frees would count
-    tracemalloc.start()
-    try:
-        made = json.loads(text)
-        taken = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-        gc.enable()
-    assert taken <= memory_of(made) + 2048
-
-
-def test_the_store_counts_what_responses_take() -> None:
-    api = Responses()
-    items = [{"type": "message", "role": "user", "content": "x"} for _ in range(1000)]
-    reply = api.parse({"model": "m", "input": items})
-    assert reply._size >= memory_of(items) > 3 * len(json.dumps(items))
-
-
-def test_the_key_with_most_bytes_loses_its_responses_first() -> None:
-    def stored(response_id: str, size: int) -> StoredResponse:
-        return StoredResponse({"id": response_id, "output": [], "previous_response_id": None}, [], size)
-
-    store = ResponseStore(size=100)
-    small, large = store.of("small"), store.of("large")
-    small.put(stored("mine", 10))
-    for number in range(50):
-        large.put(stored(str(number), 20))
-    assert small.get("mine") is not None
-    assert [number for number in range(50) if large.get(str(number))] == [46, 47, 48, 49]

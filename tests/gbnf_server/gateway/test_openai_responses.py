@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx2
 import openai
 import pytest
 from hypothesis import given, settings
@@ -18,10 +17,9 @@ from gbnf.tool_formats import TextDelta
 from gbnf_server.gateway.answers import Finished, Started
 from gbnf_server.gateway.chat import FunctionTool, JsonObject, JsonSchema, ToolChoice
 from gbnf_server.gateway.openai_responses import Responses
-from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
-from support.answers import ENFORCEMENT, USAGE, Answer, answers, api_transport, undeclared
+from support.answers import ENFORCEMENT, USAGE, Answer, answers, client_of, undeclared
 from support.effort import scaled
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
@@ -35,18 +33,6 @@ TOOLS: Any = [FUNCTION, NAMESPACE]
 NAMES = ("f", "agents__wait")
 
 STREAM_EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
-
-
-def client_of(api: Responses, *given_answers: Answer) -> openai.OpenAI:
-    """Return a client whose requests get these answers, one after another."""
-    remaining = iter(given_answers)
-    transport = api_transport(api, lambda _reply: next(remaining).events())
-    return openai.OpenAI(
-        api_key="none",
-        base_url="http://gateway/v1",
-        http_client=httpx2.Client(transport=transport),
-        max_retries=0,
-    )
 
 
 def parsed(**body: Any) -> Any:
@@ -425,39 +411,6 @@ def test_a_reference_is_the_item_of_a_stored_response() -> None:
         {"model": "m", "input": [reference, {"role": "user", "content": "x"}]}
     ).request.messages
     assert messages[0] == {"role": "assistant", "content": "one"}
-
-
-def stored(response_id: str, size: int, previous: str | None = None) -> StoredResponse:
-    body = {"id": response_id, "output": [{"id": f"msg_{response_id}"}], "previous_response_id": previous}
-    return StoredResponse(body, [{"of": response_id}], size)
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 110), st.booleans())), st.integers(0, 4))
-def test_the_store_keeps_the_latest_within_its_limits(steps: list[tuple[int, int, bool]], count: int) -> None:
-    store = ResponseStore(responses=count, size=100)
-    model: dict[str, int] = {}  # by last use
-    for number, (key, size, use) in enumerate(steps):
-        name = f"r{key}" if use else f"n{number}"
-        if use and name in model:
-            model[name] = model.pop(name)
-        elif not use:
-            store.put(stored(name, size))
-            if not count or size > 100:
-                continue
-            while len(model) >= count or sum(model.values()) + size > 100:
-                del model[next(iter(model))]
-            model[name] = size
-        assert (store.get(name) is None) == (name not in model)
-        assert (store.item(f"msg_{name}") is None) == (name not in model)
-
-
-def test_a_conversation_needs_all_its_responses() -> None:
-    store = ResponseStore(responses=2)
-    store.put(stored("a", 1))
-    store.put(stored("b", 1, previous="a"))
-    assert store.conversation("b") == [{"of": "a"}, {"id": "msg_a"}, {"of": "b"}, {"id": "msg_b"}]
-    store.put(stored("c", 1, previous="b"))
-    assert store.conversation("c") is None
 
 
 def test_log_probabilities_are_those_of_the_only_message() -> None:

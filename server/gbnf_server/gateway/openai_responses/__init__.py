@@ -16,12 +16,12 @@ from gbnf_server.web.errors import HttpError
 
 
 class Responses(Api):
-    """The Responses API. Only the owner of a response reads and deletes it."""
+    """The Responses API. Only the owner of a response reads and deletes it. `store`: see `ResponseStore`."""
 
     path = "/v1/responses"
 
-    def __init__(self) -> None:
-        self.store = ResponseStore()
+    def __init__(self, store: str = "") -> None:
+        self.store = ResponseStore(store)
 
     def parse(self, body: Mapping[str, Any], owner: str = "") -> ResponsesReply:
         """Read the JSON of a request. Raises HttpError."""

@@ -17,7 +17,7 @@ from gbnf.tool_formats import CallStarted
 from gbnf_server.gateway.answers import Enforcement, Finished
 from gbnf_server.gateway.api import Block, BlockReply, Event, Kind, logprob_json
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
-from gbnf_server.gateway.openai_responses.store import ResponseStore, StoredResponse, memory_of
+from gbnf_server.gateway.openai_responses.store import ResponseStore, item_id
 from gbnf_server.web.errors import HttpError
 
 _Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
@@ -30,9 +30,8 @@ class ResponsesReply(BlockReply["_Item"]):
         super().__init__(request.chat, request.ignored)
         self._parsed, self._store = request, store
         self._base = self._body = _base(request)
-        # measured here, in the thread that parses: both may be large
         self._is_stored = request.body.store is not False
-        self._size = memory_of(self._base) + memory_of(request.items) if self._is_stored else 0
+        self.blocks_at_end = self._is_stored and store.is_shared
         reasoning = request.body.reasoning
         has_summary = reasoning is not None and (reasoning.summary or reasoning.generate_summary)
         self._reasoning = _SUMMARY if has_summary else _REASONING
@@ -46,10 +45,18 @@ class ResponsesReply(BlockReply["_Item"]):
 
     def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _Item:
         if call is not None:
-            return _Call(index, _new_id("fc"), call.id, self._parsed.places.get(call.name, (None, call.name)))
+            return _Call(
+                index,
+                self._item_id("fc", index),
+                call.id,
+                self._parsed.places.get(call.name, (None, call.name)),
+            )
         if kind == "text":
-            return _Text(kind, index, _new_id("msg"), _TEXT)
-        return _Text(kind, index, _new_id("rs"), self._reasoning)
+            return _Text(kind, index, self._item_id("msg", index), _TEXT)
+        return _Text(kind, index, self._item_id("rs", index), self._reasoning)
+
+    def _item_id(self, prefix: str, index: int) -> str:
+        return item_id(prefix, self._base["id"], index)
 
     def _begin(self, enforcement: Enforcement | None = None) -> Iterator[Event]:  # noqa: ARG002 - see BlockReply
         if not self._has_begun:
@@ -76,9 +83,8 @@ class ResponsesReply(BlockReply["_Item"]):
             if item.status == "in_progress":
                 yield from item.end(status)
         self._body = self._base | _end(finished, output, status)
-        if self._is_stored:
-            size = self._size + memory_of([self._body["output"], self._body["x_gbnf"]])
-            self._store.put(StoredResponse(self._body, self._parsed.items, size))
+        if self._is_stored and not self._store.put(self._body, self._parsed.items):
+            self._body["x_gbnf"] = {**self._body["x_gbnf"], "stored": False}
         yield {"type": f"response.{status}", "response": self._body}
 
     def _written(self, events: Iterable[Event]) -> str:
@@ -194,17 +200,13 @@ class _Call(_Item):
         return {**self._call, "arguments": self.text, "status": self.status}
 
 
-def _new_id(prefix: str) -> str:
-    return f"{prefix}_{secrets.token_hex(16)}"
-
-
 def _base(request: ResponsesRequest) -> dict[str, Any]:
     """Return the response before its output."""
     body, chat = request.body, request.chat
     text = body.text.format if body.text is not None and body.text.format is not None else {"type": "text"}
     reasoning = body.reasoning
     return {
-        "id": _new_id("resp"),
+        "id": f"resp_{secrets.token_hex(16)}",
         "object": "response",
         "created_at": int(time.time()),
         "status": "in_progress",

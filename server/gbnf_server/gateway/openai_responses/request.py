@@ -111,7 +111,7 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
         earlier = store.conversation(body.previous_response_id)
         if earlier is None:
             problem = f"there is no stored response with the id {body.previous_response_id!r}. "
-            hint = "Responses are kept in memory, up to a limit. Send all items instead."
+            hint = "Old ones are removed. Send all items instead."
             raise HttpError(404, problem + hint, "not_found", "previous_response_id")
         add_items(turns, earlier, store.item)
     add_items(turns, items, store.item)

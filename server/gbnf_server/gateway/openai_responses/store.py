@@ -1,4 +1,4 @@
-"""Responses that later requests continue, in memory, up to a number and a size.
+"""Responses that later requests continue, in a database that several gateways may share.
 
 Invariant: who is not the owner of a response cannot read, continue or remove it.
 """
@@ -6,51 +6,65 @@ Invariant: who is not the owner of a response cannot read, continue or remove it
 from __future__ import annotations
 
 import copy
-import sys
+import json
+import sqlite3
 import threading
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypeAlias, TypeVar
 
+from gbnf_server.system.errors import SetupError
+from gbnf_server.web.errors import HttpError
+from gbnf_server.web.logs import log_error
 
-@dataclass(frozen=True, slots=True)
-class StoredResponse:
-    """A response, and the items that its request added to the conversation. `size`: see `memory_of`."""
+_TABLE = """
+CREATE TABLE IF NOT EXISTS gbnf_responses (
+    owner TEXT, id TEXT, previous TEXT, body TEXT, items TEXT, size BIGINT, used BIGINT,
+    PRIMARY KEY (owner, id)
+);
+CREATE INDEX IF NOT EXISTS gbnf_responses_used ON gbnf_responses (used)
+"""
+_EVICT = """
+DELETE FROM gbnf_responses WHERE (owner, id) = (
+    SELECT owner, id FROM gbnf_responses WHERE owner = (
+        SELECT owner FROM gbnf_responses GROUP BY owner ORDER BY SUM(size) DESC LIMIT 1
+    ) ORDER BY used LIMIT 1
+)
+"""
+_CONVERSATION = """
+WITH RECURSIVE chain (id, previous, body, items, place) AS (
+    SELECT id, previous, body, items, 0 FROM gbnf_responses WHERE owner = ? AND id = ?
+    UNION ALL
+    SELECT each.id, each.previous, each.body, each.items, place + 1
+    FROM gbnf_responses AS each JOIN chain ON each.id = chain.previous WHERE each.owner = ?
+)
+SELECT id, previous, body, items FROM chain ORDER BY place DESC
+"""
+_KEPT_NS = 30 * 24 * 3600 * 10**9
+"""How long a database keeps a response that is not used: as long as OpenAI."""
+_WAIT_S = 5
+_POSTGRES = ("postgresql://", "postgres://")
 
-    body: Mapping[str, Any]
-    items: Sequence[Mapping[str, Any]]
-    size: int
-
-
-def memory_of(value: Any) -> int:
-    """Return the bytes that a JSON value takes as Python objects; those that are shared count each time."""
-    size, left = 0, [value]
-    while left:
-        each = left.pop()
-        size += sys.getsizeof(each)
-        if isinstance(each, Mapping):
-            left += each.keys()
-            left += each.values()
-        elif isinstance(each, list | tuple):
-            left += each
-    return size
+_Run: TypeAlias = Callable[..., list[Any]]
+_Value = TypeVar("_Value")
 
 
 class ResponseStore:
     """The latest responses, as their owner sees them; see `of`.
 
-    Where there is no place for another, the owner with the most bytes loses the one that was not used for the
-    longest time. May be used by several threads.
+    `url`: a file for SQLite, or the `postgresql://` URL of a database; by default they are in the memory of
+    this process. A database keeps them for 30 days after their last use. In memory there are at most
+    `responses`, of `size` bytes of JSON in all: the owner with the most bytes loses the one that was not used
+    for the longest time. May be used by several threads. Raises SetupError, and, where the database fails
+    later, HttpError (503).
     """
 
-    def __init__(self, *, responses: int = 1000, size: int = 64 << 20) -> None:
-        """Keep at most this many responses, of at most `size` bytes in all."""
+    def __init__(self, url: str = "", *, responses: int = 1000, size: int = 64 << 20) -> None:
+        self.is_shared = bool(url)
         self._responses, self._size = responses, size
         self._owner = ""
-        # by owner and id; the one that was used last is the last
-        self._stored: dict[tuple[str, str], StoredResponse] = {}
-        self._lock = threading.Lock()
+        self._database = _Database(url)
 
     def of(self, owner: str) -> Self:
         """Return the same store as `owner` sees it."""
@@ -58,59 +72,139 @@ class ResponseStore:
         view._owner = owner  # noqa: SLF001 - of this class
         return view
 
-    def put(self, response: StoredResponse) -> None:
-        """Add a response; old ones make place for it."""
-        with self._lock:
-            if response.size > self._size or self._responses < 1:
-                return
-            used: Counter[str] = Counter()
-            for (owner, _), stored in self._stored.items():
-                used[owner] += stored.size
-            while len(self._stored) >= self._responses or used.total() + response.size > self._size:
-                largest = max(used, key=used.__getitem__)
-                oldest = next(key for key in self._stored if key[0] == largest)
-                used[largest] -= self._stored.pop(oldest).size
-                if all(owner != largest for owner, _ in self._stored):
-                    del used[largest]
-            self._stored[self._owner, response.body["id"]] = response
+    def put(self, body: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> bool:
+        """Add a response, and the items that its request added to the conversation.
 
-    def get(self, response_id: str) -> Mapping[str, Any] | None:
+        Return whether it is stored: not if it is too large, or if the database fails, which is logged.
+        """
+        texts = json.dumps(body), json.dumps(items)
+        size, now = sum(map(len, texts)), time.time_ns()
+        if not self.is_shared and (size > self._size or self._responses < 1):
+            return False
+
+        def put(run: _Run) -> None:
+            if self.is_shared:
+                run("DELETE FROM gbnf_responses WHERE used < ?", now - _KEPT_NS)
+            while not self.is_shared:
+                [(count, used)] = run("SELECT COUNT(*), COALESCE(SUM(size), 0) FROM gbnf_responses")
+                if count < self._responses and used + size <= self._size:
+                    break
+                run(_EVICT)
+            values = self._owner, body["id"], body["previous_response_id"], *texts, size, now
+            run("INSERT INTO gbnf_responses VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", *values)
+
+        try:
+            self._database.run(put)
+        except HttpError as error:
+            log_error(error)
+            return False
+        return True
+
+    def get(self, response_id: str) -> dict[str, Any] | None:
         """Return the response with an id, None if it is not stored."""
-        with self._lock:
-            stored = self._use(response_id)
-            return None if stored is None else stored.body
+        use = "UPDATE gbnf_responses SET used = ? WHERE owner = ? AND id = ? RETURNING body"
+        found = self._database.run(lambda run: run(use, time.time_ns(), self._owner, response_id))
+        return json.loads(found[0][0]) if found else None
 
     def delete(self, response_id: str) -> bool:
         """Remove a response. Return whether it was stored."""
-        with self._lock:
-            return self._stored.pop((self._owner, response_id), None) is not None
+        delete = "DELETE FROM gbnf_responses WHERE owner = ? AND id = ? RETURNING id"
+        return bool(self._database.run(lambda run: run(delete, self._owner, response_id)))
 
     def item(self, item_id: str) -> Mapping[str, Any] | None:
         """Return the item of an output with an id, None if it is not stored."""
-        with self._lock:
-            for (owner, response_id), stored in self._stored.items():
-                for item in stored.body["output"] if owner == self._owner else ():
-                    if item["id"] == item_id:
-                        self._use(response_id)
-                        found: Mapping[str, Any] = item
-                        return found
-        return None
+        response = self.get(f"resp_{item_id.split('_')[1]}") if item_id.count("_") > 1 else None
+        output = () if response is None else response["output"]
+        return next((item for item in output if item["id"] == item_id), None)
 
     def conversation(self, response_id: str) -> list[Mapping[str, Any]] | None:
         """Return the items up to the end of a response, None if one of the responses is not stored."""
-        with self._lock:
-            chain: list[StoredResponse] = []
-            identifier: str | None = response_id
-            while identifier is not None:
-                stored = self._use(identifier)
-                if stored is None:
-                    return None
-                chain.append(stored)
-                identifier = stored.body["previous_response_id"]
-        return [item for stored in reversed(chain) for item in (*stored.items, *stored.body["output"])]
 
-    def _use(self, response_id: str) -> StoredResponse | None:
-        stored = self._stored.pop((self._owner, response_id), None)
-        if stored is not None:
-            self._stored[self._owner, response_id] = stored
-        return stored
+        def read(run: _Run) -> list[Any]:
+            found = run(_CONVERSATION, self._owner, response_id, self._owner)
+            for identifier, *_ in found:
+                values = time.time_ns(), self._owner, identifier
+                run("UPDATE gbnf_responses SET used = ? WHERE owner = ? AND id = ?", *values)
+            return found
+
+        chain = self._database.run(read)
+        if not chain or chain[0][1] is not None:
+            return None
+        return [
+            item for *_, body, items in chain for item in (*json.loads(items), *json.loads(body)["output"])
+        ]
+
+
+def item_id(prefix: str, response_id: str, index: int) -> str:
+    """Return the id of an item, which tells the response that it is of."""
+    return f"{prefix}_{response_id.removeprefix('resp_')}_{index}"
+
+
+class _Database:
+    """A connection to a database of SQLite or PostgreSQL; one that breaks is opened again."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._is_postgres = url, url.startswith(_POSTGRES)
+        self._lock = threading.Lock()
+        self._connection: Any = None
+        self._errors: type[Exception] = sqlite3.Error
+        if self._is_postgres:
+            import psycopg  # noqa: PLC0415 - an extra
+
+            self._errors = psycopg.Error
+        try:
+            self._connection = self._connect()
+        except self._errors as error:
+            raise SetupError(f"the store of responses cannot be opened: {error}. Check --store.") from None
+
+    def run(self, work: Callable[[_Run], _Value]) -> _Value:
+        """Return what `work` returns, in one transaction; once more if the database fails."""
+        with self._lock:
+            for is_last in (False, True):
+                try:
+                    if self._connection is None:
+                        self._connection = self._connect()
+                    self._execute("BEGIN" if self._is_postgres else "BEGIN IMMEDIATE")
+                    value = work(self._execute)
+                    self._execute("COMMIT")
+                except BaseException as error:
+                    if self._url:
+                        self._close()
+                        self._connection = None
+                    else:
+                        self._connection.rollback()
+                    if not isinstance(error, self._errors):
+                        raise
+                    if is_last:
+                        problem = f"the store of responses fails: {error}"
+                        raise HttpError(503, problem, "store_failed", retry_after=5) from error
+                else:
+                    return value
+        raise AssertionError("the last attempt returns or raises")
+
+    def _connect(self) -> Any:
+        if self._is_postgres:
+            import psycopg  # noqa: PLC0415 - an extra
+
+            connection: Any = psycopg.connect(
+                self._url,
+                autocommit=True,
+                connect_timeout=_WAIT_S,
+                tcp_user_timeout=_WAIT_S * 1000,
+                options=f"-c statement_timeout={_WAIT_S}s",
+            )
+        else:
+            connection = sqlite3.connect(
+                self._url or ":memory:", _WAIT_S, isolation_level=None, check_same_thread=False
+            )
+            if self._url:
+                connection.execute("PRAGMA journal_mode=WAL")
+        self._close = weakref.finalize(self, connection.close)
+        for statement in _TABLE.split(";"):
+            connection.execute(statement)
+        return connection
+
+    def _execute(self, statement: str, *values: Any) -> list[Any]:
+        text = statement.replace("?", "%s") if self._is_postgres else statement
+        cursor = self._connection.execute(text, values)
+        return [] if cursor.description is None else cursor.fetchall()
