@@ -30,7 +30,7 @@ from zoneinfo import ZoneInfo
 from gbnf.errors import InvalidArgumentError
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import Context
-from gbnf_server.executors.person import Form
+from gbnf_server.executors.person import Form, Person
 from gbnf_server.executors.results import LONGEST_TEXT, describe_failure, format_traceback
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.executors.workspace import Workspace
@@ -112,7 +112,7 @@ def _work(incoming: int, outgoing: int) -> NoReturn:
             signal.pause()
 
 
-class _Relay:
+class _Relay(Person):
     """The person, at the other end of the pipes."""
 
     def __init__(self, messages: BinaryIO, pipe: BinaryIO) -> None:
@@ -121,9 +121,6 @@ class _Relay:
 
     def answer(self, form: Form) -> dict[str, Any]:
         return self.ask(protocol.ask(form))
-
-    def approve(self, call: Mapping[str, Any]) -> bool:
-        raise ExecutorError(f"'{call.get('name')}': approval is requested before an executor runs, not by it")
 
     def ask(self, question: bytes) -> dict[str, Any]:
         """Send a question, and return its answer."""

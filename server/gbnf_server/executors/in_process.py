@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from gbnf.errors import InvalidArgumentError
 from gbnf_server.executors import protocol
 from gbnf_server.executors.context import Context
-from gbnf_server.executors.person import Form
+from gbnf_server.executors.person import Form, Person
 from gbnf_server.executors.results import describe_failure, format_traceback
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from gbnf_server.system.event_loop import run_in_thread
@@ -111,7 +111,7 @@ class _Deadline:
         self._since = time.monotonic()
 
 
-class _PatientPerson:
+class _PatientPerson(Person):
     """The person of a context; the time to answer does not count for the function's limit."""
 
     def __init__(self, context: Context, deadline: _Deadline) -> None:
@@ -121,9 +121,6 @@ class _PatientPerson:
     def answer(self, form: Form) -> dict[str, Any]:
         with self._lock, self._deadline:
             return self._context.answers(form)
-
-    def approve(self, call: Mapping[str, Any]) -> bool:
-        raise ExecutorError(f"'{call.get('name')}': approval is asked before a tool runs, not by it")
 
 
 def _executor_error(name: str, function: Callable[..., Any], error: BaseException) -> ExecutorError:

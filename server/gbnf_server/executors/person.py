@@ -73,13 +73,17 @@ class Form:
 
 
 class Person(Protocol):
-    """Someone to ask. Both methods raise `ExecutorError` if nobody answers, or the person cancels."""
+    """Someone to ask. Both methods raise `ExecutorError` if nobody answers, or the person cancels.
+
+    A class that derives from this one has no `approve` of its own if only executors ask it.
+    """
 
     def answer(self, form: Form) -> dict[str, Any]:
         """Return a validated value for each field's `var`."""
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         """Return whether the call may be executed."""
+        raise ExecutorError(f"'{call.get('name')}': approval is asked before an executor runs, not by it")
 
 
 class TerminalPerson:

@@ -53,7 +53,7 @@ from gbnf.errors import GbnfError
 from gbnf.prompts.descriptions import plain_schema, with_groups
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
-from gbnf_server.executors import Context, Form, prepare_executors, run_executor
+from gbnf_server.executors import Context, Form, Person, prepare_executors, run_executor
 from gbnf_server.mcp.elicitation import form_answers, form_params
 from gbnf_server.system.addresses import is_loopback, is_unspecified
 from gbnf_server.system.errors import ExecutorError
@@ -127,7 +127,7 @@ class ToolServer:
         return CallToolResult(content=[TextContent(text=text)], structured_content=result)
 
 
-class _ClientPerson:
+class _ClientPerson(Person):
     """The person at an MCP client: the answers in the rounds of one call, and further questions.
 
     `question`: what ends this request, which the client answers with its next one.
@@ -189,10 +189,6 @@ class _ClientPerson:
                 "protocol does not allow; connect with protocol 2025-11-25"
             )
         raise self._ask_first(_FORM, params)
-
-    def approve(self, call: Mapping[str, Any]) -> bool:
-        """Raise ExecutorError: approval is given before an executor runs."""
-        raise ExecutorError(f"'{call.get('name')}': approval is asked before an executor runs, not by it")
 
     def _ask_first(self, key: str, params: ElicitRequestFormParams) -> ExecutorError:
         self.question = InputRequiredResult(
