@@ -55,7 +55,8 @@ def order_tools(pool: Sequence[Tool], options: PlannerOptions) -> OrderedTools:
     if pool and not tools:
         tool, reason = next(iter(unreachable.items()))
         raise PoolError(f"no tool of the pool can be called: {tool.name!r}: {reason}")
-    least = min(len(with_prerequisites([ending], every)) for ending in endings)
+    unlike = {ending.offer.after: ending for ending in endings}.values()
+    least = min(len(with_prerequisites([ending], every)) for ending in unlike)
     if least > options.max_steps:
         raise PoolError(
             f"max_steps is {options.max_steps}, and the required tools, their prerequisites and the answer "

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gbnf import Grammar
 from gbnf.errors import PoolError
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools.prerequisites import with_prerequisites
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.planner import Planner, PlannerOptions
@@ -28,7 +29,7 @@ from gbnf_server.planner.events import (
     WarningRaised,
 )
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.prerequisites import answer_of
+from gbnf_server.planner.prerequisites import answer_of, order_tools
 from gbnf_server.system.errors import ExecutorError
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, Driven, call, completion, drive_by_hand, resolved
@@ -317,3 +318,17 @@ def test_a_name_alone_is_no_tuple_of_names() -> None:
     with pytest.raises(ValueError, match="must be a tuple of names"):
         PlannerOptions(required="read_files")  # type: ignore[arg-type]  # that is the point
     assert PlannerOptions(terminal=["send"]).terminal == ("send",)  # type: ignore[arg-type]
+
+
+def test_endings_that_come_after_the_same_tools_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a pool of endings takes time by the square of its size."""
+    looked: list[list[Tool]] = []
+
+    def count(tools: list[Tool], pool: Sequence[Tool]) -> tuple[Tool, ...]:
+        looked.append(tools)
+        return with_prerequisites(tools, pool)
+
+    monkeypatch.setattr("gbnf_server.planner.prerequisites.with_prerequisites", count)
+    endings = [tool(f"end_{number}", terminal=True) for number in range(50)]
+    assert len(order_tools(endings, PlannerOptions()).tools) == 50
+    assert len(looked) == 1
