@@ -355,7 +355,7 @@ class _Automaton:
         alternatives = [seq(layout.begin_object, self._pairs(nodes[0], rests))]
         if nodes[0].may_end:
             alternatives.append(layout.empty_object)
-        return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
+        return factor_prefixes(alternatives)
 
     def _pairs(self, node: _Node, rests: Sequence[Expr]) -> Expr:
         """Return the pairs that may come next, each a rule, and what follows them."""

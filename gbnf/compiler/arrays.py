@@ -48,8 +48,7 @@ def array_expr(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, b
     body = seq(layout.begin_array, filled, layout.end_array)
     if items.minimum:
         return body, exact
-    whole = [layout.empty_array] if body == EMPTY_LANGUAGE else [body, layout.empty_array]
-    return factor_prefixes(whole), exact
+    return factor_prefixes([body, layout.empty_array]), exact
 
 
 def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
@@ -101,12 +100,8 @@ def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout,
         following = [seq(layout.comma, pair) for pair in pairs(count, found=found)]
         if found and count >= items.minimum:
             following.append(layout.end_array)
-        scope.define(
-            rests[count, found], factor_prefixes([one for one in following if one != EMPTY_LANGUAGE])
-        )
-    return factor_prefixes(
-        [seq(layout.begin_array, pair) for pair in pairs(0, found=False) if pair != EMPTY_LANGUAGE]
-    )
+        scope.define(rests[count, found], factor_prefixes(following))
+    return factor_prefixes([seq(layout.begin_array, pair) for pair in pairs(0, found=False)])
 
 
 def unique_expr(

@@ -64,10 +64,8 @@ class DeclaredOrder:
             entry = seq(layout.colon, self._values[name], rest)
             shared = firsts[state - 1] < state - 1
             self._entries[state - 1] = self._scope.add(name + " Entry", entry) if shared else entry
-        alternatives = []
         begun = self._pairs(0, self._rest(0) if self._others else EMPTY_LANGUAGE)
-        if begun != EMPTY_LANGUAGE:
-            alternatives.append(seq(layout.begin_object, begun))
+        alternatives = [seq(layout.begin_object, begun)]
         if self._may_end[0]:
             alternatives.append(layout.empty_object)
         return factor_prefixes(alternatives)

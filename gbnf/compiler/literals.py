@@ -95,12 +95,14 @@ def join_expressions(items: Sequence[Expr], comma: Expr) -> Expr:
 def factor_prefixes(alternatives: Sequence[Expr]) -> Expr:
     """Return the alternation of the expressions as a trie, with shared prefixes factored out.
 
+    Those without texts are left out.
     "read_files" | "read_mail" -> "read_" ( "files" | "mail" ). Terminals are compared by their text, all
     others as a whole. This keeps llama.cpp fast: it tries every token against every open branch.
     """
-    if len(alternatives) < 2:
-        return alternatives[0] if alternatives else EMPTY_LANGUAGE
-    return _factor([one.items if isinstance(one, Seq) else (one,) for one in alternatives], 0)
+    possible = [one for one in alternatives if one != EMPTY_LANGUAGE]
+    if len(possible) < 2:
+        return possible[0] if possible else EMPTY_LANGUAGE
+    return _factor([one.items if isinstance(one, Seq) else (one,) for one in possible], 0)
 
 
 #: How deeply a trie nests before the rest is listed as it is.

@@ -233,7 +233,7 @@ class Lowering(UnionLowering):
                 alternatives.append(self._anything.values(shape_type(shape), syntax))
         if not alternatives:
             self.reason = values.reason
-        return factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
+        return factor_prefixes(alternatives)
 
     def _in_forms(self, values: ValueSet, location: SchemaLocation, syntax: FormsSyntax) -> Expr:
         """Return the values with what comes before and after each, by their JSON types."""
@@ -259,7 +259,7 @@ class Lowering(UnionLowering):
             self.report.add("inexpressible", location.pointer, "type", reason)
         if "string" in parts:
             self._scalars.report_lost(parts["string"].values, frozenset(parts), location.pointer, syntax)
-        written = factor_prefixes([one for one in alternatives if one != EMPTY_LANGUAGE])
+        written = factor_prefixes(alternatives)
         if written == EMPTY_LANGUAGE:
             self.reason = self.reason or values.reason or "the format cannot write its values"
         return written
@@ -276,7 +276,6 @@ class Lowering(UnionLowering):
         if EMPTY_LANGUAGE in texts:
             lost = [value for value, text in zip(values, texts, strict=True) if text == EMPTY_LANGUAGE]
             self.report.unwritten(lost, location.pointer)
-            texts = [text for text in texts if text != EMPTY_LANGUAGE]
         return factor_prefixes(texts)
 
     def _shape(self, shape: Shape, location: SchemaLocation, syntax: ValueSyntax) -> Expr:

@@ -283,7 +283,7 @@ class _ObjectAutomaton:
         others = (
             [] if after_other is None else [seq(other, self._rests[after_other]) for other in self._others]
         )
-        return [pair for pair in (*self._declared(state), *others) if pair != EMPTY_LANGUAGE]
+        return [*self._declared(state), *others]
 
     def _declared(self, state: _ObjectState) -> list[Expr]:
         """Return the declared properties that may come next: some inline, the others by reference."""

@@ -18,7 +18,7 @@ from gbnf.compiler.repetitions import BEYOND, MAX_BOUND, bounded_repetition
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import Scope
 from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Seq, alt, literal, seq
+from gbnf.grammar.ir import Alt, Expr, Ref, Repeat, Seq, alt, literal, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.keywords import HAS_ITEM
 from gbnf.schema.strings import string_language
@@ -125,7 +125,7 @@ class Scalars:
             if built.excludes:
                 self.report.excludes_delimiters()
             texts.append(built.expr)
-        return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
+        return factor_prefixes(texts)
 
     def raw_shape(
         self, shape: String, form: ElementForm, kinds: frozenset[JsonType], scope: Scope, syntax: FormsSyntax

@@ -26,7 +26,7 @@ from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.scalars import Scalars, report_keyword
 from gbnf.compiler.value_syntax import ElementsSyntax, FormsSyntax, ValueSyntax, syntax_of
-from gbnf.compiler.values import JoinPairs, value_expr
+from gbnf.compiler.values import SHAPES, JoinPairs, value_expr
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt, repeat, seq
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
@@ -56,12 +56,6 @@ _ANY_OF_TYPE: Mapping[JsonType | None, Expr] = {
     "array": Ref("jsonArray"),
     "object": Ref("jsonObject"),
 }
-_SCALARS: Mapping[JsonType, Null | Boolean | Number | String] = {
-    "null": Null(),
-    "boolean": Boolean(),
-    "number": Number(),
-    "string": String(),
-}
 
 
 class Anything:
@@ -85,18 +79,15 @@ class Anything:
     def _new(self, kind: JsonType | None, syntax: AnySyntax) -> Expr:
         if isinstance(syntax, FormsSyntax):
             kinds = frozenset(JSON_TYPES if kind is None else (kind,))
-            texts = [
-                text
-                for one in JSON_TYPES
-                if one in kinds
-                for text in syntax.written(
+            texts: list[Expr] = []
+            for one in JSON_TYPES if kind is None else (kind,):
+                texts += syntax.written(
                     one,
                     kinds,
                     self.values,
                     lambda form: self._scalars.raw_shape(String(), form, kinds, self._scope, syntax).expr,
                 )
-            ]
-            return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
+            return factor_prefixes(texts)
         match kind:
             case None:
                 return alt(*[self.values(one, syntax) for one in JSON_TYPES])
@@ -116,7 +107,9 @@ class Anything:
                     [seq(layout.begin_object, pairs, layout.end_object), layout.empty_object]
                 )
             case _:
-                return self._scalars.scalar(_SCALARS[kind], self._scope, "", syntax)
+                shape = SHAPES[kind]
+                assert not isinstance(shape, Array | Object)
+                return self._scalars.scalar(shape, self._scope, "", syntax)
 
 
 #: The most properties of an object; beyond, it is not constrained.

@@ -76,7 +76,7 @@ def _in_forms(value: Any, syntax: FormsSyntax, pairs: JoinPairs | None) -> Expr:
             is_readable = syntax.readable(form, _ALL_TYPES).accepts(value)
             inside = literal(value) if is_readable else EMPTY_LANGUAGE
         texts.append(seq(literal(form.before), inside, literal(form.after)))
-    return factor_prefixes([text for text in texts if text != EMPTY_LANGUAGE])
+    return factor_prefixes(texts)
 
 
 def json_type(value: Any) -> JsonType:
