@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from os.path import commonprefix
 from typing import NamedTuple
 
-from gbnf.compiler.declared_order import trie
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
@@ -292,7 +292,9 @@ class _Automaton:
                 key = (bit, mask, is_required, satisfies if len(shapes) == 1 else 0)
                 words.setdefault(key, []).append(word)
         for (bit, mask, is_required, satisfies), members_of_class in words.items():
-            pair = self._scope.add(f"{labels[bit]} Pair", trie(sorted(members_of_class, key=_word)))
+            ordered = sorted(members_of_class, key=itemgetter(0))
+            pairs = factor_prefixes([seq(literal(word), rest) for word, rest in ordered])
+            pair = self._scope.add(f"{labels[bit]} Pair", pairs)
             yield _Class(pair, bit, mask, is_required, satisfies, is_declared=True)
         others: dict[Expr, int] = {}
         for at, members in enumerate(shapes):
@@ -450,7 +452,3 @@ class _Automaton:
 
     def _has_groups(self, at: int, given: int) -> bool:
         return all(any(given & self._bits.get(name, 0) for name in group) for group in self._groups[at])
-
-
-def _word(pair: tuple[str, Expr]) -> str:
-    return pair[0]

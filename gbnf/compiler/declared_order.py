@@ -12,7 +12,7 @@ from operator import itemgetter
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Literal, alt, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, alt, seq
 
 #: The most declared properties in one trie.
 CHUNK = 16
@@ -93,33 +93,12 @@ class DeclaredOrder:
         """Return the declared properties that may come next: some inline, the others by reference."""
         stop = self._stops[state]
         limit = min((state // CHUNK + 1) * CHUNK, stop)
-        words = list(zip(self._keys[state:limit], self._entries[state:limit], strict=True))
-        near = trie(sorted(words, key=itemgetter(0))) if words else EMPTY_LANGUAGE
+        words = sorted(
+            zip(self._keys[state:limit], self._entries[state:limit], strict=True), key=itemgetter(0)
+        )
+        near = factor_prefixes([seq(Literal(key), entry) for key, entry in words])
         if limit == stop:
             return near
         if limit not in self._later:
             self._later[limit] = self._scope.add("Keys", self._declared(limit))
         return alt(near, self._later[limit])
-
-
-def trie(words: Sequence[tuple[str, Expr]], at: int = 0) -> Expr:
-    """Return one of the words, from the character `at` on, and what follows it, as a trie.
-
-    The words are sorted, agree up to `at`, and none is a prefix of another.
-    """
-    first, rest = words[0]
-    if len(words) == 1:
-        return seq(Literal(first[at:]), rest)
-    last = words[-1][0]
-    end = at
-    while first[end] == last[end]:
-        end += 1
-    branches: list[Expr] = []
-    start, char = 0, first[end]
-    for index, (word, _) in enumerate(words):
-        if word[end] != char:
-            branches.append(trie(words[start:index], end))
-            start, char = index, word[end]
-    branches.append(trie(words[start:], end))
-    together = Alt(tuple(branches))
-    return seq(Literal(first[at:end]), together) if end > at else together
