@@ -3,6 +3,7 @@
     python bench/vllm_folder.py FOLDER                                              # once
     python bench/distributed.py --vllm VENV/bin/vllm --folder FOLDER --data bfcl_eval/data
     python bench/distributed.py                                                     # without vLLM
+    python bench/distributed.py --smollm2 --levels 1 8 --runs 16                    # with a larger model
 
 All have the same weights: the bundled model, in GGUF (quantized) and as a Hugging Face folder (float32);
 `vllm_folder.py` documents how to install vLLM for a CPU. llama-server has as many slots, and the model in
@@ -32,6 +33,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +48,11 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.executors import Workspace
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_build import start
+from gbnf_server.system.model_files import SMOLLM2_ADAPTER, smollm2_path
 from tables import KINDS, outcome_cells, print_heads
 
 OWN = "vLLM's own tools"
+CONTEXT = 2048  # of SmolLM2, whose cells of 32 sequences take 1.5 GB
 Opened = Callable[[int], AbstractContextManager[Backend]]
 
 
@@ -107,9 +111,20 @@ def bundled_tools() -> list[Tool]:
 
 
 @contextmanager
-def llama_server_with(slots: int) -> Iterator[Backend]:
-    with start(model_path(), slots=slots, timeout=TIMEOUT) as server, LlamaServer(server.url) as backend:
+def llama_server_with(slots: int, *, smollm2: bool) -> Iterator[Backend]:
+    path, extra = (smollm2_path(), ("--lora", str(SMOLLM2_ADAPTER))) if smollm2 else (model_path(), ())
+    context = CONTEXT if smollm2 else None
+    server = start(path, slots=slots, context_length=context, timeout=TIMEOUT, extra=extra)
+    with server, LlamaServer(server.url) as backend:
         yield backend
+
+
+def in_process(parallel: int, *, smollm2: bool) -> InProcess:
+    if smollm2:
+        return InProcess(
+            smollm2_path(), lora=SMOLLM2_ADAPTER, name="smollm2", context_length=CONTEXT, parallel=parallel
+        )
+    return InProcess(model_path(), parallel=parallel)
 
 
 def planner_table(opened: Mapping[str, Opened], levels: Sequence[int], queries: Sequence[str]) -> None:
@@ -225,6 +240,7 @@ def main() -> None:
     parser.add_argument("--vllm", type=Path, help="the program `vllm` of an environment that has it")
     parser.add_argument("--folder", type=Path, help="the model for vLLM, written by vllm_folder.py")
     parser.add_argument("--data", type=Path, help="the folder bfcl_eval/data, for the gateway")
+    parser.add_argument("--smollm2", action="store_true", help="the planner's table with SmolLM2")
     parser.add_argument("--suite", default="unseen-wording")
     parser.add_argument("--levels", type=int, nargs="+", default=[1, 8, 32], help="runs at a time")
     parser.add_argument(
@@ -236,8 +252,8 @@ def main() -> None:
     queries = [case.query for case in load_suite(options.suite).cases]
     queries = (queries * (options.runs // len(queries) + 1))[: options.runs]
     opened: dict[str, Opened] = {
-        "llama-server": llama_server_with,
-        "this process": lambda level: InProcess(model_path(), parallel=level),
+        "llama-server": partial(llama_server_with, smollm2=options.smollm2),
+        "this process": partial(in_process, smollm2=options.smollm2),
     }
     with ExitStack() as stack:
         url = None

@@ -7,7 +7,7 @@ The expected calls of the suites are generated in the conversation that asks for
 calls before it), with the system prompt of the bundled tools. Random weights copy nothing, so the model's
 choice is set: the logit of the expected call's next token is raised after each evaluation. All else is the
 usual decoding, so the times are those of a model of this size that makes the expected calls. `--model` takes
-any GGUF file instead of random weights. Rows:
+any GGUF file, or smollm2, instead of random weights. Rows:
 
     one by one          every token sampled
     forced text         text that the grammar forces is appended
@@ -45,6 +45,7 @@ from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.drafts import PromptLookup
 from gbnf_server.llama.kv_cache import CachedSequence, Logits
 from gbnf_server.system.folders import manifests_path
+from gbnf_server.system.model_files import smollm2_path
 from scripted import Shape, write_model
 from tables import new_table, show
 
@@ -217,7 +218,9 @@ def main(
     repeat: Annotated[int, typer.Option(help="Rounds per call.")] = 2,
     layout: Annotated[str, typer.Option(help="JSON layout, as in compile_pool.")] = "default",
     style: Annotated[str, typer.Option(help="Style of the system prompt.")] = "minimal",
-    model: Annotated[Path | None, typer.Option(help="GGUF file, instead of random weights.")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="GGUF file or smollm2, instead of random weights.")
+    ] = None,
     threads: Annotated[int, typer.Option(help="Threads.")] = 1,
     folder: Annotated[Path | None, typer.Option(help="Folder to keep the model in, about 550 MB.")] = None,
     json_out: Annotated[Path | None, typer.Option("--json", help="Write all results to this file.")] = None,
@@ -226,7 +229,8 @@ def main(
     grammar = compile_pool(load_manifests(manifests_path()), whitespace=cast("Whitespace", layout))
     console = Console(width=None if sys.stdout.isatty() else 130)
     with tempfile.TemporaryDirectory() as temporary:
-        path = model or (folder or Path(temporary)) / "drafts-1024-28.gguf"
+        path = smollm2_path() if str(model) == "smollm2" else model
+        path = path or (folder or Path(temporary)) / "drafts-1024-28.gguf"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
