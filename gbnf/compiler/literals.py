@@ -99,7 +99,7 @@ def factor_prefixes(alternatives: Sequence[Expr]) -> Expr:
     "read_files" | "read_mail" -> "read_" ( "files" | "mail" ). Terminals are compared by their text, all
     others as a whole. This keeps llama.cpp fast: it tries every token against every open branch.
     """
-    possible = [one for one in alternatives if one != EMPTY_LANGUAGE]
+    possible = [one for one in alternatives if type(one) is not Alt or one.items]
     if len(possible) < 2:
         return possible[0] if possible else EMPTY_LANGUAGE
     return _factor([one.items if isinstance(one, Seq) else (one,) for one in possible], 0)
