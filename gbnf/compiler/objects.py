@@ -281,20 +281,13 @@ class _ObjectAutomaton:
         return production
 
     def _pairs(self, state: _ObjectState) -> list[Expr]:
-        after_other = self._after_other(state)
-        others = (
-            [] if after_other is None else [seq(other, self._rests[after_other]) for other in self._others]
-        )
-        return [*self._declared(state), *others]
-
-    def _declared(self, state: _ObjectState) -> list[Expr]:
-        """Return the declared properties that may come next: some inline, the others by reference."""
-        pairs = self._next(state)
-        return [
-            expression
-            for chain in range(len(self._chains))
-            for expression in self._of_chain(chain, state, [pair for pair in pairs if pair.chain == chain])
-        ]
+        """Return the pairs that may come next: some of declared properties inline, others by reference."""
+        pairs, found = self._next(state), list[Expr]()
+        for chain in range(len(self._chains)):
+            found += self._of_chain(chain, state, [pair for pair in pairs if pair.chain == chain])
+        if (after_other := self._after_other(state)) is not None:
+            found += [seq(other, self._rests[after_other]) for other in self._others]
+        return found
 
     def _of_chain(self, chain: int, state: _ObjectState, pairs: list[_Pair]) -> list[Expr]:
         limit = (state.at[chain] // _CHUNK + 1) * _CHUNK
