@@ -26,7 +26,12 @@ from gbnf import Grammar
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import Backend, BackendEvent, Completion, Dialect, ModelInfo, Request
-from gbnf_server.system.errors import AnswerTimeoutError, BackendUnreachableError, SetupError
+from gbnf_server.system.errors import (
+    AnswerTimeoutError,
+    BackendError,
+    BackendUnreachableError,
+    SetupError,
+)
 from gbnf_server.system.event_loop import shared_loop
 
 OpenWorker: TypeAlias = Callable[[int], tuple[Backend, Mapping[str, Any]]]
@@ -34,6 +39,8 @@ OpenWorker: TypeAlias = Callable[[int], tuple[Backend, Mapping[str, Any]]]
 
 _CONNECTED_S, _PLACED_S, _RESTARTED_S, _PAUSE_S = 10.0, 120.0, 120.0, 0.5
 """How long to wait for the cluster, for room on it, for workers to start again, and between two attempts."""
+_WORKED_S, _MOST_DEATHS = 0.2, 2
+"""A worker that fails later than this was there, and died; how many may die of one call."""
 _MOST_KEPT = 64
 """Grammars that a worker keeps."""
 _MOST_CONVERSATIONS = 4096
@@ -220,21 +227,22 @@ class RayWorkers(RequestBackend):
         self._workers = []
 
     async def _call(self, method: str, request: Request, *grammar: Any) -> Any:
-        """Return what a worker returns. Raises BackendUnreachableError if none is left."""
+        """Return what a worker returns.
+
+        Raises BackendUnreachableError if no worker answers, BackendError for a call in which several died.
+        """
         end = None if request.timeout_s is None else monotonic() + request.timeout_s
-        absent_since = None
+        failing_since, deaths = None, 0
         while True:
             now = monotonic()
+            if not self._workers or (failing_since is not None and now - failing_since > _RESTARTED_S):
+                raise BackendUnreachableError(
+                    "no worker of the Ray cluster answers. See `ray status`, and start the batch again."
+                )
             ready = [each for each in self._workers if each.absent_until <= now]
             if not ready:
-                absent_since = absent_since or now
-                if not self._workers or now - absent_since > _RESTARTED_S:
-                    raise BackendUnreachableError(
-                        "no worker of the Ray cluster answers. See `ray status`, and start the batch again."
-                    )
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            absent_since = None
             worker = self._choose(ready, request.messages)
             worker.running += 1
             asked = getattr(worker.actor, method).remote(request, grammar)
@@ -243,10 +251,14 @@ class RayWorkers(RequestBackend):
                     return await asked
             except exceptions.RayTaskError as error:
                 raise error.cause from None
-            except exceptions.ActorUnavailableError:  # it starts again
-                worker.absent_until = monotonic() + _PAUSE_S
-            except _GONE:
-                with suppress(ValueError):
+            except (exceptions.ActorUnavailableError, *_GONE) as error:
+                failing_since = failing_since or monotonic()
+                deaths += monotonic() - now > _WORKED_S
+                if deaths > _MOST_DEATHS:
+                    raise BackendError(f"{deaths} Ray workers died while they answered this call") from None
+                if isinstance(error, exceptions.ActorUnavailableError):  # it starts again
+                    worker.absent_until = monotonic() + _PAUSE_S
+                elif worker in self._workers:
                     self._workers.remove(worker)
             except TimeoutError:
                 ray.cancel(asked)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,16 @@ import pytest
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
-from gbnf_server.backends.base import Backend, Completion, Request
+from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request
 from gbnf_server.cli.batch import _open_worker
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import ModelSource
-from gbnf_server.system.errors import BackendUnreachableError, ContextOverflowError, SetupError
+from gbnf_server.system.errors import (
+    BackendError,
+    BackendUnreachableError,
+    ContextOverflowError,
+    SetupError,
+)
 
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -149,12 +154,35 @@ def test_calls_move_on_until_no_worker_is_left(workers: Any) -> None:
         workers.complete(ASK)
 
 
-def unlike(parallel: int) -> tuple[Backend, dict[str, Any]]:
+def deadly(parallel: int) -> tuple[Backend, Mapping[str, Any]]:
+    """Open a model that a request for it kills."""
+    backend, facts = OPEN(parallel)
+    generate = backend.generate
+
+    async def generate_or_die(request: Request) -> AsyncGenerator[BackendEvent, None]:
+        if request.messages[-1]["content"] == "die":
+            await asyncio.sleep(0.5)
+            os._exit(1)
+        async for event in generate(request):
+            yield event
+
+    vars(backend)["generate"] = generate_or_die
+    return backend, facts
+
+
+def test_a_call_that_kills_its_workers_is_not_repeated_for_ever(cluster: Any) -> None:
+    with RayWorkers(cluster.address, deadly, 4) as workers:
+        with pytest.raises(BackendError, match="3 Ray workers died"):
+            workers.complete(Request([Message(role="user", content="die")], GRAMMAR, max_tokens=8))
+        assert workers.complete(ASK).text in {"yes", "no"}
+
+
+def unlike(parallel: int) -> tuple[Backend, Mapping[str, Any]]:
     backend, facts = OPEN(parallel)
     return backend, {**facts, "sha256": str(os.getpid())}
 
 
-def broken(parallel: int) -> tuple[Backend, dict[str, Any]]:
+def broken(parallel: int) -> tuple[Backend, Mapping[str, Any]]:
     raise SetupError(f"no model for {parallel}")
 
 
