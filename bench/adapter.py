@@ -19,6 +19,7 @@ import httpx
 import numpy as np
 from llama_cpp import Llama
 
+from gbnf_server.llama.api_keys import find as find_key
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.process_globals import patch_default_model_params
 from gbnf_server.system.model_files import smollm2_path
@@ -75,8 +76,11 @@ def perplexity(llama: Llama, texts: Iterable[str]) -> float:
 
 def next_token(server: str, tokens: Sequence[int]) -> int:
     body = {"prompt": tokens, "n_predict": 1, "temperature": 0, "n_probs": 1, "cache_prompt": True}
-    answer = httpx.post(f"{server}/completion", json=body, timeout=60).raise_for_status().json()
-    return int(answer["completion_probabilities"][0]["id"])
+    key = find_key(server)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    answer = httpx.post(f"{server}/completion", json=body, headers=headers, timeout=60)
+    answer.raise_for_status()
+    return int(answer.json()["completion_probabilities"][0]["id"])
 
 
 def compare(adapter: Path, conversations: int, server: str | None) -> None:

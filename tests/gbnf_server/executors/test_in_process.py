@@ -211,7 +211,7 @@ def test_identity_is_the_name_of_the_function() -> None:
 def test_the_code_of_a_function_is_its_file() -> None:
     for function in (_first, _Callable()):
         assert list(code_identity(tool(function))) == [Path(__file__).name]
-    assert code_identity(tool(print)) == {}
+    assert code_identity(tool(len)) == {}  # type: ignore[arg-type]  # it has no source, and is not called
 
 
 MODULE = """
