@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -257,7 +257,7 @@ def occasion(random: Source) -> tuple[str, str]:
     """Return what a time is for: as requests say it, and the title it gets (no article, a capital)."""
     italian = random.language == "it"
     kind, gender = random.choice(v.OCCASIONS_IT) if italian else (random.choice(v.OCCASIONS), "")
-    plain = f"{kind}{(_tail_it if italian else _tail)(random)}"
+    plain = kind + _tail(random)
     if odd_values.reserved().search(plain):
         return occasion(random)
     articles = {
@@ -269,25 +269,29 @@ def occasion(random: Source) -> tuple[str, str]:
 
 
 def _tail(random: Source) -> str:
+    """Return with whom, about what or where an occasion is, "" for nothing."""
     shape = random.random()
-    if shape < 0.35:
-        return f" with the {random.choice(v.ROLES) if random.random() < 0.7 else v.noun(random)}"
-    if shape < 0.6:
-        return f" with {_name(random)}"
-    if shape < 0.75:
-        return f" about the {v.noun(random)}"
-    return f" at the {v.noun(random)}" if shape < 0.85 else ""
+    return next((tail(random) for most, tail in _TAILS[random.language] if shape < most), "")
 
 
-def _tail_it(random: Source) -> str:
-    shape = random.random()
-    if shape < 0.35:
-        return f" con {random.choice(v.ROLES_IT)}"
-    if shape < 0.6:
-        return f" con {_name(random)}"
-    if shape < 0.7:
-        return f" dal {v.noun(random)}"
-    return f" per {random.choice(('il', 'la'))} {v.noun(random)}" if shape < 0.85 else ""
+_TAILS: dict[str, tuple[tuple[float, Callable[[Source], str]], ...]] = {
+    "en": (
+        (0.35, lambda random: f" with the {_role(random)}"),
+        (0.6, lambda random: f" with {_name(random)}"),
+        (0.75, lambda random: f" about the {v.noun(random)}"),
+        (0.85, lambda random: f" at the {v.noun(random)}"),
+    ),
+    "it": (
+        (0.35, lambda random: f" con {random.choice(v.ROLES_IT)}"),
+        (0.6, lambda random: f" con {_name(random)}"),
+        (0.7, lambda random: f" dal {v.noun(random)}"),
+        (0.85, lambda random: f" per {random.choice(('il', 'la'))} {v.noun(random)}"),
+    ),
+}
+
+
+def _role(random: Source) -> str:
+    return random.choice(v.ROLES) if random.random() < 0.7 else v.noun(random)
 
 
 def _name(random: Source) -> str:

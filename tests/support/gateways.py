@@ -20,13 +20,13 @@ from starlette.types import ASGIApp
 
 from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.base import Backend, Usage
+from gbnf_server.backends.upstreams import Upstream, Upstreams, always
 from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
 from gbnf_server.gateway.api import Api, Reply
 from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.gateway import Answers, Gateway
 from gbnf_server.gateway.serving import GatewayServer
-from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.web.access import Access
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import Limits

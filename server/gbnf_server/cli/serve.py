@@ -34,8 +34,8 @@ from gbnf_server.cli.tool_options import ToolSources
 
 if TYPE_CHECKING:
     from gbnf_server.backends.base import Backend
+    from gbnf_server.backends.upstreams import Upstream, Upstreams
     from gbnf_server.gateway.gateway import Answers
-    from gbnf_server.gateway.upstreams import Upstream, Upstreams
     from gbnf_server.planner import PlannerOptions
 
 _BATCHING = 64  # places on a server that batches requests
@@ -251,7 +251,7 @@ def _open(
     sources: Sequence[ModelSource], parallel: int | None, *, deterministic: bool
 ) -> Iterator[Upstreams]:
     """Open the backends of all sources. Raises BackendError if none answers."""
-    from gbnf_server.gateway.upstreams import Upstream, Upstreams, always, http_probe
+    from gbnf_server.backends.upstreams import Upstream, Upstreams, always, http_probe
     from gbnf_server.system.errors import BackendError
 
     faults: list[BackendError] = []

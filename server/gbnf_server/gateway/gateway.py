@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from gbnf_server.backends.base import Backend, Usage
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.api import Api
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_responses import Responses
-from gbnf_server.gateway.upstreams import Upstream, Upstreams
 from gbnf_server.system.errors import BackendError
 from gbnf_server.web.limits import (
     Limits,

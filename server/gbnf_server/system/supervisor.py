@@ -40,8 +40,8 @@ _BOOT = (
 def supervised(command: Sequence[str], connection: int, grace_period: float) -> list[str]:
     """Return the command line of the supervisor of a command; arguments as of `continue_supervised`.
 
-    It exits as the command does: with its status, with 128 + n if signal n has ended it, or with 127 if there
-    is no such program.
+    It exits as the command does: with its status, with 128 + n if signal n has ended it, or with 127 if the
+    program does not exist.
     """
     # -I: variables for the command's Python are not for the supervisor
     python, path = (sys.executable, "-I", "-c", _BOOT), "\n".join(sys.path)

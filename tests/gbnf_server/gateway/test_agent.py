@@ -15,12 +15,12 @@ from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.upstreams import Upstream, Upstreams, always
 from gbnf_server.executors import AbsentPerson, Context, Workspace
 from gbnf_server.gateway.agent import PlannerAgent
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import PlannerOptions
 from gbnf_server.system.folders import manifests_path

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gbnf_server.gateway.upstreams import Upstreams
+from gbnf_server.backends.upstreams import Upstreams
 from gbnf_server.system.errors import BackendError, BackendUnreachableError
 from gbnf_server.web.access import Access
 from gbnf_server.web.errors import HttpError

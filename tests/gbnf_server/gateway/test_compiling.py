@@ -11,13 +11,13 @@ import pytest
 from gbnf.compiler import pool
 from gbnf.compiler.pool import compile_tool
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.upstreams import Upstream, Upstreams, always
 from gbnf_server.gateway import compiler as compiling
 from gbnf_server.gateway import compiling as steps_module
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonSchema, Sampling
 from gbnf_server.gateway.compiler import Compiler, clear_process_caches
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.errors import HttpError
 from support.gateway_answers import TARGET, USER, compile_all

@@ -13,9 +13,9 @@ import pytest
 
 from gbnf_server.backends.base import BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.upstreams import Upstream, Upstreams, always
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
 from support.gateways import Connection, Served, in_event_loop, served, until
 from support.hostile_schemas import hostile_schema

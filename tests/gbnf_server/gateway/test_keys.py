@@ -16,9 +16,9 @@ from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer, ServerSlots
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
+from gbnf_server.backends.upstreams import Upstream, Upstreams, always
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.access import Access

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.upstreams import Upstream, Upstreams, always
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.access import Access
 from support.gateways import client_of, in_event_loop

@@ -14,10 +14,10 @@ import pytest
 
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.upstreams import Upstream, Upstreams, always
 from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.web.access import Access

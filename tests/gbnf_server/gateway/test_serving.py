@@ -73,7 +73,7 @@ async def test_an_answer_is_sent_as_it_comes() -> None:
 async def test_a_backend_that_did_not_answer_before_the_start_is_probed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gbnf_server.gateway.upstreams._FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("gbnf_server.backends.upstreams._FIRST_PAUSE_S", 0.0)
     gateway = make_gateway(ScriptedEngine())
     [upstream] = gateway.upstreams.upstreams
     upstream.healthy = False

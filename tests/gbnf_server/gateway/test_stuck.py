@@ -29,7 +29,7 @@ from gbnf_server.web.access import Access
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.web.limits import Limits
-from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.upstreams import Upstream, Upstreams, always
 from gbnf_server.llama import cancellation
 
 serving._GRACE_S = 0.1

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf_server.backends.upstreams import Upstream, Upstreams, always
 from gbnf_server.gateway import gateway as module
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.upstreams import Upstream, Upstreams, always
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import Limits, read_object
 from support.backends import FakeBackend

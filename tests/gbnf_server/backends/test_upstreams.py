@@ -17,8 +17,8 @@ from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.base import BackendEvent, Completion, ModelInfo, Request, Usage
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible
+from gbnf_server.backends.upstreams import Upstream, Upstreams, http_probe
 from gbnf_server.gateway.gateway import Gateway
-from gbnf_server.gateway.upstreams import Upstream, Upstreams, http_probe
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
     BackendError,
