@@ -19,6 +19,7 @@ fields, and their message shows the value and a hint.
 
 from __future__ import annotations
 
+import copyreg
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,8 @@ from typing import Any
 class GbnfError(Exception):
     """The base class of every error that this project raises on purpose. Errors can be pickled."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.args), self.__dict__
-
-
-def _restore(kind: type[GbnfError], args: tuple[Any, ...]) -> GbnfError:
-    """Return an error without its constructor, which composes the message of other arguments."""
-    error = kind.__new__(kind)
-    error.args = args
-    return error
+    def __reduce__(self) -> tuple[Any, ...]:  # without the constructor, which composes the message
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class ManifestError(GbnfError):

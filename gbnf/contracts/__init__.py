@@ -14,21 +14,35 @@ Invariants:
 - No text raises, and nothing is guessed: all that was left out or moved is listed in the notes.
 """
 
-from gbnf.contracts.contract import Contract as Contract
-from gbnf.contracts.contract import InvalidAnswer as InvalidAnswer
-from gbnf.contracts.contract import ParsedAnswer as ParsedAnswer
-from gbnf.contracts.contract import ParseOutcome as ParseOutcome
-from gbnf.contracts.fields import ChoiceField as ChoiceField
-from gbnf.contracts.fields import Field as Field
-from gbnf.contracts.fields import LinesField as LinesField
-from gbnf.contracts.fields import NumberField as NumberField
-from gbnf.contracts.fields import PickField as PickField
-from gbnf.contracts.fields import TextField as TextField
-from gbnf.contracts.fields import choice as choice
-from gbnf.contracts.fields import lines as lines
-from gbnf.contracts.fields import number as number
-from gbnf.contracts.fields import pick as pick
-from gbnf.contracts.fields import text as text
-from gbnf.exports import exported as _exported
+from gbnf.contracts.contract import Contract, InvalidAnswer, ParsedAnswer, ParseOutcome
+from gbnf.contracts.fields import (
+    ChoiceField,
+    Field,
+    LinesField,
+    NumberField,
+    PickField,
+    TextField,
+    choice,
+    lines,
+    number,
+    pick,
+    text,
+)
 
-__all__ = _exported(globals())  # noqa: PLE0605  # the imports are the list
+__all__ = [
+    "ChoiceField",
+    "Contract",
+    "Field",
+    "InvalidAnswer",
+    "LinesField",
+    "NumberField",
+    "ParseOutcome",
+    "ParsedAnswer",
+    "PickField",
+    "TextField",
+    "choice",
+    "lines",
+    "number",
+    "pick",
+    "text",
+]

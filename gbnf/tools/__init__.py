@@ -9,16 +9,19 @@ Modules, each importing only from those before it: `argument_schema`, `near_miss
 `functions` (Python functions and models), `sources` (manifests, and all of them).
 """
 
-from gbnf.exports import exported as _exported
-from gbnf.tools.manifest_checks import OfferPolicy as OfferPolicy
-from gbnf.tools.manifest_checks import RunPolicy as RunPolicy
-from gbnf.tools.sources import load_manifests as load_manifests
-from gbnf.tools.sources import load_tools as load_tools
-from gbnf.tools.tool import ASK_USER as ASK_USER
-from gbnf.tools.tool import BUILT_IN_TOOLS as BUILT_IN_TOOLS
-from gbnf.tools.tool import FINAL_ANSWER as FINAL_ANSWER
-from gbnf.tools.tool import FIND_TOOLS as FIND_TOOLS
-from gbnf.tools.tool import Tool as Tool
-from gbnf.tools.tool import localized as localized
+from gbnf.tools.manifest_checks import OfferPolicy, RunPolicy
+from gbnf.tools.sources import load_manifests, load_tools
+from gbnf.tools.tool import ASK_USER, BUILT_IN_TOOLS, FINAL_ANSWER, FIND_TOOLS, Tool, localized
 
-__all__ = _exported(globals())  # noqa: PLE0605  # the imports are the list
+__all__ = [
+    "ASK_USER",
+    "BUILT_IN_TOOLS",
+    "FINAL_ANSWER",
+    "FIND_TOOLS",
+    "OfferPolicy",
+    "RunPolicy",
+    "Tool",
+    "load_manifests",
+    "load_tools",
+    "localized",
+]

@@ -276,22 +276,21 @@ def _tail(random: Source) -> str:
 
 _TAILS: dict[str, tuple[tuple[float, Callable[[Source], str]], ...]] = {
     "en": (
-        (0.35, lambda random: f" with the {_role(random)}"),
-        (0.6, lambda random: f" with {_name(random)}"),
-        (0.75, lambda random: f" about the {v.noun(random)}"),
-        (0.85, lambda random: f" at the {v.noun(random)}"),
+        (
+            0.35,
+            lambda r: f" with the {v.noun(r) if r.random() >= 0.7 else r.choice(v.ROLES)}",
+        ),
+        (0.6, lambda r: f" with {_name(r)}"),
+        (0.75, lambda r: f" about the {v.noun(r)}"),
+        (0.85, lambda r: f" at the {v.noun(r)}"),
     ),
     "it": (
-        (0.35, lambda random: f" con {random.choice(v.ROLES_IT)}"),
-        (0.6, lambda random: f" con {_name(random)}"),
-        (0.7, lambda random: f" dal {v.noun(random)}"),
-        (0.85, lambda random: f" per {random.choice(('il', 'la'))} {v.noun(random)}"),
+        (0.35, lambda r: f" con {r.choice(v.ROLES_IT)}"),
+        (0.6, lambda r: f" con {_name(r)}"),
+        (0.7, lambda r: f" dal {v.noun(r)}"),
+        (0.85, lambda r: f" per {r.choice(('il', 'la'))} {v.noun(r)}"),
     ),
 }
-
-
-def _role(random: Source) -> str:
-    return random.choice(v.ROLES) if random.random() < 0.7 else v.noun(random)
 
 
 def _name(random: Source) -> str:

@@ -33,10 +33,7 @@ OpenWorker: TypeAlias = Callable[[int], tuple[Backend, Mapping[str, Any]]]
 
 _CONNECTED_S, _PLACED_S, _RESTARTED_S, _PAUSE_S = 10.0, 120.0, 120.0, 0.5
 """How long to wait for the cluster's answer, for room on it, for workers to start again, between looks."""
-_MOST_ROUNDS = 2
-"""How often a call is tried on all workers."""
-_MOST_KEPT = 64
-"""Grammars that a worker keeps."""
+_MOST_KEPT = 64  # grammars of a worker
 _NAME = "gbnf-toolkit"
 
 
@@ -74,8 +71,8 @@ class _Worker:
     async def facts(self) -> _Facts:
         backend, model = await self._backend()
         info, length = await asyncio.to_thread(backend.info), await asyncio.to_thread(backend.context_length)
-        enforces = backend.enforces_grammar
-        return _Facts(version(_NAME), backend.name, backend.dialect, enforces, info, length, model)
+        told = backend.name, backend.dialect, backend.enforces_grammar, info, length, model
+        return _Facts(version(_NAME), *told)
 
     async def complete(self, request: Request, grammar: Sequence[ray.ObjectRef[Grammar]]) -> Completion:
         backend, _ = await self._backend()
@@ -108,12 +105,11 @@ class _Worker:
 
 
 class RayWorker(RequestBackend):
-    """The model of one worker. An answer comes as a whole. `facts_of_model`: see `OpenWorker`."""
+    """The model of one worker. An answer comes as a whole."""
 
     def __init__(self, actor: Any, facts: _Facts, shared: WeakKeyDictionary[Grammar, Any]) -> None:
         self._actor, self._facts, self._shared = actor, facts, shared
-        self.facts_of_model, self.name = facts.model, facts.name
-        self.dialect: Dialect = facts.dialect
+        self.name, self.dialect = facts.name, facts.dialect
 
     @property
     def enforces_grammar(self) -> bool:
@@ -172,7 +168,8 @@ class RayWorkers(Upstreams):
 
     `address`: of the cluster, as `ray.init` takes it. `open_worker` is called in each worker, whose machine
     has this package in the same version. `concurrency`: calls at a time, by default as many as the workers'
-    models have slots. Raises SetupError, and what `open_worker` raises.
+    models have slots, which `slots` says. `facts_of_model`: those of `open_worker`. Raises SetupError, and
+    what `open_worker` raises.
     """
 
     def __init__(self, address: str, open_worker: OpenWorker, concurrency: int | None = None) -> None:
@@ -190,8 +187,7 @@ class RayWorkers(Upstreams):
             for actor in actors:
                 ray.kill(actor)
             raise
-        self.facts_of_model: Mapping[str, Any] = next(iter(found.values())).model
-        """The facts that `open_worker` has returned."""
+        self.facts_of_model = next(iter(found.values())).model
         shared: WeakKeyDictionary[Grammar, Any] = WeakKeyDictionary()
         workers = [RayWorker(actor, facts, shared) for actor, facts in found.items()]
         places = [math.ceil((concurrency or 0) / len(found)) or each.info().slots for each in workers]
@@ -199,7 +195,6 @@ class RayWorkers(Upstreams):
             [Upstream(each, each.is_there, number) for each, number in zip(workers, places, strict=True)]
         )
         self.slots = concurrency or self.places
-        """How many calls to make at a time."""
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """As several backends, but wait for workers that start again.
@@ -207,7 +202,7 @@ class RayWorkers(Upstreams):
         Raises BackendError for a call in which all workers die twice, BackendUnreachableError if none comes
         back.
         """
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(2):
             try:
                 async with aclosing(super().generate(request)) as events:
                     async for event in events:

@@ -15,31 +15,56 @@ recording       a run as a file; `run_files` reads it
 batch           many requests, in runs that can be resumed
 """
 
-from gbnf.exports import exported as _exported
-from gbnf_server.executors import Context as Context
-from gbnf_server.planner.drivers import Hook as Hook
-from gbnf_server.planner.events import CallBlocked as CallBlocked
-from gbnf_server.planner.events import Event as Event
-from gbnf_server.planner.events import HistoryCompacted as HistoryCompacted
-from gbnf_server.planner.events import ModelCalled as ModelCalled
-from gbnf_server.planner.events import Outcome as Outcome
-from gbnf_server.planner.events import Refusal as Refusal
-from gbnf_server.planner.events import Run as Run
-from gbnf_server.planner.events import RunFinished as RunFinished
-from gbnf_server.planner.events import RunStarted as RunStarted
-from gbnf_server.planner.events import SalvagedAnswer as SalvagedAnswer
-from gbnf_server.planner.events import SalvageStarted as SalvageStarted
-from gbnf_server.planner.events import Step as Step
-from gbnf_server.planner.events import StepStarted as StepStarted
-from gbnf_server.planner.events import TextWritten as TextWritten
-from gbnf_server.planner.events import ToolCalled as ToolCalled
-from gbnf_server.planner.events import ToolDone as ToolDone
-from gbnf_server.planner.events import ToolFailed as ToolFailed
-from gbnf_server.planner.events import ToolFault as ToolFault
-from gbnf_server.planner.events import WarningRaised as WarningRaised
-from gbnf_server.planner.options import CallFormat as CallFormat
-from gbnf_server.planner.options import PlannerOptions as PlannerOptions
-from gbnf_server.planner.planner import Exchange as Exchange
-from gbnf_server.planner.planner import Planner as Planner
+from gbnf_server.executors import Context
+from gbnf_server.planner.drivers import Hook
+from gbnf_server.planner.events import (
+    CallBlocked,
+    Event,
+    HistoryCompacted,
+    ModelCalled,
+    Outcome,
+    Refusal,
+    Run,
+    RunFinished,
+    RunStarted,
+    SalvagedAnswer,
+    SalvageStarted,
+    Step,
+    StepStarted,
+    TextWritten,
+    ToolCalled,
+    ToolDone,
+    ToolFailed,
+    ToolFault,
+    WarningRaised,
+)
+from gbnf_server.planner.options import CallFormat, PlannerOptions
+from gbnf_server.planner.planner import Exchange, Planner
 
-__all__ = _exported(globals())  # noqa: PLE0605  # the imports are the list
+__all__ = [
+    "CallBlocked",
+    "CallFormat",
+    "Context",
+    "Event",
+    "Exchange",
+    "HistoryCompacted",
+    "Hook",
+    "ModelCalled",
+    "Outcome",
+    "Planner",
+    "PlannerOptions",
+    "Refusal",
+    "Run",
+    "RunFinished",
+    "RunStarted",
+    "SalvageStarted",
+    "SalvagedAnswer",
+    "Step",
+    "StepStarted",
+    "TextWritten",
+    "ToolCalled",
+    "ToolDone",
+    "ToolFailed",
+    "ToolFault",
+    "WarningRaised",
+]
