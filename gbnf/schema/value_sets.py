@@ -10,6 +10,7 @@ demand), and equal conjunctions are equal values.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -204,6 +205,11 @@ def whole_numbers(value: Any, below: float = math.inf) -> Any:
             return {key: whole_numbers(item, below) for key, item in value.items()}
         case _:
             return value
+
+
+def canonical_json(value: Any) -> str:
+    """Return the same JSON text for equal values, whatever the order of their keys: 1 and 1.0 are equal."""
+    return json.dumps(whole_numbers(value), sort_keys=True)
 
 
 _EVERY_TYPE = ("null", "boolean", "number", "string", "array", "object")  # as in ALL_VALUES

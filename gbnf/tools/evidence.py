@@ -147,6 +147,20 @@ def gather_evidence(
     return Evidence(left or phrases, by_tool, used_by, entries, request)
 
 
+_FURTHER: Final = re.compile(
+    r"\b(?:and|then|also|both|plus|e|ed|poi|anche|und|dann|auch|et|puis|aussi|y|luego|también)\b(?!\.)|[、，；;]",
+    re.IGNORECASE,
+)
+_SENTENCE_END: Final = re.compile(r"[.!?]\s+|\n")
+
+
+def asks_for_several(request: str) -> bool:
+    """Return whether a request may take several calls: a conjunction, a list or several sentences say so."""
+    text = request[:_LONGEST_REQUEST]
+    sentences = sum(len(part.split()) > 2 for part in _SENTENCE_END.split(text))
+    return sentences > 1 or text.count(",") > 1 or bool(_FURTHER.search(text))
+
+
 def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether calls contain all names, quotes, codes and numbers of a request."""
     request, written = request[:_LONGEST_REQUEST], _written(calls)

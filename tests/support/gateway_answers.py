@@ -15,7 +15,7 @@ from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, TextDelta,
 from gbnf_server.backends.base import Backend, BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
-from gbnf_server.gateway.chat import ChatRequest, FunctionTool
+from gbnf_server.gateway.chat import ChatRequest, FunctionTool, call_key
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
 from gbnf_server.gateway.engine import Engine
@@ -117,9 +117,11 @@ def check_guarantees(request: ChatRequest, events: list[AnswerEvent]) -> None:
     for name, arguments in made[:ended]:
         assert name in (choice.names or SCHEMAS)
         assert Draft202012Validator(SCHEMAS[name]).is_valid(json.loads(arguments))
+    assert len({call_key(name, json.loads(arguments)) for name, arguments in made[:ended]}) == ended
     if finished.reason != "length":
         assert (finished.reason == "tool_calls") == bool(made)
-        assert request.parallel or len(made) <= 1
+        assert request.several or len(made) <= 1
+        assert len(made) <= (request.max_calls or len(made))
         assert made or choice.mode == "auto"
     if choice.mode == "required":
         assert not text(events).strip()

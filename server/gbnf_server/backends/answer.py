@@ -8,6 +8,8 @@ Invariants:
   itself by the grammar; a server whose answer leaves the grammar's language is stopped at that character.
 - Nothing after a stop string leaves.
 - A call that is truncated has no `CallEnded`.
+- No call leaves twice: a second one of the same tool is withheld until it ends, and if it is equal to an
+  earlier one, the answer is ended there.
 - A request is repeated only while nothing of its answer has left.
 """
 
@@ -15,8 +17,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Self, TypeAlias
 
@@ -26,6 +28,7 @@ from gbnf.dialects import schema_violation
 from gbnf.errors import AmbiguousGrammarError, GrammarError
 from gbnf.grammar.match import MatchState
 from gbnf.protocols.readers import AnswerNotAllowedError, AnswerReader, PlainText
+from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf_server.backends.base import Backend, BackendEvent, Completion, ModelInfo, Request, Usage
 from gbnf_server.system.errors import BackendError, GrammarRefusedError
@@ -44,7 +47,8 @@ class Asked:
     those of the request end the whole answer. `call_begin`: what begins a call in a text, "" if nothing does.
     `verifies`: match the text also if the backend enforces the grammar. `retries`: how often the backend is
     asked again, each time with the next seed, if it ignored the grammar, or if `check` finds the answer
-    invalid. `streams`: the pieces leave as they come, rather than all at the end.
+    invalid. `streams`: the pieces leave as they come, rather than all at the end. `max_calls`: the answer is
+    ended after so many.
     """
 
     request: Request
@@ -55,6 +59,7 @@ class Asked:
     retries: int = 0
     check: Callable[[Answered], tuple[str, ...]] | None = None
     streams: bool = True
+    max_calls: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,9 @@ class _Reading:
     stop_string: str | None = None
     reasoning_pieces: int = 0
     calls: list[ReadCall] = field(default_factory=list)
+    has_enough: bool = False
+    repeated: str = ""
+    _withheld: list[Delta] | None = None
     _texts: list[str] = field(default_factory=list)
     _reasoning: list[str] = field(default_factory=list)
     _held: str = ""  # replacement characters at the end, which a server may write for half a character
@@ -174,7 +182,7 @@ class _Reading:
     @property
     def is_over(self) -> bool:
         """Whether nothing more is read."""
-        return self.stop_string is not None or self.violation is not None
+        return self.stop_string is not None or self.violation is not None or self.has_enough
 
     def feed(self, event: BackendEvent) -> AnswerPiece:
         """Add an event of the backend; return what it makes certain."""
@@ -208,6 +216,7 @@ class _Reading:
                 completion,
                 grammar_violation=self.violation,
                 stop_string=self.stop_string or completion.stop_string,
+                repeated=self.repeated or completion.repeated,
             ),
             tuple(self.calls),
             verified=self._state is not None,
@@ -308,10 +317,10 @@ class _Reading:
         return self._passed(deltas)
 
     def _passed(self, deltas: list[Delta]) -> list[Delta]:
-        """Return what leaves of some deltas: nothing after a stop string."""
+        """Return what leaves of some deltas: nothing after a stop string or the last call, no call twice."""
         passed: list[Delta] = []
         for delta in deltas:
-            if self.stop_string is not None:
+            if self.stop_string is not None or self.has_enough:
                 break
             match delta:
                 case TextDelta(text):
@@ -321,19 +330,39 @@ class _Reading:
                     continue
                 case CallStarted(_, _, name):
                     passed += self._rest_of_text()
+                    self._withheld = [] if any(call.name == name for call in self.calls) else None
                     self.calls.append(ReadCall(name))
                 case ArgumentsDelta(index, piece):
                     self.calls[index].pieces.append(piece)
                 case CallEnded(index):
                     self.calls[index].ended = True
+                    if self._withheld is not None and _is_among(self.calls[index], self.calls[:index]):
+                        self.repeated, self.has_enough = self.calls.pop().name, True
+                        break
+                    passed, self._withheld = [*passed, *(self._withheld or ())], None
+                    self.has_enough = len(self.calls) == self.asked.max_calls
                 case ReasoningDelta():
                     pass
-            passed.append(delta)
+            (passed if self._withheld is None else self._withheld).append(delta)
         return passed
 
     def _rest_of_text(self) -> list[Delta]:
         rest = self._stop.end()
         return [TextDelta(rest)] if rest else []
+
+
+def _is_among(call: ReadCall, others: Sequence[ReadCall]) -> bool:
+    """Return whether another call has the same name and equal arguments."""
+    from gbnf.schema.value_sets import canonical_json  # noqa: PLC0415 - few answers have several calls
+
+    same = [other.arguments for other in others if other.name == call.name]
+    if call.arguments in same:
+        return True
+    with suppress(InvalidJsonError):
+        return canonical_json(parse_json(call.arguments)) in (
+            canonical_json(parse_json(text)) for text in same
+        )
+    return False
 
 
 async def end_of(events: AsyncGenerator[AnswerEvent, None]) -> Answered:

@@ -8,7 +8,6 @@ Invariants of a `ChatRequest`: the names of its tools are unique, and those of i
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,13 +16,11 @@ from functools import cached_property
 from typing import Any, Literal, Self, TypeAlias
 
 from gbnf.prompts.messages import Message
-from gbnf.schema.value_sets import whole_numbers
+from gbnf.schema.value_sets import canonical_json
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf.surrogates import has_surrogate
+from gbnf.tools.evidence import asks_for_several
 from gbnf_server.planner.repeats import MAX_EXCLUDED_LENGTH
 from gbnf_server.web.errors import invalid_request
-
-_MAX_NAME = 128  # characters of a tool's
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +104,9 @@ class Sampling:
 class ChatRequest:
     """What a client asks for. `model`: the name that it gave, which the answer repeats.
 
-    `parallel`: an answer may have several calls. `output`: the format of its text, None for any. `stop`:
-    strings that end the text, and are no part of it. `reasoning`: whether the model reasons before it
+    `parallel`: an answer may have several calls, None if the request has several parts; `max_calls`: the most
+    calls of an answer. `output`: the format of its text, None for any. `stop`: strings that end the text, and
+    are no part of it. `reasoning`: whether the model reasons before it
     answers, None if its template can. `count`: how many answers to generate, one after another; 0 counts the
     prompt's tokens. `stream`: events are sent as they come. `excluded`: calls that an answer may not make, as
     far as a grammar can exclude them. Raises HttpError.
@@ -118,7 +116,8 @@ class ChatRequest:
     messages: tuple[Message, ...]
     tools: tuple[FunctionTool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
-    parallel: bool = True
+    parallel: bool | None = None
+    max_calls: int | None = None
     output: OutputFormat | None = None
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
@@ -132,9 +131,6 @@ class ChatRequest:
             raise invalid_request("there are no messages. Give at least one.", "messages")
         names = Counter(tool.name for tool in self.tools)
         for name, count in names.items():
-            if not 0 < len(name) <= _MAX_NAME or not name.isprintable() or has_surrogate(name):
-                hint = f"Use 1 to {_MAX_NAME} printable characters."
-                raise invalid_request(f"{name[:_MAX_NAME]!r} cannot be the name of a tool. {hint}", "tools")
             if count > 1:
                 raise invalid_request(f"two tools have the name {name!r}.", "tools")
         for name in self.tool_choice.names or ():
@@ -150,9 +146,17 @@ class ChatRequest:
     @cached_property
     def content(self) -> tuple[bytes, int]:
         """A hash of what decides the grammar and its errors, and the size of that in characters."""
-        given = (self.tools, self.tool_choice, self.parallel, self.output, self.reasoning, self.excluded)
+        given = (self.tools, self.tool_choice, self.several, self.output, self.reasoning, self.excluded)
         text = repr(given)
         return hashlib.sha256(text.encode()).digest(), len(text)
+
+    @cached_property
+    def several(self) -> bool:
+        """Whether an answer may have several calls. Small models go on calling if they may."""
+        if self.max_calls == 1 or self.parallel is not None:
+            return self.max_calls != 1 and self.parallel is True
+        users = (message["content"] for message in reversed(self.messages) if message["role"] == "user")
+        return asks_for_several(next(users, ""))
 
     @property
     def callable_tools(self) -> tuple[FunctionTool, ...]:
@@ -182,7 +186,7 @@ _MARKS = {"isError": True, "is_error": True, "ok": False, "success": False}
 
 def call_key(name: str, arguments: Mapping[str, Any]) -> CallKey:
     """Return what equal calls have in common."""
-    return name, json.dumps(whole_numbers(dict(arguments)), sort_keys=True)
+    return name, canonical_json(dict(arguments))
 
 
 def failed_calls(messages: Sequence[Message]) -> Counter[CallKey]:

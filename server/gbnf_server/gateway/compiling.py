@@ -15,11 +15,13 @@ from typing import Any, TypeAlias, TypeVar
 from gbnf import Finding, GbnfError, Grammar, GrammarError, SchemaError, Tool, compile_schema
 from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.pool import CompiledTool, compile_tool, left_out_finding
+from gbnf.errors import clip
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
 from gbnf.protocols.protocol import AnswerFormat, CallProtocol, Offered, tools_prompt
 from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
 from gbnf.schema.keywords import SchemaPath, map_subschemas
+from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.tool_format import part_options
 from gbnf.tools.loosening import loosened_argument_schema
@@ -207,7 +209,7 @@ def _compile_calls(
     is_named = choice.mode == "required" and len(choice.names or ()) == 1
     # with an output format, the text is that format's
     is_answer = choice.mode == "auto" and request.output is None
-    parallel = request.parallel and not is_named
+    parallel = request.several and not is_named
     offered = Offered(tools, is_answer, parallel=parallel, property_order=order)
     for protocol in target.protocols(request):
         native = protocol.tool_format if isinstance(protocol, NativeCalls) else None
@@ -322,12 +324,21 @@ def opened(tools: Iterable[Tool], findings: Iterable[Finding]) -> tuple[Tool, ..
 
 
 def client_tool(given: FunctionTool) -> Tool:
-    """Return the tool. What of its schema cannot be read is left out, with a finding.
+    """Return the tool. What of its schema cannot be used is left out, with a finding.
 
-    This project's own keywords mean nothing in the schemas of clients.
+    This project's own keywords mean nothing in the schemas of clients. Raises HttpError for a schema that is
+    invalid in every draft.
     """
     # too deep: None is no schema, so any arguments are accepted
     schema = None if nests_deeper(given.parameters, _MAX_DEPTH) else given.parameters
+    try:
+        MetaschemaChecker("", frozenset()).check(given.parameters, "")
+    except SchemaError as error:
+        problem = f"{given.param}: the schema of {given.name!r} is invalid: {error}"
+        raise HttpError(400, problem, "invalid_schema", f"{given.param}{error.pointer}") from None
+    if (kind := given.parameters.get("type", "object")) not in ("object", ["object"]):
+        problem = f"{given.param}: the type of the arguments must be 'object', not {clip(repr(kind))}."
+        raise HttpError(400, problem, "invalid_schema", f"{given.param}/type")
     args, findings = loosened_argument_schema(given.name, schema)
     return Tool(
         given.name,

@@ -154,6 +154,7 @@ class Engine(Answers):
             retries=self._retries,
             check=None if compiled.enforcement.exact else partial(_invalid, compiled),
             streams=request.stream,
+            max_calls=request.max_calls if request.several else None,  # the grammar has one
         )
 
 

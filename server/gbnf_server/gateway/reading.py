@@ -67,10 +67,14 @@ class Refusal(Content):
         return self.refusal
 
 
+ToolName = Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{1,128}$")]
+MaxCalls = Annotated[int, Field(ge=1)]
+
+
 class Function(Part):
     """A function of the client, as the APIs of OpenAI declare it."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: ToolName
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None

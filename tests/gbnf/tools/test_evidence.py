@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.tools import Tool
-from gbnf.tools.evidence import ArgumentEvidence, Evidence, EvidenceUse, gather_evidence, is_covered
+from gbnf.tools.evidence import (
+    ArgumentEvidence,
+    Evidence,
+    EvidenceUse,
+    asks_for_several,
+    gather_evidence,
+    is_covered,
+)
 
 
 def tool(*required: str, **properties: Any) -> Tool:
@@ -182,3 +189,29 @@ def test_each_argument_has_its_evidence(request_: str, required: set[str], use: 
     if use == "arguments":
         assert set(found.values()) <= {ArgumentEvidence(True), ArgumentEvidence(False)}
     assert gather_evidence(request_, [], "none") is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "several"),
+    [
+        ("", False),
+        ("what time is it?", False),
+        ("Hello! What time is it?", False),
+        ("please, find the notes of 3.5 MB", False),
+        ("e.g. the andes", False),
+        ("the weather in Rome and Oslo", True),
+        ("Rome, Oslo, Bergen", True),
+        ("che tempo fa a Roma e a Oslo", True),
+        ("das Wetter in Rom und in Oslo", True),
+        ("罗马、奥斯陆", True),
+        ("Make the folder trips.\nWrite the file notes there", True),
+        ("Make the folder trips. Write the file notes there.", True),
+    ],
+)
+def test_which_requests_may_take_several_calls(request_: str, several: bool) -> None:
+    assert asks_for_several(request_) == several
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_two_requests_in_one_may_take_several_calls(one: str, other: str) -> None:
+    assert asks_for_several(f"find my notes {one} and then {other}")

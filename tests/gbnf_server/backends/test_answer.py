@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message
-from gbnf.tool_formats import TextDelta
+from gbnf.protocols.call_protocols import JsonCallStream
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, Asked, answer, grammar_violation
 from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
 from support.backends import FakeBackend
@@ -86,8 +89,8 @@ class Saying(FakeBackend):
         return 7
 
 
-def heard(backend: Saying, asked: Asked) -> tuple[str, Answered]:
-    """Return what leaves as text, and the end."""
+def deltas_of(backend: Saying, asked: Asked) -> tuple[list[Delta], Answered]:
+    """Return what leaves, and the end."""
 
     async def collect() -> list[AnswerEvent]:
         async with aclosing(answer(backend, asked)) as events:
@@ -95,8 +98,59 @@ def heard(backend: Saying, asked: Asked) -> tuple[str, Answered]:
 
     *pieces, end = asyncio.run(collect())
     assert isinstance(end, Answered)
-    deltas = [delta for piece in pieces if isinstance(piece, AnswerPiece) for delta in piece.deltas]
+    return [delta for piece in pieces if isinstance(piece, AnswerPiece) for delta in piece.deltas], end
+
+
+def heard(backend: Saying, asked: Asked) -> tuple[str, Answered]:
+    """Return what leaves as text, and the end."""
+    deltas, end = deltas_of(backend, asked)
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)), end
+
+
+ARGUMENTS = (
+    '{"a": 1, "b": "x"}', '{"b": "x", "a": 1}', '{"a": 1.0,"b":"x"}', '{"a": 2, "b": "x"}', "{}",
+    '{"a": true}',
+)  # fmt: skip
+CALLS = [f'{{"name": "{name}", "arguments": {each}}}' for name in ("find", "write") for each in ARGUMENTS]
+
+
+@given(
+    st.lists(st.sampled_from(CALLS), min_size=1, max_size=6),
+    SIZES,
+    st.none() | st.integers(1, 3),
+    st.booleans(),
+)
+def test_no_call_leaves_twice_and_no_more_than_were_asked_for(
+    given_: list[str], sizes: list[int], most: int | None, streams: bool
+) -> None:
+    backend = Saying(list(cut("\n".join(given_), sizes)))
+    reader = partial(JsonCallStream, final_answer=False)
+    asked = Asked(Request(ASK), reader, streams=streams, max_calls=most)
+    deltas, end = deltas_of(backend, asked)
+    expected: list[Any] = []
+    for call in map(json.loads, given_):
+        if call in expected or len(expected) == most:
+            break
+        expected.append(call)
+    left = [{"name": delta.name, "arguments": ""} for delta in deltas if isinstance(delta, CallStarted)]
+    for delta in deltas:
+        if isinstance(delta, ArgumentsDelta):
+            left[delta.index]["arguments"] += delta.json_text
+    assert [{**call, "arguments": json.loads(call["arguments"])} for call in left] == expected
+    assert [call.ended for call in end.calls] == [True] * len(expected)
+    again = len(expected) < len(given_) and len(expected) != most
+    assert end.completion.repeated == (json.loads(given_[len(expected)])["name"] if again else "")
+    read = given_[: len(expected) + again]
+    assert sum(map(len, backend.has_said[:-1])) < len("\n".join(read)), "it is stopped at that call"
+
+
+def test_a_call_that_was_withheld_when_the_limit_came_does_not_leave() -> None:
+    text = "\n".join([CALLS[0], CALLS[3]])[:-5]
+    deltas, end = deltas_of(
+        Saying([text], finish="length"), Asked(Request(ASK), partial(JsonCallStream, final_answer=False))
+    )
+    assert [type(delta) for delta in deltas] == [CallStarted, ArgumentsDelta, CallEnded]
+    assert [call.ended for call in end.calls] == [True, False], "so the reason is the limit"
 
 
 TEXTS = st.text("abcd, x", max_size=30)

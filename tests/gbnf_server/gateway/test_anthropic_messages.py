@@ -311,7 +311,7 @@ def test_tool_choice(choice: Any, expected: ToolChoice, single: bool | None) -> 
     option = {} if single is None else {"disable_parallel_tool_use": single}
     request = parsed(tools=[TOOL], tool_choice={**choice, **option})
     assert request.tool_choice == expected
-    assert request.parallel == (single is not True)
+    assert request.parallel == {None: None, True: False, False: True}[single]
 
 
 def test_the_format_of_the_text() -> None:
@@ -346,6 +346,9 @@ def _user(block: Any) -> dict[str, Any]:
         ({"system": [{"type": "image"}]}, "system[0].type"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"name": "f"}]}, "tools[0].input_schema"),
+        ({"tools": [{**TOOL, "name": "a b"}]}, "tools[0].name"),
+        ({"tools": [{**TOOL, "name": "a" * 129}]}, "tools[0].name"),
+        ({"tools": [TOOL], "max_tool_calls": 0}, "max_tool_calls"),
         ({"tools": [7]}, "tools[0]"),
         ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
         ({"system": 7}, "system"),

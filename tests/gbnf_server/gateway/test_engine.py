@@ -85,7 +85,8 @@ requests = st.builds(
     lambda mode, names, **given_: ask(tools=TOOLS, tool_choice=ToolChoice(mode, names), **given_),
     st.sampled_from(["auto", "required"]),
     st.none() | st.sets(st.sampled_from(sorted(SCHEMAS)), min_size=1).map(tuple),
-    parallel=st.booleans(),
+    parallel=st.none() | st.booleans(),
+    max_calls=st.none() | st.integers(1, 3),
     stream=st.booleans(),
     reasoning=st.booleans(),
     sampling=st.builds(
@@ -236,7 +237,18 @@ def test_a_grammar_of_the_client_is_enforced(backend: InProcess) -> None:
         ),
         ({"sampling": Sampling(max_tokens=0)}, "max_tokens", "invalid_request", "at least 1"),
         ({"sampling": Sampling(max_tokens=9, top_p=3.0)}, "top_p", "invalid_request", "top_p"),
-        ({"tools": (FunctionTool("a\nb"),)}, "tools", "invalid_request", "name of a tool"),
+        (
+            {"tools": (FunctionTool("go", "", {"type": "objet"}, param="tools[0]"),)},
+            "tools[0]/type", "invalid_schema", "objet",
+        ),
+        (
+            {"tools": (function("go", a={"properties": []}),)},
+            "tools/properties/a/properties", "invalid_schema", "object of schemas",
+        ),
+        (
+            {"tools": (FunctionTool("go", "", {"type": "string"}),)},
+            "tools/type", "invalid_schema", "'object'",
+        ),
         (
             {"messages": ({"role": "user", "content": "x", "images": [Image(b"x", "image/png")]},)},
             "messages", "unsupported_by_backend", "no images",

@@ -96,7 +96,7 @@ def test_any_value_of_any_field_is_read_or_refused_with_its_path(value: Any, key
     fields = [
         "messages", "tools", "tool_choice", "response_format", "stop", "n", "temperature", "stream",
         "grammar", "stream_options", "logprobs", "seed", "chat_template_kwargs",
-        "parallel_tool_calls", key or "x",
+        "parallel_tool_calls", "max_tool_calls", key or "x",
     ]  # fmt: skip
     for field in fields:
         error = refusal(**{field: value})
@@ -114,6 +114,36 @@ def test_images_are_data_urls() -> None:
     assert message["content"] == "what?"
     assert [(image.data, image.media_type) for image in message["images"]] == [(b"abc", "image/png")]
     assert parsed.ignored == ("messages.content.image_url.detail",)
+
+
+@pytest.mark.parametrize(
+    ("said_", "options", "several"),
+    [
+        ("what is the weather in Rome?", {}, False),
+        ("what is the weather in Rome?", {"parallel_tool_calls": True}, True),
+        ("what is the weather in Rome?", {"parallel_tool_calls": True, "max_tool_calls": 1}, False),
+        ("what is the weather in Rome?", {"parallel_tool_calls": True, "max_tool_calls": 2}, True),
+        ("what is the weather in Rome and in Oslo?", {}, True),
+        ("what is the weather in Rome and in Oslo?", {"parallel_tool_calls": False}, False),
+    ],
+)
+def test_whether_an_answer_may_have_several_calls(said_: str, options: Any, several: bool) -> None:
+    asked = [{"role": "user", "content": "one and two"}, {"role": "user", "content": said_}]
+    parsed = parse(
+        messages=[*asked, {"role": "assistant", "content": "one and two"}], tools=[TOOL], **options
+    )
+    assert parsed.request.several == several
+    assert parsed.request.max_calls == options.get("max_tool_calls")
+    assert parsed.ignored == ()
+
+
+@pytest.mark.parametrize("name", ["a b", "a.b", "è", "", "a" * 65, "a\n"])
+def test_a_name_that_openai_refuses_is_refused(name: str) -> None:
+    error = refusal(tools=[{"type": "function", "function": {"name": name}}])
+    assert error is not None
+    assert (error.status, error.param) == (400, "tools[0].function.name")
+    assert refusal(tools=[{"type": "function", "function": {"name": "a-B_9" * 12}}]) is None
+    assert refusal(max_tool_calls=0) is not None
 
 
 @pytest.mark.parametrize(

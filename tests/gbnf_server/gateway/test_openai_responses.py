@@ -246,11 +246,12 @@ def test_all_kinds_of_items_become_messages() -> None:
 def test_parameters() -> None:
     request = parsed(
         max_output_tokens=5, temperature=0, top_p=0.5, top_logprobs=3, parallel_tool_calls=False, stream=True,
+        max_tool_calls=3,
         reasoning={"effort": "medium"}, tools=TOOLS,
     )  # fmt: skip
     sampling = request.sampling
     assert (sampling.max_tokens, sampling.temperature, sampling.top_p, sampling.logprobs) == (5, 0, 0.5, 3)
-    assert not request.parallel
+    assert (request.several, request.max_calls) == (False, 3)
     assert request.stream
     assert request.reasoning
     assert request.tools == (
@@ -332,6 +333,9 @@ def _user(**part: Any) -> dict[str, Any]:
         ({"previous_response_id": "resp_1"}, 404, "previous_response_id"),
         ({"tools": [{"type": "file_search", "vector_store_ids": []}]}, 400, "tools[0].type"),
         ({"tools": [{"type": "function", "name": ""}]}, 400, "tools[0].name"),
+        ({"tools": [{"type": "function", "name": "a b"}]}, 400, "tools[0].name"),
+        ({"tools": [{"type": "namespace", "name": "a.b", "tools": []}]}, 400, "tools[0].name"),
+        ({"max_tool_calls": 0}, 400, "max_tool_calls"),
         ({"tools": [FUNCTION, FUNCTION]}, 400, "tools"),
         ({"tools": TOOLS, "tool_choice": "any"}, 400, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "name": "g"}}, 400, "tool_choice"),

@@ -17,8 +17,10 @@ from gbnf.prompts.messages import Image
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonSchema, Sampling, ToolChoice
 from gbnf_server.gateway.reading import (
     Content,
+    MaxCalls,
     Part,
     Text,
+    ToolName,
     check_supported,
     read_content,
     read_image,
@@ -127,7 +129,7 @@ def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
 
 
 class _ToolParam(Part):
-    name: Annotated[str, Field(min_length=1)]
+    name: ToolName
     description: str | None = None
     input_schema: dict[str, Any]
     strict: bool | None = None
@@ -172,6 +174,7 @@ class _CountBody(Part):
     tool_choice: dict[str, Any] | None = None
     thinking: _Thinking | None = None
     output_config: _OutputConfig | None = None
+    max_tool_calls: MaxCalls | None = None  # an extension
 
 
 class _MessagesBody(_CountBody):
@@ -248,14 +251,15 @@ def _chat(body: _CountBody) -> ChatRequest:
     if turns.messages and turns.messages[-1]["role"] == "assistant":
         problem = "the last message is the assistant's. Prefilled answers are not supported."
         raise invalid_request(problem, "messages")
-    choice, parallel = _choice(body.tool_choice)
+    choice, single = _choice(body.tool_choice)
     form = body.output_config.format if body.output_config is not None else None
     return ChatRequest(
         model=body.model,
         messages=turns.messages,
         tools=tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.tools or ())),
         tool_choice=choice,
-        parallel=parallel,
+        parallel=None if single is None else not single,
+        max_calls=body.max_tool_calls,
         output=None if form is None else JsonSchema(form.schema_, param="output_config.format.schema"),
         reasoning=body.thinking is not None and body.thinking.type != "disabled",
     )
@@ -274,10 +278,10 @@ def _tool(value: Any, path: str) -> FunctionTool:
     )
 
 
-def _choice(value: dict[str, Any] | None) -> tuple[ToolChoice, bool]:
-    """Return the choice, and whether an answer may have several calls."""
+def _choice(value: dict[str, Any] | None) -> tuple[ToolChoice, bool | None]:
+    """Return the choice, and whether an answer may have one call only, if the client says so."""
     if value is None:
-        return ToolChoice(), True
+        return ToolChoice(), None
     given = read_kind(_CHOICES, value, "tool_choice")
     named = ToolChoice("required", (given.name,)) if isinstance(given, _NamedChoice) else None
-    return named or _MODES[given.type], given.disable_parallel_tool_use is not True
+    return named or _MODES[given.type], given.disable_parallel_tool_use

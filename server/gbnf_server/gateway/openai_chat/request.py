@@ -24,6 +24,7 @@ from gbnf_server.gateway.openai_chat.reply import ChatReply
 from gbnf_server.gateway.reading import (
     Content,
     Function,
+    MaxCalls,
     Part,
     Refusal,
     Text,
@@ -106,9 +107,13 @@ _Message: TypeAlias = Annotated[
 # -- parameters
 
 
+class _ChatFunction(Function):
+    name: str = Field(pattern="^[a-zA-Z0-9_-]{1,64}$")
+
+
 class _ChatTool(Part):
     type: Literal["function"]
-    function: Function
+    function: _ChatFunction
 
 
 class _NamedTool(Part):
@@ -170,13 +175,14 @@ class _TemplateOptions(Part):
 
 
 class _ChatBody(Part, strict=False):
-    """The body of a request. `grammar`, `top_k`, `min_p` and `chat_template_kwargs` are extensions."""
+    """The body of a request. `grammar`, `top_k` and the like of llama-server and vLLM are extensions."""
 
     model: str = ""
     messages: list[_Message] = Field(min_length=1)
     tools: list[_ChatTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | _ToolChoice | None = None
     parallel_tool_calls: StrictBool | None = None
+    max_tool_calls: MaxCalls | None = None
     response_format: _ResponseFormat | None = None
     grammar: str | None = None
     stream: StrictBool | None = None
@@ -255,7 +261,8 @@ def _request(body: _ChatBody) -> ChatRequest:
             tool.function.tool(f"tools[{index}].function") for index, tool in enumerate(body.tools or ())
         ),
         tool_choice=_tool_choice(body),
-        parallel=body.parallel_tool_calls is not False,
+        parallel=body.parallel_tool_calls,
+        max_calls=body.max_tool_calls,
         output=_output(body),
         sampling=sampling,
         stop=tuple(text for text in stop if text),

@@ -9,7 +9,7 @@ Source: the types of the package `openai` (`openai.types.responses.ResponseInput
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -21,6 +21,7 @@ from gbnf_server.gateway.reading import (
     Part,
     Refusal,
     Text,
+    ToolName,
     read_arguments,
     read_content,
     read_data_url,
@@ -151,7 +152,7 @@ _LEFT_OUT = (
 class _Namespace(Part):
     """Functions with a common name."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: ToolName
     tools: list[Any]
 
 

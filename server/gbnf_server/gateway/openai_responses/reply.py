@@ -218,7 +218,8 @@ def _base(request: ResponsesRequest) -> dict[str, Any]:
         "metadata": body.metadata or {},
         "model": body.model,
         "output": [],
-        "parallel_tool_calls": chat.parallel,
+        "parallel_tool_calls": chat.several,
+        "max_tool_calls": chat.max_calls,
         "previous_response_id": body.previous_response_id,
         "prompt_cache_key": body.prompt_cache_key,
         "reasoning": {

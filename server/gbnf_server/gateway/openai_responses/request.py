@@ -14,7 +14,7 @@ from pydantic import Field
 from gbnf_server.gateway.chat import ChatRequest, JsonObject, JsonSchema, OutputFormat, Sampling
 from gbnf_server.gateway.openai_responses.items import Places, add_items, read_choice, read_tools
 from gbnf_server.gateway.openai_responses.store import ResponseStore
-from gbnf_server.gateway.reading import Part, check_supported, read_effort, read_kind, read_part
+from gbnf_server.gateway.reading import MaxCalls, Part, check_supported, read_effort, read_kind, read_part
 from gbnf_server.gateway.turns import Turns
 from gbnf_server.web.errors import HttpError
 
@@ -56,6 +56,7 @@ class ResponsesBody(Part):
     tools: list[Any] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
+    max_tool_calls: MaxCalls | None = None
     text: _TextConfig | None = None
     reasoning: _ReasoningConfig | None = None
     previous_response_id: str | None = None
@@ -123,7 +124,8 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
         messages=turns.messages,
         tools=tuple(tools),
         tool_choice=read_choice(body.tool_choice),
-        parallel=body.parallel_tool_calls is not False,
+        parallel=body.parallel_tool_calls,
+        max_calls=body.max_tool_calls,
         output=_output(body.text),
         sampling=Sampling.given(
             max_tokens=body.max_output_tokens,

@@ -80,6 +80,31 @@ def test_a_native_tool_round_trip(native_url: str) -> None:
         assert [block.type for block in last.content] in ([], ["text"])
 
 
+ONLY: Any = {
+    "name": "stop",
+    "input_schema": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+
+
+@pytest.mark.parametrize("way", ["whole", "helper"])
+def test_one_call_unless_more_are_asked_for_and_none_twice(native_url: str, way: str) -> None:
+    choice: Any = {"type": "any", "disable_parallel_tool_use": False}
+    body: Any = {"model": "tiny", "max_tokens": 200, "messages": [{"role": "user", "content": "stop it"}]}
+    with client_of(native_url) as client:
+        for options in ({"type": "any"}, choice):
+            made = ask(client, way, tools=[ONLY], tool_choice=options, extra_body={"temperature": 2}, **body)
+            assert [block.name for block in made.content] == ["stop"]
+            assert made.stop_reason == "tool_use"
+
+
+@pytest.mark.parametrize(
+    "tool", [{**ONLY, "name": "a b"}, {**ONLY, "input_schema": {"type": "objet"}}], ids=["name", "schema"]
+)
+def test_tools_that_anthropic_refuses_are_refused(client: anthropic.Anthropic, tool: Any) -> None:
+    with pytest.raises(anthropic.BadRequestError, match=r"tools\[0\]"):
+        client.messages.create(messages=[ASK], tools=[tool], **COLD)
+
+
 def test_structured_output(client: anthropic.Anthropic) -> None:
     parsed = client.messages.parse(messages=[ASK], output_format=Weather, **COLD)
     assert isinstance(parsed.parsed_output, Weather)

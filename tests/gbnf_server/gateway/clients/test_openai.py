@@ -116,6 +116,56 @@ def test_a_native_tool_round_trip(native_url: str) -> None:
         assert last.choices[0].finish_reason in {"stop", "length"}
 
 
+ONLY: Any = {
+    "name": "stop",
+    "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+PARALLEL: Any = {"parallel_tool_calls": True}
+
+
+@pytest.mark.parametrize("way", ["whole", "helper"])
+def test_one_call_unless_more_are_asked_for_and_none_twice(native_url: str, way: str) -> None:
+    two: Any = [{"type": "function", "function": {**ONLY, "name": name}} for name in ("stop", "go")]
+    body: dict[str, Any] = {
+        "model": "tiny",
+        "tool_choice": "required",
+        "temperature": 2,
+        "reasoning_effort": "none",
+    }
+    ask: Any = {"role": "user", "content": "stop it"}
+    counts = set()
+    with client_of(native_url) as client:
+        for seed in range(8):
+            for options in ({}, PARALLEL, {**PARALLEL, "extra_body": {"max_tool_calls": 2}}):
+                tools = two[: 2 if options else 1]
+                made = chat(client, way, messages=[ask], tools=tools, seed=seed, **body, **options)
+                calls = [call.function.name for call in made.choices[0].message.tool_calls]
+                assert made.choices[0].finish_reason == "tool_calls"
+                assert 1 <= len(calls) == len(set(calls)) <= (2 if options else 1)
+                counts.add(len(calls))
+        assert counts == {1, 2}, "several calls are possible"
+        response = respond(
+            client, way, input="stop it", tools=[{"type": "function", "strict": True, **ONLY}],
+            model="tiny", tool_choice="required", parallel_tool_calls=True, max_tool_calls=5,
+            reasoning={"effort": "none"},
+        )  # fmt: skip
+        assert [item.name for item in response.output if item.type == "function_call"] == ["stop"]
+        assert (response.parallel_tool_calls, response.max_tool_calls) == (True, 5)
+
+
+@pytest.mark.parametrize(
+    "function", [{**ONLY, "name": "a b"}, {**ONLY, "parameters": {"type": "objet"}}], ids=["name", "schema"]
+)
+def test_tools_that_openai_refuses_are_refused(client: openai.OpenAI, function: Any) -> None:
+    with pytest.raises(openai.BadRequestError, match=r"tools\[0\]"):
+        client.chat.completions.create(
+            messages=[ASK], tools=[{"type": "function", "function": function}], **COLD
+        )
+    with pytest.raises(openai.BadRequestError, match=r"tools\[0\]"):
+        given: Any = {"type": "function", "strict": False, **function}
+        client.responses.create(input=QUESTION, tools=[given], **COLD)
+
+
 def test_an_error_is_one_of_the_package(client: openai.OpenAI) -> None:
     long: Any = {"role": "user", "content": QUESTION * 4000}
     with pytest.raises(openai.BadRequestError) as caught:
