@@ -3,98 +3,81 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from training import vocabulary as v
-from training.parts import Part, Step, count_text, quoted, shortened, spoken, written
+from training.parts import (
+    Part,
+    Step,
+    count_text,
+    created,
+    last_said,
+    quoted,
+    read,
+    shown,
+    spoken,
+    trashed,
+    written,
+)
 from training.source import Source
-from training.wording import KINDS, WHICH, fixed, listed, word, worded, wordings
+from training.vocabulary import draw
+from training.wording import fixed, listed, word, worded, wordings
 
 _ON_PAPER = re.compile(r"(print|stampa)\b(?!.*\b(contents?|text|contenuto|testo) (of|di)\b)")
 
 
 def _all_shown(random: Source, paths: Sequence[str]) -> str:
-    return listed([v.shown(random, path) for path in paths], random)
+    return listed([shown(random, path) for path in paths], random)
 
 
-def create_dirs(random: Source, _first: int) -> Part:
+def create_dirs(random: Source) -> Part:
     kind = random.random()
+    paths = [draw(random, "{folder}")]
     if kind < 0.18:
-        paths = [v.folder(random) for _ in range(random.choice((2, 2, 3, 4)))]
-        clause = worded(
-            random,
-            "folders",
-            p=_all_shown(random, paths),
-            n=count_text(random, len(paths)),
-        )
+        paths += [draw(random, "{folder}") for _ in range(random.choice((1, 1, 2, 3)))]
+        count = count_text(random, len(paths))
+        clause = worded(random, "folders", p=_all_shown(random, paths), n=count)
     elif kind < 0.3:
-        parent, leaf = v.folder(random), v.stem(random, v.FOLDERS[random.language])
+        parent, leaf = paths[0], draw(random, "{folder_stem}")
         paths = [f"{parent}/{leaf}"]
-        clause = worded(random, "folder_in", leaf=leaf, parent=v.shown(random, parent))
+        clause = worded(random, "folder_in", leaf=leaf, parent=shown(random, parent))
     else:
-        paths = [v.folder(random)]
-        clause = worded(random, "folder", p=v.shown(random, paths[0]))
-    return Part(
-        clause,
-        (Step("create_dirs", {"paths": paths}, {"entries": paths}),),
-        fixed(random, "created", x=spoken(paths)),
-    )
+        clause = worded(random, "folder", p=shown(random, paths[0]))
+    return Part(clause, (created(random, *paths),))
 
 
-def write_files(random: Source, _first: int) -> Part:
+def write_files(random: Source) -> Part:
     kind = random.random()
-    contents = [v.text(random)]
-    paths = [v.file_path(random)]
+    path, content = draw(random, "{file_path}"), draw(random, "{text}")
+    texts = {path: content}
     if kind < 0.05:
-        paths = ["notes.txt"]
-        clause = worded(random, "note", t=contents[0])
+        texts = {"notes.txt": content}
+        clause = worded(random, "note", t=content)
     elif kind < 0.13:
-        contents.append(v.text(random))
-        paths.append(v.file_path(random))
-        shown = [quoted(random, text) for text in contents]
-        clause = worded(random, "write_two", t=shown[0], t2=shown[1], p=paths[0], p2=paths[1])
+        path2, content2 = draw(random, "{file_path}"), draw(random, "{text}")
+        texts[path2] = content2
+        t, t2 = quoted(random, content), quoted(random, content2)
+        clause = worded(random, "write_two", t=t, t2=t2, p=path, p2=path2)
     else:
-        clause = worded(random, "write", t=quoted(random, contents[0]), p=v.shown(random, paths[0]))
-    return Part(clause, (written(paths, contents),), fixed(random, "wrote", x=spoken(paths)))
+        clause = worded(random, "write", t=quoted(random, content), p=shown(random, path))
+    return Part(clause, (written(random, texts),))
 
 
-def create_then_write_inside(random: Source, _first: int) -> Part:
-    parent, leaf, content = v.folder(random), v.file_name(random), v.text(random)
-    create = worded(random, "folder", p=v.shown(random, parent))
-    clause = worded(random, "write_inside", create=create, leaf=leaf, t=quoted(random, content))
-    path = f"{parent}/{leaf}"
-    steps = (Step("create_dirs", {"paths": [parent]}, {"entries": [parent]}), written([path], [content]))
-    return Part(clause, steps, f"{fixed(random, 'created', x=parent)} {fixed(random, 'wrote', x=path)}")
+def create_then_write(random: Source) -> Part:
+    """Return a folder, and a file in it; its whole path is said in two of three, as in first requests."""
+    parent, leaf, content = (draw(random, each) for each in ("{folder}", "{file_name}", "{text}"))
+    path, t = f"{parent}/{leaf}", quoted(random, content)
+    if random.random() < 1 / 3:
+        create = worded(random, "folder", p=shown(random, parent))
+        clause = worded(random, "write_inside", create=create, leaf=leaf, t=t)
+    else:
+        create, write = worded(random, "folder", p=parent), worded(random, "write", t=t, p=path)
+        clause = worded(random, "create_write", create=create, write=write)
+    return Part(clause, (created(random, parent), written(random, {path: content})))
 
 
-def create_then_write_path(random: Source, _first: int) -> Part:
-    """Return a folder, and a file whose whole path is said: the shape of first requests."""
-    parent, leaf, content = v.folder(random), v.file_name(random), v.text(random)
-    path = f"{parent}/{leaf}"
-    write = worded(random, "write", t=quoted(random, content), p=path)
-    clause = worded(random, "create_write", create=worded(random, "folder", p=parent), write=write)
-    steps = (Step("create_dirs", {"paths": [parent]}, {"entries": [parent]}), written([path], [content]))
-    return Part(clause, steps, f"{fixed(random, 'created', x=parent)} {fixed(random, 'wrote', x=path)}")
-
-
-def read_said(random: Source, paths: Sequence[str], texts: Sequence[str]) -> str:
-    """Return the sentence of an answer that quotes the first two files."""
-    pairs = zip(paths[:2], texts[:2], strict=True)
-    said = "; ".join(fixed(random, "says", p=path, x=shortened(text)) for path, text in pairs)
-    return said + (" …" if len(paths) > 2 else "")
-
-
-def read_step(random: Source, arguments: dict[str, Any], paths: Sequence[str]) -> tuple[Step, str]:
-    """Return the call that reads files with its result, and the sentence of the answer."""
-    texts = [v.long_text(random) if random.random() < 0.05 else v.text(random) for _ in paths]
-    return Step("read_files", arguments, {"entries": texts, "paths": list(paths)}), read_said(
-        random, paths, texts
-    )
-
-
-def _reading(random: Source, key: str, slots: Mapping[str, str]) -> str:
+def _reading(random: Source, key: str, **slots: str) -> str:
     """Return a wish to read.
 
     In training never "print FILE": that is paper's business, and no tool does it.
@@ -105,127 +88,107 @@ def _reading(random: Source, key: str, slots: Mapping[str, str]) -> str:
             return clause
 
 
-def read_files(random: Source, _first: int) -> Part:
-    paths = [v.file_path(random) for _ in range(random.choice((1, 1, 1, 1, 2)))]
-    clause = _reading(random, "read", {"p": _all_shown(random, paths)})
-    step, said = read_step(random, {"paths": paths}, paths)
-    return Part(clause, (step,), said)
+def read_files(random: Source) -> Part:
+    paths = [draw(random, "{file_path}") for _ in range(random.choice((1, 1, 1, 1, 2)))]
+    clause = _reading(random, "read", p=_all_shown(random, paths))
+    return Part(clause, (read(random, {"paths": paths}, paths),))
 
 
-def delete_files(random: Source, _first: int) -> Part:
-    make = v.file_path if random.random() < 0.75 else v.folder
-    paths = [make(random) for _ in range(random.choice((1, 1, 1, 2)))]
-    step = Step("delete_files", {"paths": paths}, {"entries": paths})
-    return Part(
-        worded(random, "delete", p=_all_shown(random, paths)),
-        (step,),
-        fixed(random, "trashed", x=spoken(paths)),
-    )
+def delete_files(random: Source) -> Part:
+    template = "{file_path}" if random.random() < 0.75 else "{folder}"
+    paths = [draw(random, template) for _ in range(random.choice((1, 1, 1, 2)))]
+    clause = worded(random, "delete", p=_all_shown(random, paths))
+    return Part(clause, (trashed(random, {"paths": paths}, paths),))
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A description of files and the step that finds them."""
+    """A description of files, as slots of wordings, and the step that finds them."""
 
-    what: str
-    bare: str
-    where: str
-    base: str
+    slots: dict[str, str]
     step: Step
     entries: tuple[str, ...]
 
+    def then(self, clause: str, *steps: Step) -> Part:
+        """Return a part that uses the files, if there are any."""
+        return last_said(clause, self.step, *(steps if self.entries else ()))
+
 
 def _entry(random: Source, base: str, pattern: str, known: str) -> str:
-    name = pattern.replace("*", known if random.random() < 0.3 else v.stem(random, v.FILES[random.language]))
+    name = pattern.replace("*", known if random.random() < 0.3 else draw(random, "{file_stem}"))
     if pattern == "*" or (pattern.endswith("*") and random.random() < 0.9):
-        name = f"{name}.{random.choice(v.EXTENSIONS)}"
+        name = f"{name}.{draw(random, '{extension}')}"
     folder = "" if base == "." else f"{base}/"
-    return folder + (f"{v.stem(random, v.FOLDERS[random.language])}/" if random.random() < 0.2 else "") + name
+    return folder + draw(random, "[{folder_stem}/||||]") + name
 
 
-def find(random: Source, *, empty: float = 0.1, base: str | None = None) -> Found:
+def find(random: Source, *, empty: float = 0.1) -> Found:
     """Files described in words, and the call that finds them; with probability `empty` there are none."""
-    which = WHICH[random.language]
+    which = list(wordings(random, "which").items())
     template, kind = which[0] if random.random() < 0.4 else random.choice(which)
-    kinds = KINDS[random.language]
+    kinds = wordings(random, "kinds")
     known = random.choice(tuple(kinds))
     if kind == "kind_plural":
         known = random.choice(random.either(("image", "pdf", "PDF", "log", "image"), ("pdf", "log", "PDF")))
-    extension = random.choice((*v.EXTENSIONS, "pdf", "tmp", "docx", v.pseudo_word(random)[:3]))
-    stem = v.stem(random, v.FILES[random.language])
-    glob = random.choice(
-        (f"*.{extension}", f"{stem}*", f"{stem}.*", f"*{stem}*", f"{stem}-*.{extension}", f"*.{extension}")
-    )
+    extension, stem = draw(random, "{searched_extension}"), draw(random, "{file_stem}")
+    glob = draw(random, "{glob}", e=extension, s=stem)
     patterns = {
-        "kind": kinds[known],
-        "kind_plural": kinds[known],
-        "extension": (f"*.{extension}",),
-        "prefix": (f"{stem}*",),
-        "infix": (f"*{stem}*",),
-        "glob": (glob,),
-        "all": ("*",),
-    }[kind]
+        "extension": [f"*.{extension}"],
+        "prefix": [f"{stem}*"],
+        "infix": [f"*{stem}*"],
+        "glob": [glob],
+        "all": ["*"],
+    }.get(kind, kinds[known])
     if kind == "kind" and random.random() < 0.07:
-        other = random.choice(
-            [name for name in kinds if len(kinds[name]) == 1 and kinds[name] != kinds[known]]
-        )
-        patterns = (*kinds[known], *kinds[other])
-        known = f"{known} {random.either('and', 'e')} {other}"
+        other = random.choice([each for each in kinds if len(kinds[each]) == 1 and kinds[each] != patterns])
+        patterns = [*kinds[known], *kinds[other]]
+        known = f"{known} {draw(random, '{and}')} {other}"
     what = word((template,), random, {"k": known, "e": extension, "s": stem, "g": glob})
-    base = base or ("." if random.random() < 0.2 else v.folder(random))
-    if base == ".":
+    if random.random() < 0.2:
         everywhere = random.either("[in the workspace|everywhere|]", "[nello spazio di lavoro|ovunque|]")
-        where = word(("", everywhere), random, {})
+        base, where = ".", word(("", everywhere), random, {})
     else:
-        where = worded(random, "in", b=v.shown(random, base))
+        base = draw(random, "{folder}")
+        where = worded(random, "in", b=shown(random, base))
     arguments: dict[str, Any] = {"base_path": base}
-    arguments |= {"pattern": patterns[0]} if len(patterns) == 1 else {"patterns": list(patterns)}
+    arguments |= {"pattern": patterns[0]} if len(patterns) == 1 else {"patterns": patterns}
     count = 0 if random.random() < empty else random.choice((1, 1, 1, 1, 2, 2, 2, 3, 4))
-    entries = tuple(
-        sorted({_entry(random, base, random.choice(patterns), v.noun(random)) for _ in range(count)})
-    )
-    step = Step("find_files", arguments, {"entries": list(entries), "count": len(entries)})
+    made = {_entry(random, base, random.choice(patterns), draw(random, "{noun}")) for _ in range(count)}
+    entries = tuple(sorted(made))
     bare = what
     for article in ("all the ", "every one of the ", "the ", "all ", "every ", "tutti i ", "i ", "tutto "):
         bare = bare.removeprefix(article)
-    return Found(what, bare, where, base, step, entries)
+    step = find_step(random, arguments, entries)
+    return Found({"f": what, "fn": bare, "i": where, "b": base}, step, entries)
 
 
-def found_said(random: Source, entries: Sequence[str]) -> str:
-    """Return the sentence of an answer that lists found files."""
-    if not entries:
-        return fixed(random, "none_found")
-    key = "found" if len(entries) > 1 else "found_one"
-    return fixed(random, key, n=len(entries), x=spoken(entries))
+def find_step(
+    random: Source, arguments: dict[str, Any], entries: Sequence[str], *, name: str = "find_files"
+) -> Step:
+    """Return a call that finds files, with its result."""
+    key = ("none_found", "found_one", "found")[min(len(entries), 2)]
+    said = fixed(random, key, n=len(entries), x=spoken(entries))
+    return Step(name, arguments, {"entries": list(entries), "count": len(entries)}, said)
 
 
-def _whole_folder(template: str, found: Found) -> bool:
-    return "{f" in template or (found.step.arguments.get("pattern") == "*" and found.base != ".")
-
-
-def find_files(random: Source, _first: int) -> Part:
+def find_files(random: Source) -> Part:
     found = find(random)
-    templates = tuple(template for template in wordings(random, "find") if _whole_folder(template, found))
-    slots = {"f": found.what, "fn": found.bare, "i": found.where, "b": found.base}
-    return Part(word(templates, random, slots), (found.step,), found_said(random, found.entries))
+    is_folder = found.step.arguments.get("pattern") == "*" and found.slots["b"] != "."
+    templates = [each for each in wordings(random, "find") if "{f" in each or is_folder]
+    return Part(word(templates, random, found.slots), (found.step,))
 
 
-def find_read(random: Source, first: int) -> Part:
+def find_read(random: Source) -> Part:
     found = find(random, empty=0.08)
-    clause = _reading(random, "find_read", {"f": found.what, "i": found.where})
-    if not found.entries:
-        return Part(clause, (found.step,), fixed(random, "none_found"))
-    step, said = read_step(random, {"from_step": first}, found.entries)
-    return Part(clause, (found.step, step), said)
+    clause = _reading(random, "find_read", **found.slots)
+    return found.then(clause, read(random, {"from_step": 1}, found.entries))
 
 
-def find_delete(random: Source, first: int) -> Part:
+def find_delete(random: Source) -> Part:
     found = find(random, empty=0.08)
-    if found.step.arguments.get("pattern", "*.")[-1:] != "*" and found.what.startswith("*"):
-        return find_delete(random, first)
-    templates = wordings(random, "find_delete") if found.base != "." else wordings(random, "find_delete")[:3]
-    clause = word(templates, random, {"f": found.what, "i": found.where, "b": found.base})
-    if not found.entries:
-        return Part(clause, (found.step,), fixed(random, "none_found"))
-    step = Step("delete_files", {"from_step": first}, {"entries": list(found.entries)})
-    return Part(clause, (found.step, step), fixed(random, "trashed", x=spoken(found.entries)))
+    if found.step.arguments.get("pattern", "*.")[-1:] != "*" and found.slots["f"].startswith("*"):
+        return find_delete(random)
+    templates = [
+        each for each in wordings(random, "find_delete") if "{b}" not in each or found.slots["b"] != "."
+    ]
+    return found.then(word(templates, random, found.slots), trashed(random, {"from_step": 1}, found.entries))

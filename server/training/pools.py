@@ -12,8 +12,8 @@ from gbnf.prompts.messages import system_prompt
 from gbnf.tools import FINAL_ANSWER, Tool, load_manifests
 from gbnf.tools.pool_filter import filter_pool
 from gbnf_server.system.folders import manifests_path
-from training import vocabulary as v
 from training.source import Source
+from training.vocabulary import draw, members
 
 
 @cache
@@ -50,29 +50,18 @@ def pool_for(random: Source, request: str, needed: frozenset[str]) -> tuple[str,
 
 def decoys_for(random: Source, pool: tuple[str, ...]) -> tuple[str, ...]:
     """Return a few signatures of tools that don't exist, some of them nearly those that do."""
-    lists = v.DECOYS
     made: dict[str, str] = {}
     for _ in range(random.choice((1, 2, 2, 3, 4, 6))):
-        kind = random.random()
-        real = random.choice(pool) if pool else "find_files"
+        real = random.choice(pool or ("find_files",))
         verb, _, rest = real.partition("_")
-        if kind < 0.3:
-            name = f"{real}_{random.choice(lists['suffixes'])}"
-        elif kind < 0.5:
-            name = f"{verb}_{random.choice(lists['objects'])}"
-        elif kind < 0.65:
-            name = f"{random.choice(lists['verbs'])}_{rest or random.choice(lists['objects'])}"
-        elif kind < 0.8:
-            name = f"{random.choice(lists['verbs'])}_{v.noun(random).lower()}"
-        else:
-            name = f"{random.choice(lists['verbs'])}_{random.choice(lists['objects'])}"
+        name = draw(random, "{decoy}", real=real, its_verb=verb, its_object=rest or draw(random, "{object}"))
         if name in bundled_tools() or not name.isascii():
             continue
-        if kind < 0.4 and real in bundled_tools() and random.random() < 0.5:
+        if name.startswith(verb) and real in bundled_tools() and random.random() < 0.5:
             signature = pool_prompt((real,)).split("\n")[1].partition("(")[2]
         else:
             count = random.randint(0, 3)
-            arguments = random.sample(lists["arguments"], count)
+            arguments = random.sample(members(random, "arguments"), count)
             first = random.randint(0, count)
             signature = ", ".join([*arguments[:first], *(f"{each}?" for each in arguments[first:])]) + ")"
         made[name] = f"{name}({signature}"

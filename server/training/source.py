@@ -39,9 +39,11 @@ class Source(Random):
 
     def again(self, share: float) -> str | None:
         """Return, in training and with probability `share`, a word that was drawn before."""
-        if self.held_out or not self.recent or self.random() >= share:
-            return None
-        return self.choice(self.recent[-6:])
+        return self.choice(self.recent[-6:]) if self.recent and self.trains(share) else None
+
+    def trains(self, share: float) -> bool:
+        """Return whether to do what is done in training alone, with probability `share`."""
+        return not self.held_out and self.random() < share
 
     def draws(self, text: str) -> bool:
         """Whether `text` belongs to this source's half."""

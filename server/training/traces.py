@@ -8,54 +8,53 @@ the planner sends, byte for byte (`gbnf.prompts.messages`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TypeAlias
 
 from gbnf.prompts.messages import call_text, error_text, result_text
 from gbnf.tools import FINAL_ANSWER
 from training import calendar_intents, fact_intents, file_intents, person_intents
-from training import vocabulary as v
-from training.parts import Part, Step, shortened
+from training.forms import Slots
+from training.parts import Part, Step, last_said, shortened
 from training.pools import decoys_for, pool_for, pool_prompt
 from training.source import Language, Source
+from training.vocabulary import FORMS, LISTS_OF_WORDS, draw
 from training.wording import LISTS, closed, fixed, word, wordings
 
-MakePart: TypeAlias = Callable[[Source, int], Part]
-"""Returns a part, for a random generator and the number of the part's first step."""
-
-PARTS: tuple[tuple[float, MakePart, bool], ...] = (  # weight, intent, whether it may be combined with others
-    (12.0, file_intents.create_dirs, True),
-    (13.0, file_intents.write_files, True),
-    (4.0, file_intents.create_then_write_inside, True),
-    (8.0, file_intents.create_then_write_path, True),
-    (5.0, file_intents.read_files, True),
-    (3.0, file_intents.delete_files, True),
-    (6.0, file_intents.find_files, True),
-    (5.0, file_intents.find_read, True),
-    (4.0, file_intents.find_delete, True),
-    (9.0, person_intents.send_messages, True),
-    (3.0, person_intents.write_send, True),
-    (4.0, person_intents.find_send, True),
-    (2.0, person_intents.read_send, True),
-    (3.0, person_intents.known_file, True),
-    (6.0, fact_intents.compute, True),
-    (3.0, fact_intents.compute_then, True),
-    (6.0, fact_intents.get_now, True),
-    (1.5, fact_intents.now_then, True),
-    (4.0, calendar_intents.find_slots, True),
-    (1.5, calendar_intents.slots_send, True),
-    (9.0, calendar_intents.slots_choose, False),
-    (2.5, calendar_intents.slots_book, True),
-    (7.0, calendar_intents.create_events, True),
-    (2.0, person_intents.get_inputs, True),
-    (1.4, person_intents.find_choose, False),
-    (1.6, person_intents.undo_last_turn, False),
-    (1.3, person_intents.find_drive, False),
-    (0.8, person_intents.location, False),
-)
-FALLIBLE = frozenset(LISTS["fallible"])
+INTENTS: dict[Callable[[Source], Part], float] = {
+    file_intents.create_dirs: 12.0,
+    file_intents.write_files: 13.0,
+    file_intents.create_then_write: 12.0,
+    file_intents.read_files: 5.0,
+    file_intents.delete_files: 3.0,
+    file_intents.find_files: 6.0,
+    file_intents.find_read: 5.0,
+    file_intents.find_delete: 4.0,
+    person_intents.send_messages: 9.0,
+    person_intents.write_send: 3.0,
+    person_intents.find_send: 4.0,
+    person_intents.read_send: 2.0,
+    person_intents.known_file: 3.0,
+    fact_intents.compute: 6.0,
+    fact_intents.compute_then: 3.0,
+    fact_intents.get_now: 6.0,
+    fact_intents.now_then: 1.5,
+    calendar_intents.find_slots: 4.0,
+    calendar_intents.slots_send: 1.5,
+    calendar_intents.slots_book: 2.5,
+    calendar_intents.create_events: 7.0,
+    person_intents.get_inputs: 2.0,
+}
+"""The intents that may be combined with others, with their weights."""
+WHOLE_REQUESTS: dict[Callable[[Source], Part], float] = {
+    calendar_intents.slots_choose: 9.0,
+    person_intents.find_choose: 1.4,
+    person_intents.undo_last_turn: 1.6,
+    person_intents.find_drive: 1.3,
+    person_intents.location: 0.8,
+}
+"""The intents that stand alone."""
 SHARES, SUITE_SHARES = (0.3, 0.36, 0.34), (0.55, 0.3, 0.15)
 """Weights of requests with one, two and three parts: in training, and in the held-out suite."""
 REFUSED_SHARE, SUITE_REFUSED_SHARE = 0.18, 0.12
@@ -99,102 +98,78 @@ class Trace:
         return pool_prompt(self.pool, self.decoys)
 
 
-def _draw(random: Source, count: int, *, combined: bool) -> tuple[MakePart, ...]:
-    """Return intents by their weights; `combined`: those that may be combined with others."""
-    known = [(part, weight) for weight, part, beside in PARTS if beside or not combined]
-    parts, weights = zip(*known, strict=True)
-    return tuple(random.choices(parts, weights, k=count))
-
-
 def _failed(random: Source, part: Part) -> Part:
     """Return the same part, stopped by an error at one of its steps, which the answer reports."""
-    fallible = [index for index, step in enumerate(part.steps) if step.name in FALLIBLE]
+    fallible = [index for index, step in enumerate(part.steps) if step.name in LISTS["fallible"]]
     if not fallible:
         return part
     index = random.choice(fallible)
     step = part.steps[index]
-    named = (step.arguments.get("paths") or [step.arguments.get("base_path", v.file_path(random))])[0]
-    template = random.choice(LISTS["errors"])
-    error = template.format(p=named)
+    paths = step.arguments.get("paths") or [step.arguments.get("base_path", draw(random, "{file_path}"))]
+    error = random.choice(LISTS["errors"]).format(p=paths[0])
     if "approve" in error and step.name in ("read_files", "find_files"):
-        error = f"'{named}' does not exist"
-    stopped = Step(step.name, step.arguments, None, error)
+        error = f"'{paths[0]}' does not exist"
     said = fixed(random, "failed", x=shortened(error))
-    return Part(part.clause, (*part.steps[:index], stopped), said)
+    return last_said(part.clause, *part.steps[:index], Step(step.name, step.arguments, None, said, error))
 
 
-def _combine(random: Source, makers: tuple[MakePart, ...]) -> tuple[str, tuple[Step, ...], str]:
+def _combine(random: Source, makers: Sequence[Callable[[Source], Part]]) -> tuple[str, tuple[Step, ...]]:
+    """Return a request of several parts, and its steps."""
     request = ""
-    steps: tuple[Step, ...] = ()
-    said: list[str] = []
+    steps: list[Step] = []
     joints = wordings(random, "joints")
     joint = random.choice(joints)
     for index, make in enumerate(makers):
-        part = make(random, len(steps) + 1)
+        part = make(random)
         if random.random() < 0.03:
             part = _failed(random, part)
-        if index == 0:
-            request = part.clause
-        elif index == len(makers) - 1:
-            request += (
-                joint if joint not in (", ", "; ") or random.random() < 0.5 else joints[0]
-            ) + part.clause
-        else:
-            request += random.choice((", ", ", ", ", ", joint)) + part.clause
-        steps += part.steps
-        said.append(part.said)
-    return request, steps, " ".join(said)
+        if 0 < index < len(makers) - 1:
+            request += random.choice((", ", ", ", ", ", joint))
+        elif index:
+            request += joint if joint not in (", ", "; ") or random.random() < 0.5 else joints[0]
+        request += part.clause
+        before = len(steps)
+        for step in part.steps:
+            count = step.arguments.get("from_step")
+            arguments = step.arguments | ({"from_step": count + before} if count else {})
+            steps.append(replace(step, arguments=arguments))
+    return request, tuple(steps)
 
 
 def _refused(random: Source) -> Trace:
     """Return a request without a tool, and the answer that says so, sometimes after a useless step."""
-    steps: tuple[Step, ...] = ()
-    decoys: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     if random.random() < 0.5:
         request = impossible(random)
         pool = pool_for(random, request, frozenset())
-        if random.random() < 0.5:
-            decoys = decoys_for(random, pool)
     else:
         whole = _feasible(random, random.choice((1, 1, 1, 1, 2) if random.held_out else (1, 1, 2, 2, 2, 3)))
-        needed = sorted({step.name for step in whole.steps})
-        missing = random.choice(needed)
-        if missing == "create_dirs" and "write_files" in needed:  # which makes the folders of its files
-            missing = "write_files"
-        request = whole.request
-        kept = pool_for(random, request, frozenset(needed))
-        pool = tuple(name for name in kept if name != missing)
-        if random.random() < 0.5:
-            decoys = decoys_for(random, (missing, *pool))
-    if random.random() < 0.2 and "get_now" in pool:
-        steps = (fact_intents.get_now(random, 1).steps[0],)
-        steps = (Step("get_now", {}, steps[0].result),)
-    return Trace(
-        styled(random, to_me(random, request)),
-        steps,
-        fixed(random, "cannot"),
-        pool,
-        decoys,
-        len(steps),
-        random.language,
-    )
+        request, needed = whole.request, sorted({step.name for step in whole.steps})
+        name = random.choice(needed)
+        if name == "create_dirs" and "write_files" in needed:  # which makes the folders of its files
+            name = "write_files"
+        missing = (name,)
+        pool = tuple(each for each in pool_for(random, request, frozenset(needed)) if each != name)
+    decoys = decoys_for(random, (*missing, *pool)) if random.random() < 0.5 else ()
+    useless = random.random() < 0.2 and "get_now" in pool
+    steps = (fact_intents.now(random),) if useless else ()
+    request = styled(random, to_me(random, request))
+    return Trace(request, steps, fixed(random, "cannot"), pool, decoys, len(steps), random.language)
 
 
 def _feasible(random: Source, count: int | None) -> Trace:
     count = count or random.choices((1, 2, 3), SUITE_SHARES if random.held_out else SHARES)[0]
-    if count == 1:
-        makers = _draw(random, 1, combined=False)
-    elif count == 3 and random.random() < 0.3:
-        # The shape that first runs have: a folder, a file, and something more.
-        makers = (file_intents.create_dirs, file_intents.write_files, *_draw(random, 1, combined=True))
-    else:
-        makers = _draw(random, count, combined=True)
-    request, steps, answer = _combine(random, makers)
+    known = INTENTS if count > 1 else INTENTS | WHOLE_REQUESTS
+    makers = random.choices(list(known), list(known.values()), k=count)
+    if count == 3 and random.random() < 0.3:  # the shape of first runs: a folder, a file, and something more
+        makers[:2] = file_intents.create_dirs, file_intents.write_files
+    request, steps = _combine(random, makers)
     if len(steps) > 7 or len(request) > 420:
         return _feasible(random, count)
     request = closed(request)
     pool = pool_for(random, request, frozenset(step.name for step in steps))
     decoys = decoys_for(random, pool) if random.random() < 0.12 else ()
+    answer = " ".join(step.said for step in steps if step.said)
     return Trace(request, steps, answer, pool, decoys, language=random.language)
 
 
@@ -227,21 +202,12 @@ def to_me(random: Source, request: str) -> str:
 
 def impossible(random: Source) -> str:
     """Return a request that no tool can fulfil."""
-    language = random.language
-    slots = {"n": v.noun(random), "n2": v.noun(random), "p": v.file_path(random), "p2": v.file_path(random)}
-    name, place = random.word(v.NAMES), random.word(v.PLACES)
-    slots |= {"name": name, "Name": name.capitalize(), "place": place, "Place": place.capitalize()}
-    slots |= {"place2": random.word(v.PLACES), "k": str(random.randint(1, 12))}
-    verb = random.choice(v.IMPOSSIBLE[language])
-    slots["v"] = slots["vi"] = verb
-    if language == "it":
-        slots["vi"] = random.choice(v.IMPOSSIBLE["it_infinitives"])
-    requests = v.IMPOSSIBLE[f"{language}_requests"]
-    if not random.held_out:
-        requests = [*requests, *v.IMPOSSIBLE[f"{language}_more"]]
-    whole = word((random.choice(requests),), random, slots)
+    known, language = LISTS_OF_WORDS["impossible"], random.language
+    requests = known[f"{language}_requests"] + ([] if random.held_out else known[f"{language}_more"])
+    whole = word((random.choice(requests),), random, Slots(FORMS, random, {}))
+    verbs = {"v": random.choice(known[language]), "vi": random.choice(known["it_infinitives"])}
     template = random.choice(wordings(random, "impossible"))
-    return word((template,), random, slots | {"s": whole})
+    return word((template,), random, Slots(FORMS, random, {"s": whole, **verbs}))
 
 
 def trace(random: Random, *, parts: int | None = None, language: Language | None = None) -> Trace:

@@ -29,7 +29,7 @@ def test_no_word_of_the_suite_that_is_a_value_is_drawn_by_training(generated: Su
         for case in generated.cases
         for path in case.before.files
         for word in path.replace("/", ".").split(".")[:1]
-        if word.isalpha() and word.lower() in vocabulary.words(case.language)
+        if word.isalpha() and word.lower() in vocabulary.WORDS[case.language]
     ]
     assert len(paths) > 20
     assert not [word for word in paths if trained.draws(word)]

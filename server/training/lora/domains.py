@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any, Final
 
 from gbnf import Tool
-from training.lora.values import LISTS, Value, draw, schema
+from training.lora.values import LISTS, Value, draw, filled, schema
 from training.source import Source
 from training.wording import listed, word
 
@@ -33,10 +33,10 @@ class Kind:
     """A tool of a domain's file, in all its forms."""
 
     domain: str
-    names: tuple[str, ...]
-    about: tuple[str, ...]
-    requests: tuple[str, ...]
-    arguments: Mapping[str, Mapping[str, Any]]
+    names: Sequence[str]
+    about: Sequence[str]
+    requests: Sequence[str]
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +54,18 @@ def domains() -> Mapping[str, tuple[Kind, ...]]:
     found = {}
     for file in sorted(files(__package__).joinpath("domains").iterdir(), key=lambda file: file.name):
         name = file.name.removesuffix(".toml")
-        found[name] = tuple(
-            Kind(
-                name,
-                tuple(each["names"]),
-                tuple(each["about"]),
-                tuple(each["requests"]),
-                each.get("arguments", {}),
-            )
-            for each in tomllib.loads(file.read_text("utf-8"))["tool"]
-        )
+        tools = tomllib.loads(file.read_text("utf-8"))["tool"]
+        found[name] = tuple(Kind(domain=name, **each) for each in tools)
     return found
 
 
 def offer(random: Source, kind: Kind) -> OfferedTool:
     """Return one form of a tool."""
     words = random.choice(kind.names).lower().split()
-    style = random.random()
-    if style < 0.5:
-        name = "_".join(words)
-    elif style < 0.7:
-        name = words[0] + "".join(word.capitalize() for word in words[1:])
-    elif style < 0.85:
-        name = f"{random.choice((kind.domain.split('_')[0], words[-1]))}.{'_'.join(words)}"
-    else:
-        name = random.choice(("-".join(words), "".join(word.capitalize() for word in words)))
+    snake, pascal = "_".join(words), "".join(word.capitalize() for word in words)
+    dotted = f"{random.choice((kind.domain.split('_')[0], words[-1]))}.{snake}"
+    styles = (snake, pascal[:1].lower() + pascal[1:], dotted, "-".join(words), pascal)
+    name = random.choices(styles, (50, 20, 15, 7.5, 7.5))[0]
     kind = replace(
         kind, arguments={name: _variant(random, name, each) for name, each in kind.arguments.items()}
     )
@@ -151,10 +138,7 @@ def request(random: Source, offered: OfferedTool, number: int = 1) -> tuple[str,
 
 def bare_request(random: Source, offered: OfferedTool) -> str:
     """Return a request that has no value at all."""
-    form = random.choice(
-        ("{} please", "I want to {}", "can you {}?", "{}", "please {} for me", "I'd like to {}")
-    )
-    return form.format(random.choice(offered.kind.names))
+    return filled(random, "{bare_request}", name=random.choice(offered.kind.names))
 
 
 def _slots(template: str) -> set[str]:
@@ -167,7 +151,7 @@ def _worded(random: Source, template: str, values: Mapping[str, Value]) -> str:
     if random.random() < 0.1:
         template = template[:1].lower() + template[1:]
     text = word([template], random, {name: each.said for name, each in values.items()} | members)
-    return random.choice(LISTS["openings"]) + text + random.choice(LISTS["closings"])
+    return filled(random, "{openings}{text}{closings}", text=text)
 
 
 def others(random: Source, kind: Kind, number: int) -> Iterator[Kind]:
@@ -175,14 +159,11 @@ def others(random: Source, kind: Kind, number: int) -> Iterator[Kind]:
     near = [each for each in domains()[kind.domain] if each is not kind]
     random.shuffle(near)
     share = random.choice((1.0, 0.6, 0.0))
-    seen = {kind.names}
+    seen = [kind.names]
     while number:
-        found = (
-            near.pop()
-            if near and random.random() < share
-            else random.choice(random.choice(list(domains().values())))
-        )
+        is_near = near and random.random() < share
+        found = near.pop() if is_near else random.choice(random.choice(list(domains().values())))
         if found.names not in seen:
-            seen.add(found.names)
+            seen.append(found.names)
             number -= 1
             yield found

@@ -17,7 +17,7 @@ from gbnf.prompts.messages import PromptStyle, call_text, describe_added_tools, 
 from gbnf.protocols.protocol import tools_prompt
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
 from training.lora.domains import OfferedTool, bare_request, domains, offer, others, request
-from training.lora.values import LISTS, question
+from training.lora.values import LISTS, filled
 from training.pools import bundled_tools
 from training.source import Source
 from training.traces import trace
@@ -115,9 +115,7 @@ def _carried_out(random: Source, given: Pool, number: int) -> list[Turn]:
         if told:
             answer = told
         if random.random() < 0.05:
-            error = random.choice(
-                ("it is not available", "permission denied", "it does not exist", "timeout")
-            )
+            error = random.choice(LISTS["errors"])
             turns.append(("tool", call_text({"step": step, "error": error})))
             return [*turns, ("assistant", _answer(f"It did not work: {error}.", given))]
         turns.append(("tool", call_text({"step": step, "result": result})))
@@ -133,47 +131,39 @@ def _call(offered: OfferedTool, arguments: Mapping[str, Any]) -> str:
 def _joined(random: Source, texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return texts[0]
-    texts = [text.rstrip(" .") for text in texts]
-    match random.randrange(5):
-        case 0:
-            return ". ".join(texts) + "."
-        case 1:
-            return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
-        case 2:
-            return ", then ".join(texts)
-        case 3:
-            return ". Also, ".join(texts)
-        case _:
-            return ", ".join(texts[:-1]) + " and " + texts[-1]
+    *first, last = (text.rstrip(" .") for text in texts)
+    joint = random.choice((". ", "\n", ", then ", ". Also, ", ", "))
+    if joint == "\n":
+        return "\n".join(f"{number}. {text}" for number, text in enumerate([*first, last], 1))
+    if joint == ", ":
+        return f"{', '.join(first)} and {last}"
+    return joint.join([*first, last]) + ("." if joint == ". " else "")
 
 
 def _result(random: Source) -> tuple[Any, str]:
     """Return what a tool returns, and the answer about it, "" if there is nothing to tell."""
-    number, word = random.randint(1, 5000), pseudo_word(random)
-    match random.randrange(7):
-        case 0:
-            return "done", ""
-        case 1:
-            return {"ok": True}, ""
-        case 2:
-            return number, f"The result is {number}."
-        case 3:
-            return {"id": f"{word}-{number}"}, f"Done. The id is {word}-{number}."
-        case 4:
-            entries = [pseudo_word(random) for _ in range(random.randint(1, 4))]
-            return {"entries": entries}, f"I found {', '.join(entries)}."
-        case 5:
-            return f"{word.capitalize()}: {number}", f"{word.capitalize()}: {number}"
-        case _:
-            value = round(random.uniform(0, 500), 1)
-            return {word: value, "status": "ok"}, f"The {word} is {value}."
+    number, value, word = random.randint(1, 5000), round(random.uniform(0, 500), 1), pseudo_word(random)
+    entries = [pseudo_word(random) for _ in range(random.randint(1, 4))]
+    results: tuple[tuple[Any, str], ...] = (
+        ("done", ""),
+        ({"ok": True}, ""),
+        (number, f"The result is {number}."),
+        ({"id": f"{word}-{number}"}, f"Done. The id is {word}-{number}."),
+        ({"entries": entries}, f"I found {', '.join(entries)}."),
+        (f"{word.capitalize()}: {number}", f"{word.capitalize()}: {number}"),
+        ({word: value, "status": "ok"}, f"The {word} is {value}."),
+    )
+    return random.choice(results)
 
 
 def _unfitting(random: Source, given: Pool) -> list[Turn]:
     """Return a request that no tool of the pool can carry out, or small talk."""
     if random.random() < 0.45:
-        return [("user", question(random)), ("assistant", _answer(_abstention(random), given))]
-    here = {each.kind.names for each in given.tools}
+        return [
+            ("user", filled(random, "{question}")),
+            ("assistant", _answer(filled(random, "{abstentions}"), given)),
+        ]
+    here = [each.kind.names for each in given.tools]
     near = domains()[random.choice(given.tools).kind.domain] if random.random() < 0.5 else ()
     kinds = near or [kind for several in domains().values() for kind in several]
     kinds = [kind for kind in kinds if kind.names not in here]
@@ -183,12 +173,12 @@ def _unfitting(random: Source, given: Pool) -> list[Turn]:
     text, (arguments,) = request(random, other)
     turns: list[Turn] = [("user", text)]
     if not given.searches or given.is_chat:
-        return [*turns, ("assistant", _answer(_abstention(random), given))]
+        return [*turns, ("assistant", _answer(filled(random, "{abstentions}"), given))]
     search = {"name": FIND_TOOLS.name, "arguments": {"query": random.choice(other.kind.names)}}
     turns.append(("assistant", call_text(search)))
     if random.random() < 0.5:
         turns.append(("tool", call_text({"step": 1, "result": {"entries": []}})))
-        return [*turns, ("assistant", _answer(_abstention(random), given))]
+        return [*turns, ("assistant", _answer(filled(random, "{abstentions}"), given))]
     found = call_text({"step": 1, "result": {"entries": [other.tool.name]}})
     turns.append(("tool", f"{found}\n\n{describe_added_tools([other.tool])}"))
     return [*turns, ("assistant", _call(other, arguments))]
@@ -206,10 +196,6 @@ def _asking(random: Source, given: Pool) -> list[Turn]:
     if given.asks and not given.is_chat:
         asked = call_text({"name": ASK_USER.name, "arguments": {"question": question}})
     return [("user", bare_request(random, offered)), ("assistant", asked)]
-
-
-def _abstention(random: Source) -> str:
-    return random.choice(LISTS["abstentions"])
 
 
 def _answer(text: str, given: Pool) -> str:
@@ -237,25 +223,20 @@ def group(random: Source, encode: Callable[[str], list[int]]) -> Rows:
         given = pool(random)
         system, conversations = given.system, [conversation(random, given) for _ in range(_REQUESTS)]
     prefix = encode(f"<|im_start|>system\n{system}<|im_end|>\n")
-    tokens, places, parts = [*prefix], [*range(len(prefix))], [0] * len(prefix)
-    trained = [False] * len(prefix)
+    rows = [(token, place, 0, False) for place, token in enumerate(prefix)]
     for part, turns in enumerate(conversations, 1):
-        row, says = _encoded(turns, encode)
-        if len(tokens) + len(row) > _LONGEST and part > 1:
+        said = _encoded(turns, encode)
+        if len(rows) + len(said) > _LONGEST and part > 1:
             break
-        tokens += row
-        places += range(len(prefix), len(prefix) + len(row))
-        parts += [part] * len(row)
-        trained += says
-    return Rows(np.array(tokens), np.array(places), np.array(parts), np.array(trained))
+        rows += [(token, place, part, trained) for place, (token, trained) in enumerate(said, len(prefix))]
+    return Rows(*map(np.array, zip(*rows, strict=True)))
 
 
-def _encoded(turns: Sequence[Turn], encode: Callable[[str], list[int]]) -> tuple[list[int], list[bool]]:
-    tokens: list[int] = []
-    trained: list[bool] = []
+def _encoded(turns: Sequence[Turn], encode: Callable[[str], list[int]]) -> list[tuple[int, bool]]:
+    """Return the tokens of turns, and whether each is the assistant's."""
+    found: list[tuple[int, bool]] = []
     for role, text in turns:
-        head, said = encode(f"<|im_start|>{role}\n"), encode(f"{text}<|im_end|>")
-        end = encode("\n")
-        tokens += [*head, *said, *end]
-        trained += [False] * len(head) + [role == "assistant"] * len(said) + [False] * len(end)
-    return tokens, trained
+        found += [(token, False) for token in encode(f"<|im_start|>{role}\n")]
+        found += [(token, role == "assistant") for token in encode(f"{text}<|im_end|>")]
+        found += [(token, False) for token in encode("\n")]
+    return found

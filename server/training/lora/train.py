@@ -24,7 +24,7 @@ from training.loop import Learner, Plan, parse_plan, train
 from training.lora.model import Adapted, read_adapter, write_adapter
 from training.lora.samples import Rows, group
 from training.source import Source
-from training.vocabulary import words
+from training.vocabulary import WORDS
 
 RANK, ALPHA, FIRST = 16, 32.0, 10
 RATE, WARM_UP, LAST_RATE = 1e-3, 20, 0.05  # of AdamW; steps; the last as a share of the first
@@ -79,7 +79,7 @@ def make(plan: Plan) -> Learner:
     @cache
     def plain_text(number: int) -> Tensor:
         """Return a text of the base model, which the adapted model is to write with the same likelihood."""
-        begin = writer.tokenize(f"The {Source(number).choice(words())}".encode(), add_bos=False)
+        begin = writer.tokenize(f"The {Source(number).choice(WORDS['en'])}".encode(), add_bos=False)
         writer.set_seed(number)
         text = islice(writer.generate(begin, top_k=0, top_p=0.98, temp=1.0), LENGTH)
         return torch.tensor([*begin, *text], device=plan.device)

@@ -1,45 +1,26 @@
-"""Values of arguments: as a person writes them, and as the call has them.
+"""Values of arguments: as a person writes them, and as the call has them; `forms.toml` has their forms.
 
 A kind is a table of a domain's file (`domains.py`): `kind`, and what it draws from.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from importlib.resources import files
 from typing import Any, Final, TypeVar
 
+from training.forms import Forms, read_toml
+from training.parts import quoted
 from training.source import Source
-from training.vocabulary import pseudo_word, words
+from training.vocabulary import WORDS, pseudo_word
+from training.wording import LISTS as SHARED
 from training.wording import listed
 
-LISTS: Final[dict[str, list[str]]] = tomllib.loads((files(__package__) / "lists.toml").read_text("utf-8"))
-_NUMBERS: Final = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-)  # fmt: skip
-_CURRENCIES: Final = ("${}", "€{}", "£{}", "{} euros", "{} dollars", "{} USD", "{} EUR", "{}")
-_CHOICES: Final = ("Choices are {} or {}.", "One of {}, {}.", "Can be {} or {}.", "({} or {})", "{} or {}.")
-_DEFAULTS: Final = (
-    "Default is {}.",
-    "Default is '{}'.",
-    "Defaults to {}.",
-    "(default: {})",
-    "{} by default.",
-)
-_SPANS: Final = (
-    (1, ("{} seconds", "{}s", "{} sec")),
-    (60, ("{} minutes", "{} min", "{} mins")),
-    (3600, ("{} hours", "{}h", "{} hrs")),
-    (86_400, ("{} days",)),
-)
-_SAID_SPANS: Final = {
-    "half an hour": 1800, "a minute": 60, "an hour": 3600, "an hour and a half": 5400, "1h 15min": 4500,
-    "a quarter of an hour": 900, "two and a half hours": 9000, "half a minute": 30,
-}  # fmt: skip
-_INVENTED_SHARE: Final = 0.4  # of names: what is copied has to be read, not known
+LISTS: Final = read_toml(__package__, "lists.toml")
+_FORMS: Final = Forms(read_toml(__package__, "forms.toml"), LISTS, {"common_word": WORDS["en"]})
+filled: Final = _FORMS.draw
+_NUMBERS: Final = SHARED["counts"]["en"]
 _FORMATS: Final = {"date": "date", "email": "email", "url": "uri"}  # "date-time" needs a zone
 
 
@@ -51,108 +32,15 @@ class Value:
     value: Any
 
 
-def _name(random: Source, known: str) -> str:
-    return (
-        pseudo_word(random).capitalize() if random.random() < _INVENTED_SHARE else random.choice(LISTS[known])
-    )
-
-
-def _word(random: Source) -> str:
-    return pseudo_word(random) if random.random() < _INVENTED_SHARE / 2 else random.choice(words())
-
-
-def _code(random: Source) -> str:
-    letters = "".join(random.choices("ABCDEFGHJKLMNPRSTUVWXYZ", k=random.choice((1, 2, 3))))
-    digits = "".join(random.choices("0123456789", k=random.randint(2, 6)))
-    return letters + random.choice(("-", "", "/", "_")) + digits
-
-
-def _file(random: Source) -> str:
-    stem = random.choice(("_", "-", " ", "")).join(_word(random) for _ in range(random.choice((1, 2, 2, 3))))
-    folder = f"{_word(random)}/" if random.random() < 0.25 else ""
-    year = random.choice(("", "", "", f"_{random.randint(2015, 2030)}", f"-v{random.randint(1, 9)}"))
-    return f"{folder}{stem}{year}.{random.choice(LISTS['extensions'])}"
-
-
-def _folder(random: Source) -> str:
-    path = "/".join(_word(random) for _ in range(random.choice((1, 1, 2, 3))))
-    return random.choice(("", "", "/", "~/", "/srv/")) + path + random.choice(("", "", "/"))
-
-
-def _title(random: Source) -> str:
-    parts = [random.choice(LISTS["title_starts"]), *(_word(random) for _ in range(random.choice((1, 2, 2))))]
-    return " ".join(part[0].upper() + part[1:] for part in parts)
-
-
-def _person(random: Source) -> str:
-    return f"{_name(random, 'first_names')} {_name(random, 'last_names')}"
-
-
-def _url(random: Source) -> str:
-    page = "/".join(_word(random) for _ in range(random.randint(0, 2)))
-    return (
-        f"https://{random.choice(('www.', ''))}{_word(random)}.{random.choice(('com', 'org', 'io'))}/{page}"
-    )
-
-
 def _email(random: Source) -> str:
-    first, last = (_name(random, each).lower().replace(" ", "") for each in ("first_names", "last_names"))
-    user = random.choice((f"{first}.{last}", first, f"{first[0]}{last}", f"{_word(random)}"))
-    return f"{user}@{random.choice((*LISTS['domains'], f'{_word(random)}.com'))}".replace("'", "")
+    return filled(random, "{written_email}").lower().replace(" ", "").replace("'", "")
 
 
-def _phone(random: Source) -> str:
-    blocks = (random.randint(1, 99), random.randint(100, 999), random.randint(1000, 9999))
-    return random.choice(("+{} {} {}", "+{}-{}-{}", "0{} {}{}")).format(*blocks)
-
-
-def _street(random: Source) -> str:
-    name = random.choice((random.choice(LISTS["streets"]), f"{pseudo_word(random).capitalize()} Street"))
-    return f"{random.randint(1, 240)} {name}"
-
-
-def _place(random: Source, _kind: Mapping[str, Any]) -> Value:
-    whole = random.choice(LISTS["places"])
-    city, state = whole.split(", ")
-    return Value(random.choice((whole, city, city, f"{city} {state}")), whole)
-
-
-def _company(random: Source) -> str:
-    name = random.choice((_word(random).capitalize(), _name(random, "last_names")))
-    return f"{name} {random.choice(LISTS['company_ends'])}"
-
-
-def _username(random: Source) -> str:
-    return _word(random) + random.choice(("", "_", ".", str(random.randint(1, 99)))) + _word(random)
-
-
-def _topic(random: Source) -> str:
-    known = random.choice(LISTS["topics"])
-    return known if random.random() < 0.5 else " ".join(random.choices(words(), k=random.choice((1, 2, 3))))
-
-
-def _sentence(random: Source) -> str:
-    known = random.choice(LISTS["sentences"])
-    said = " ".join(random.choices(words(), k=random.randint(3, 7)))
-    return known if random.random() < 0.5 else said.capitalize()
-
-
-_SOURCES: Final[Mapping[str, Callable[[Source], str]]] = {
-    "person": _person, "city": lambda random: _name(random, "cities"), "street": _street,
-    "first_name": lambda random: _name(random, "first_names"), "company": _company, "file": _file,
-    "country": lambda random: random.choice(LISTS["countries"]), "folder": _folder, "url": _url,
-    "email": _email, "phone": _phone, "code": _code, "username": _username, "title": _title, "topic": _topic,
-    "sentence": _sentence,
-}  # fmt: skip
-
-
-def question(random: Source) -> str:
-    """Return what a person may ask that no tool does, or small talk."""
-    if random.random() < 0.3:
-        return random.choice(LISTS["small_talk"])
-    known = {name: source(random) for name, source in _SOURCES.items()}
-    known |= {"year": str(random.randint(1900, 2030)), "number": str(random.randint(2, 500))}
-    return random.choice(LISTS["questions"]).format(**known, date=_said_day(random, _day(random)))
+_FORMS.functions |= {
+    "pseudo_word": pseudo_word,
+    "email": _email,
+    "date": lambda random: _said_day(random, _day(random)),
+}
 
 
 def draw(random: Source, kind: Mapping[str, Any]) -> Value:
@@ -161,12 +49,16 @@ def draw(random: Source, kind: Mapping[str, Any]) -> Value:
 
 
 def _text(random: Source, kind: Mapping[str, Any]) -> Value:
-    values = kind.get("values")
-    text = random.choice(values) if values else _SOURCES[kind["source"]](random)
-    if values and random.random() < 0.15:  # not those of the file alone
-        text = _title(random) if text[:1].isupper() else f"{_word(random)} {_word(random)}"
-    quote = random.choices(("", '"', "'"), (83, 12, 5))[0]
-    return Value(text if quote in text else f"{quote}{text}{quote}", text)
+    text = random.choice(kind["values"]) if "values" in kind else filled(random, f"{{{kind['source']}}}")
+    if "values" in kind and random.random() < 0.15:  # not those of the file alone
+        text = filled(random, "{title}" if text[:1].isupper() else "{word} {word}")
+    return Value(quoted(random, text, (83, 12, 5)), text)
+
+
+def _place(random: Source, _kind: Mapping[str, Any]) -> Value:
+    whole = random.choice(LISTS["places"])
+    city, state = whole.split(", ")
+    return Value(random.choice((whole, city, city, f"{city} {state}")), whole)
 
 
 def _integer(random: Source, kind: Mapping[str, Any]) -> Value:
@@ -220,14 +112,14 @@ def _with_unit(random: Source, said: str, kind: Mapping[str, Any]) -> str:
 def _coordinate(random: Source, kind: Mapping[str, Any]) -> Value:
     """Return a coordinate with its direction: `ends` are the letters of the two, the positive one first."""
     value, which = round(random.uniform(1, kind["to"]), random.choice((1, 2, 4))), random.randrange(2)
-    said = random.choice(("{}{}", "{} {}", "{}° {}")).format(value, kind["ends"][which])
+    said = filled(random, "{coordinates}", number=value, end=kind["ends"][which])
     return Value(said, -value if which else value)
 
 
 def _tiny(random: Source, kind: Mapping[str, Any]) -> Value:
     """Return a number like 3e-07."""
     digit, exponent = random.choice((1, 2, 5, 1.6, 4.2, 8)), random.randint(kind.get("least", -10), -5)
-    said = random.choice(("{}e{}", "{}e{}", "{} x 10^{}", "{}E{}")).format(digit, exponent)
+    said = filled(random, "{tiny}", digit=digit, exponent=exponent)
     return Value(_with_unit(random, said, kind), float(f"{digit}e{exponent}"))
 
 
@@ -235,15 +127,14 @@ def _duration(random: Source, kind: Mapping[str, Any]) -> Value:
     """Return a time span in the unit `as` ("s", "min", "h"), said in it or in another."""
     unit = {"s": 1, "min": 60, "h": 3600}[kind["as"]]
     number = random.choice((1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 45, 90))
-    forms = [
-        (size * number, form.format(number))
-        for size, texts in _SPANS
-        for form in texts
-        if number > 1 and size * number % unit == 0 and size <= 24 * unit
-    ]
-    forms += [(seconds, said) for said, seconds in _SAID_SPANS.items() if seconds % unit == 0]
-    seconds, said = random.choice(forms)
-    return Value(said, seconds // unit)
+    forms = {
+        form.format(number=number): size * number
+        for form, size in LISTS["spans"].items()
+        if number > 1 and size <= 24 * unit
+    }
+    forms |= LISTS["said_spans"]
+    said = random.choice([said for said, seconds in forms.items() if seconds % unit == 0])
+    return Value(said, forms[said] // unit)
 
 
 def _formula(random: Source, kind: Mapping[str, Any]) -> Value:
@@ -266,7 +157,7 @@ def _money(random: Source, kind: Mapping[str, Any]) -> Value:
     if isinstance(value, int) and value >= 2000 and random.random() < 0.15:
         value = value // 1000 * 1000
         shown = f"{value // 1000}k"
-    return Value(random.choice(_CURRENCIES).format(shown), value)
+    return Value(filled(random, "{currencies}", sum=shown), value)
 
 
 def _percent(random: Source, kind: Mapping[str, Any]) -> Value:
@@ -274,8 +165,9 @@ def _percent(random: Source, kind: Mapping[str, Any]) -> Value:
     is_share = kind.get("as") == "share"
     if is_share and random.random() < 0.2:
         value += 0.5
-    said = f"{value}{random.choice(('%', ' %', ' percent'))}"
-    return Value(said, round(value / 100, 4) if is_share else value)
+    return Value(
+        f"{value}{random.choice(('%', ' %', ' percent'))}", round(value / 100, 4) if is_share else value
+    )
 
 
 def _day(random: Source) -> date:
@@ -283,20 +175,10 @@ def _day(random: Source) -> date:
 
 
 def _said_day(random: Source, day: date) -> str:
+    ending = "th" if 10 < day.day < 14 else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th")
     month = day.strftime(random.choice(("%B", "%B", "%b")))
-    forms = (
-        f"{day.day} {month} {day.year}",
-        f"{month} {day.day}, {day.year}",
-        day.isoformat(),
-        f"{month} {_ordinal(day.day)} {day.year}",
-        f"the {_ordinal(day.day)} of {month} {day.year}",
-    )
-    return random.choice(forms)
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
+    slots = {"day_number": day.day, "ordinal": f"{day.day}{ending}", "month": month, "year_number": day.year}
+    return filled(random, "{day}", iso=day.isoformat(), **slots)
 
 
 def _date(random: Source, _kind: Mapping[str, Any]) -> Value:
@@ -324,8 +206,8 @@ def _time(random: Source, _kind: Mapping[str, Any]) -> Value:
 def _datetime(random: Source, _kind: Mapping[str, Any]) -> Value:
     said, moment = _moment(random)
     day = _day(random)
-    joined = random.choice(("{0} at {1}", "{1} on {0}", "{0}, {1}")).format(_said_day(random, day), said)
-    return Value(joined, datetime.combine(day, moment).isoformat())
+    said = filled(random, "{moment}", date=_said_day(random, day), time=said)
+    return Value(said, datetime.combine(day, moment).isoformat())
 
 
 def _year(random: Source, kind: Mapping[str, Any]) -> Value:
@@ -402,13 +284,13 @@ def schema(random: Source, kind: Mapping[str, Any]) -> dict[str, Any]:
     said = [kind["about"]] if kind.get("about") and random.random() < 0.92 else []
     if "enum" in found and found["type"] == "string" and random.random() < 0.3:
         choices = [f"'{choice}'" for choice in found.pop("enum")]
-        said.append(random.choice(_CHOICES).format(", ".join(choices[:-1]), choices[-1]))
+        said.append(filled(random, "{choices}", first=", ".join(choices[:-1]), last=choices[-1]))
     if "default" in kind:
         place = random.random()
         if place < 0.5:
             found["default"] = kind["default"]
         elif place < 0.85:
-            said.append(random.choice(_DEFAULTS).format(kind["default"]))
+            said.append(filled(random, "{defaults}", value=kind["default"]))
     if said:
         found["description"] = " ".join(said)
     return found

@@ -11,7 +11,7 @@ from llama_cpp import Llama
 from demo_model_tokens import pieces
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.process_globals import patch_default_model_params
-from training import odd_values
+from training import vocabulary
 from training.source import Source
 from training.traces import trace
 
@@ -45,10 +45,10 @@ def test_every_letter_token_is_a_piece_that_training_glues_values_of(llama: Llam
         llama.detokenize([token], special=True).decode("utf-8", "replace") for token in range(llama.n_vocab())
     }
     letters = {text for text in texts if re.fullmatch("[a-zA-Zàèéìòù]+", text)} - set(pieces())
-    glued = set(odd_values.pieces().every)
+    glued = set(vocabulary.PIECES)
     assert len(glued) > 2000
     assert glued <= letters
-    assert not [text for text in letters - glued if not odd_values.reserved().search(text)]
+    assert not [text for text in letters - glued if not vocabulary.RESERVED.search(text)]
 
 
 def test_a_call_forced_up_to_a_choice_is_made_of_the_tokens_of_the_whole_call(llama: Llama) -> None:
