@@ -26,6 +26,7 @@ from gbnf_server.llama.native import default_threads
 from gbnf_server.llama.process_globals import initialize_engine, patch_default_model_params
 from gbnf_server.system.errors import BackendError, ModelLoadError, ServerResponseError
 from gbnf_server.system.event_loop import shared_loop
+from gbnf_server.system.model_files import check_gguf
 
 Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 """Returns a vector for each text, all of the same length. Raises BackendError."""
@@ -139,8 +140,7 @@ class ModelEmbeddings:
     def __init__(self, path: Path | str, *, context_length: int = 512) -> None:
         """Load the model. Raises ModelLoadError if the file is missing or llama.cpp cannot use it."""
         path = Path(path)
-        if not path.is_file():
-            raise ModelLoadError(f"there is no model file {path}. Use the path of a GGUF file.")
+        check_gguf(path)
         initialize_engine()
         patch_default_model_params()
         sizes = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), context_length)

@@ -101,10 +101,10 @@ def batch(
         else:
             asked = read_requests(requests)
         log = _log_of(results, requests)
-        place = Workspace(workspace)
-        if not quiet:
-            say(f"workspace: {place.root}")
         with _opened(source, concurrency, ray) as (opened, facts, slots):
+            place = Workspace(workspace)  # not before the model works
+            if not quiet:
+                say(f"workspace: {place.root}")
             context = Context(place, person=AbsentPerson(approve_all=yes))
             planner = Planner(pool, opened, planning.planner_options(sampling), context=context)
             with Batch(asked, planner, log, model=identity(facts)) as work:

@@ -81,8 +81,6 @@ def chat(
     output = OutputOptions(stream=True, quiet=quiet, verbose=verbose, hints=False)
     with sources.open(verbose=verbose) as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
-        place = Workspace(workspace)
-        say(f"workspace: {place.root}; /help lists the commands")
         settings = {**profile_settings(source, pool), "ask_user": asks_person(source)}
         with (
             source.open(settings.pop("prompt_style", None)) as opened,
@@ -90,6 +88,8 @@ def chat(
                 console, quiet=quiet, verbose=verbose, prints_answer=True, counts_text=True
             ) as progress,
         ):
+            place = Workspace(workspace)  # not before the model works
+            say(f"workspace: {place.root}; /help lists the commands")
             person = PausingPerson(person_at_terminal(place, console, approve_all=yes), progress)
             context = Context(place, person=person)
             planner = Planner(pool, opened, replace(options, **settings), context=context)

@@ -82,6 +82,7 @@ def inspect(
       gbnf inspect --run run.json                 from `gbnf run --record run.json`
     """
     source = ModelSource(model, lora=lora)
+    source.check()
     choice = _choice(whitespace, property_order, call_format, source)
     with _inspection(context, paths or [], sources, schema, source, run or [], choice) as inspection:
         if html is not None:
@@ -176,14 +177,10 @@ def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice
 
 
 def _token_counter(source: ModelSource) -> Callable[[str], int] | None:
-    """Return what counts the tokens of a text; None without a model. Raises ModelLoadError for its file."""
-    from gbnf_server.system.errors import ModelLoadError
-
+    """Return what counts the tokens of a text; None without a model. Raises ModelLoadError."""
     path = source.path()
     if not path.is_file():
-        if source.model is None:
-            return None
-        raise ModelLoadError(f"there is no model file {path}. Use the path of a GGUF file.")
+        return None
 
     @cache
     def load() -> Callable[[str], int]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PIPED_WIDTH = 120
 """Width of a piped table."""
+_WIDE = 90
+"""The fewest columns in which descriptions have a column of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def _as_json(rows: list[ToolRow]) -> list[dict[str, Any]]:
 def _show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
     """Print the table of `gbnf manifests`, and below it the mistakes, or all findings."""
     console = stdout_console(PIPED_WIDTH)
-    console.print(tools_table(rows))
+    console.print(tools_table(rows, console.width))
     every = [finding for row in rows for finding in row.findings]
     listed = every if findings else [finding for finding in every if finding.is_mistake]
     for finding in listed:
@@ -128,24 +130,29 @@ def _show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
         console.print(Text(f"{others}{plural(more, 'finding')}; --findings lists them", style="dim"))
 
 
-def tools_table(rows: Sequence[ToolRow]) -> Table:
-    """Return the table of tools. In a narrow terminal, only the descriptions are shortened."""
+def tools_table(rows: Sequence[ToolRow], width: int) -> Table:
+    """Return the table of tools. In less than `_WIDE` columns, descriptions are below the names."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("tool", style="bold", no_wrap=True)
+    is_wide = width >= _WIDE
+    table.add_column("tool", overflow="fold", no_wrap=is_wide)
     table.add_column("effect", no_wrap=True)
-    table.add_column("complexity", justify="right", no_wrap=True)
+    if is_wide:
+        table.add_column("complexity", justify="right", no_wrap=True)
     table.add_column("findings", justify="right", no_wrap=True)
-    table.add_column("description")  # the only one that shrinks
+    if is_wide:
+        table.add_column("description")  # the only one that shrinks
     for row in rows:
         policy = row.tool.run
-        table.add_row(
-            Text(escape_line(row.tool.name)),
+        name, described = escape_line(row.tool.name), escape_line(row.tool.description())
+        cells = [
+            Text.assemble((name, "bold"), "" if is_wide or not described else f"\n{described}"),
             Text(
                 policy.effect + (", asks" if policy.confirm else ""),
                 style="yellow" if policy.effect == "write" else "",
             ),
             Text(str(row.complexity.score), style="yellow" if row.is_complex else ""),
             Text(str(len(row.findings)) if row.findings else "-", style="" if row.findings else "dim"),
-            Text(escape_line(row.tool.description()), no_wrap=True, overflow="ellipsis"),
-        )
+            Text(described, no_wrap=True, overflow="ellipsis"),
+        ]
+        table.add_row(*(cells if is_wide else (*cells[:2], cells[3])))
     return table

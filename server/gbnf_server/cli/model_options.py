@@ -217,7 +217,7 @@ class ModelSource:
         return self.backend_name == "in-process" and self.model is None and self.hf is None
 
     def check(self) -> None:
-        """Raise BadParameter if the options conflict, or the key can't be sent."""
+        """Raise BadParameter if the options conflict, or the key can't be sent; ModelLoadError for a file."""
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise typer.BadParameter("--api-key must be printable ASCII: it is sent in a header")
         if self.context_size is not None and self.backend_name == "llama-server":
@@ -251,6 +251,13 @@ class ModelSource:
             case _:
                 if self.server is None:
                     raise typer.BadParameter(f"--backend {self.backend_name} requires --server URL")
+        if self.backend_name == "in-process" and self.hf is None:
+            from gbnf_server.system.model_files import check_gguf
+
+            if self.model is not None:
+                check_gguf(self.path())
+            if (adapter := self.adapter()) is not None:
+                check_gguf(adapter, "LoRA adapter")
 
     def key(self) -> ModelKey:
         """Return the key of the model's profile; queries a llama-server."""

@@ -210,15 +210,15 @@ def run_request(
     from gbnf_server.planner import Planner
 
     console = stderr_console()
-    workspace = Workspace(request.workspace)
-    if not output.quiet:
-        say(f"workspace: {workspace.root}")
     changes = dict(settings or (profile_settings(source, pool) if use_profile else {}))
     style = changes.pop("prompt_style", None)
     with (
         nullcontext() if output.record is None else _recorder(output.record) as recorder,
         source.open(style) as opened,
     ):
+        workspace = Workspace(request.workspace)  # not before the model works
+        if not output.quiet:
+            say(f"workspace: {workspace.root}")
         query, images, pool = _with_images(request, opened, workspace, pool)
         request_text(query)  # with the names of the images
         # other backends may stream in another way than they answer

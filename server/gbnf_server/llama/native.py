@@ -33,6 +33,7 @@ from gbnf_server.llama.cpu_support import model_params
 from gbnf_server.llama.process_globals import capture_log_errors, capture_stderr, initialize_engine
 from gbnf_server.system.cpu_cores import usable_cores
 from gbnf_server.system.errors import GrammarRefusedError, ModelLoadError
+from gbnf_server.system.model_files import check_gguf
 
 _LONGEST_DEFAULT_CONTEXT = 8192  # tokens: for 128k the KV cache would take gigabytes
 _SMALL = 64 * 1024 * 1024  # bytes of a model file
@@ -55,6 +56,12 @@ def default_threads(path: Path) -> int:
     return 1 if path.stat().st_size < _SMALL else usable_cores().count
 
 
+def _cause(messages: Iterable[str]) -> str:
+    """Return the first error that llama.cpp logged, without the name of its function."""
+    first = next(iter("".join(messages).strip().splitlines()), "llama.cpp gave no reason")
+    return re.sub(r"^\w+: (?:error loading model: )?", "", first)
+
+
 class NativeModel:
     """A GGUF file, loaded: its vocabulary and metadata, and its weights unless `vocab_only`."""
 
@@ -72,8 +79,7 @@ class NativeModel:
         on this CPU.
         """
         self.path = Path(path)
-        if not self.path.is_file():
-            raise ModelLoadError(f"there is no model file {self.path}. Use the path of a GGUF file.")
+        check_gguf(self.path)
         initialize_engine()
         params = llama_cpp.llama_model_default_params() if vocab_only else model_params()
         params.vocab_only = vocab_only
@@ -82,8 +88,8 @@ class NativeModel:
         with capture_log_errors() as messages:
             self.handle = llama_cpp.llama_model_load_from_file(os.fsencode(self.path), params)
         if not self.handle:
-            reason = " ".join("".join(messages).split()) or "llama.cpp gave no reason"
-            raise ModelLoadError(f"{self.path} cannot be loaded: {reason}. Is it a complete GGUF model?")
+            problem = f"{self.path} cannot be loaded: {_cause(messages)}. Is it a complete GGUF model?"
+            raise ModelLoadError(problem)
         self.close = weakref.finalize(self, llama_cpp.llama_model_free, self.handle)
         self._adapter = None if lora is None else self._load_adapter(Path(lora))
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.handle)
@@ -97,13 +103,12 @@ class NativeModel:
 
     def _load_adapter(self, path: Path) -> Any:
         """Return an adapter, which is freed with the model. Raises ModelLoadError."""
-        if not path.is_file():
-            raise ModelLoadError(f"there is no LoRA adapter {path}. Use the path of a GGUF file.")
+        check_gguf(path, "LoRA adapter")
         with capture_log_errors() as messages:
             adapter = llama_cpp.llama_adapter_lora_init(self.handle, os.fsencode(path))
         if not adapter:
-            reason = " ".join("".join(messages).split()) or "llama.cpp gave no reason"
-            raise ModelLoadError(f"{path} is not a LoRA adapter for {self.path.name}: {reason}")
+            problem = f"{path} is not a LoRA adapter for {self.path.name}: {_cause(messages)}"
+            raise ModelLoadError(problem)
         return adapter
 
     def adapt(self, context: Any) -> None:

@@ -41,6 +41,20 @@ _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
+def check_gguf(path: Path, kind: str = "model file") -> None:
+    """Raise ModelLoadError if a file is missing, or does not begin as GGUF does. `kind`: for the message."""
+    if not path.is_file():
+        raise ModelLoadError(f"there is no {kind} {path}. Use the path of a GGUF file.")
+    try:
+        with path.open("rb") as file:
+            begin = file.read(4)
+    except OSError as error:
+        raise ModelLoadError(f"the {kind} {path} cannot be read: {error.strerror}.") from None
+    if begin != b"GGUF":
+        found = f"it begins with {begin!r}, not with b'GGUF'" if begin else "it is empty"
+        raise ModelLoadError(f"the {kind} {path} is not a GGUF file: {found}. Use a complete GGUF file.")
+
+
 def download_model(reference: str) -> Path:
     """Return the file of a model, downloaded unless it is in the cache; of a split model, the first part.
 

@@ -141,5 +141,8 @@ def test_a_file_that_is_not_a_model_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match="no model file"):
         ModelEmbeddings(tmp_path / "absent.gguf")
     (tmp_path / "text.gguf").write_text("text")
-    with pytest.raises(ModelLoadError, match="cannot be loaded"):
+    with pytest.raises(ModelLoadError, match="not a GGUF file"):
         ModelEmbeddings(tmp_path / "text.gguf")
+    (tmp_path / "begun.gguf").write_bytes(b"GGUF\x03\0\0\0")
+    with pytest.raises(ModelLoadError, match="cannot be loaded"):
+        ModelEmbeddings(tmp_path / "begun.gguf")

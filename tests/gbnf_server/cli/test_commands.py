@@ -288,13 +288,14 @@ def test_tools_of_an_api_need_no_code(gbnf: Gbnf, tmp_path: Path) -> None:
     assert "executor.py" not in result.out
 
 
-def test_a_narrow_table_shortens_the_descriptions_only() -> None:
+@pytest.mark.parametrize("width", [60, 89, 90, 120])
+def test_every_width_shows_names_effects_and_findings_whole(width: int) -> None:
     rows = [
         ToolRow(tool, args_complexity(tool.model_args()), is_complex=False, findings=())
         for tool in load_manifests(manifests_path())
     ]
-    console = Console(width=80, file=StringIO(), legacy_windows=False)
-    console.print(tools_table(rows))
+    console = Console(width=width, file=StringIO(), legacy_windows=False)
+    console.print(tools_table(rows, width))
     assert isinstance(console.file, StringIO)
     lines = console.file.getvalue().splitlines()
     for row in rows:
@@ -302,9 +303,12 @@ def test_a_narrow_table_shortens_the_descriptions_only() -> None:
         policy = row.tool.run
         shown = line.split(row.tool.name, 1)[1]
         assert (policy.effect + (", asks" if policy.confirm else "")) in shown
-        assert f" {row.complexity.score} " in shown
+        assert (f" {row.complexity.score} " in shown) == (width >= 90)
         assert " - " in shown
-        assert len(line) <= 80
+        assert len(line) <= width
+        if width < 90:
+            below = " ".join(" ".join(lines[lines.index(line) + 1 :]).split())
+            assert below.startswith(row.tool.description())
 
 
 # gbnf server

@@ -86,6 +86,8 @@ INSPECT = [
     ("--whitespace none", 2, "'default', 'compact'"),
     ("--tools none.json", 3, "there is no tool in it to show"),
     ("--model no.gguf", 4, "there is no model file"),
+    ("--lora no.gguf", 4, "there is no LoRA adapter"),
+    ("none.json --model schema.json", 4, "schema.json is not a GGUF file"),
 ]
 CASES = [
     (f"{command} {options}", code, problem)
@@ -97,6 +99,39 @@ CASES = [
     }.items()
     for options, code, problem in rows
 ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run -", "chat", "serve --agent --manifests absent", "generate - --schema absent", "inspect absent",
+        "batch absent", "server start", "tune --suite absent", "bench --suite absent",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("option", ["--model", "--lora"])
+@pytest.mark.parametrize("content", [b"", b"no model", None])
+def test_a_file_that_is_no_model_is_reported_before_anything_else(
+    gbnf: Gbnf,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    option: str,
+    content: bytes | None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path("m.gguf").write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    result = gbnf(*command.split(), option, "m.gguf")
+    assert (result.code, result.out) == (4, "")
+    kind = "model file" if option == "--model" else "LoRA adapter"
+    assert result.err.startswith(
+        f"error: the {kind} m.gguf is not a GGUF file: "
+        if content is not None
+        else f"error: there is no {kind} m.gguf"
+    )
+    assert result.err.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize(("line", "code", "problem"), CASES)

@@ -174,7 +174,9 @@ def test_each_thread_gets_its_own_message(engine: GrammarChecker) -> None:
 # Loading.
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, r"no model file .*m\.gguf"), ("no model", "magic")])
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, r"no model file .*m\.gguf"), ("no model", "not a GGUF file")]
+)
 def test_a_file_that_is_no_model_is_refused(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], content: str | None, said: str
 ) -> None:

@@ -161,8 +161,8 @@ def test_tools_that_openai_refuses_are_refused(client: openai.OpenAI, function: 
         client.chat.completions.create(
             messages=[ASK], tools=[{"type": "function", "function": function}], **COLD
         )
+    given: Any = {"type": "function", "strict": False, **function}
     with pytest.raises(openai.BadRequestError, match=r"tools\[0\]"):
-        given: Any = {"type": "function", "strict": False, **function}
         client.responses.create(input=QUESTION, tools=[given], **COLD)
 
 
