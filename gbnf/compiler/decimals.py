@@ -26,6 +26,7 @@ from gbnf.grammar.ir import (
     Ref,
     Repeat,
     Seq,
+    TokenTerminal,
     alt,
     char_class,
     literal,
@@ -382,5 +383,5 @@ def _as_pattern(expr: Expr) -> str:
             return "(?:" + "|".join(map(_as_pattern, items)) + ")"
         case Repeat(item, minimum, maximum):
             return f"(?:{_as_pattern(item)}){{{minimum},{'' if maximum is None else maximum}}}"
-        case Ref(name):
-            raise InvalidArgumentError(f"{name} is a nonterminal")
+        case Ref() | TokenTerminal():
+            raise InvalidArgumentError(f"{expr} has no pattern")

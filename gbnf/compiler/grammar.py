@@ -44,6 +44,8 @@ class Grammar:
     def match(self, text: str) -> Match:
         """Match `text` against the grammar, as far as it fits. May be called from several threads at once.
 
+        A token terminal `<text>` matches its text; `<[id]>` and `!<…>` match any text that is not empty.
+
         Raises AmbiguousGrammarError if the text so far has too many derivations.
         """
         return self.matcher.match(text)

@@ -10,26 +10,38 @@ llguidance parses lexemes, and a lexeme matches as much of a text as it can: aft
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from gbnf.compiler.grammar import Grammar
+from gbnf.errors import GrammarError
 from gbnf.grammar.analysis import in_cycles, is_nullable, nullable
 from gbnf.grammar.code_points import matchable
-from gbnf.grammar.emit import repetition_suffix
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Seq, char_class
+from gbnf.grammar.emit import emit_expr, repetition_suffix
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Seq, TokenTerminal, char_class
 from gbnf.grammar.passes import drop_unreachable
 
 _EMPTY = '""'
 _NOTHING = "/[^\\x{0}-\\x{10FFFF}]/"
 
 
-def lark_text(grammar: Grammar) -> str:
-    """Return the grammar in llguidance's dialect of Lark."""
+def lark_text(
+    grammar: Grammar, token_ids: Mapping[TokenTerminal, int] | None = None, end_tokens: Iterable[int] = ()
+) -> str:
+    """Return the grammar in llguidance's dialect of Lark.
+
+    `token_ids`: of its token terminals, for which GrammarError is raised otherwise; `end_tokens`: those that
+    no negated one means.
+    """
     rules = grammar.rules
     reached = drop_unreachable(rules).productions
-    is_recursive = any(in_cycles({name: rules.references[name] for name in reached}))
+    tokens = {
+        emit_expr(one): f"<[^{','.join(map(str, {token, *end_tokens}))}]>" if one.negated else f"<[{token}]>"
+        for one, token in (token_ids or {}).items()
+    }
+    # Terminals contain no token: then the rules stay rules, as if they were recursive.
+    is_recursive = bool(tokens) or any(in_cycles({name: rules.references[name] for name in reached}))
     initial = "r" if is_recursive else "R"  # Lark: lowercase rules, uppercase terminals
-    names = {name: f"{initial}{number}" for number, name in enumerate(reached)}
+    names = tokens | {name: f"{initial}{number}" for number, name in enumerate(reached)}
     characters: dict[str, str] = {}
 
     def character(of: CharClass) -> str:
@@ -55,6 +67,10 @@ def _expr(expr: Expr, names: dict[str, str], character: Callable[[CharClass], st
             return " ".join(character(char_class(char)) for char in text)
         case CharClass():
             return character(expr)
+        case TokenTerminal():
+            if (shown := emit_expr(expr)) not in names:
+                raise GrammarError(f"which token {shown} is depends on the vocabulary: write its text")
+            return names[shown]
         case Ref(name):
             return names[name]
         case Seq(items):

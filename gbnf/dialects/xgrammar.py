@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from gbnf.compiler.grammar import Grammar
-from gbnf.grammar.emit import emit
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
+from gbnf.errors import GrammarError
+from gbnf.grammar.emit import emit, emit_expr
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal
 
 _CARET = ord("^")
 _NUL = (0, 0)  # no text contains it
@@ -62,6 +63,8 @@ def _plain(expr: Expr, names: Mapping[str, str]) -> Expr:
             return Ref(names[name])
         case CharClass():
             return _plain_class(expr)
+        case TokenTerminal():
+            raise GrammarError(f"xgrammar has no token terminals: write a text for {emit_expr(expr)}")
         case Seq(items):
             return Seq(tuple(_plain(item, names) for item in items))
         case Alt(items):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from gbnf.grammar.code_points import matchable
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, references
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal, references
 
 # One integer orders derivations by bytes of UTF-8 first, then by rules entered. So a rule always costs more
 # than those that it enters, and choosing the cheapest alternative always terminates.
@@ -41,7 +41,7 @@ def nullable(rules: Rules) -> frozenset[str]:
 def is_nullable(expr: Expr, nullable_names: AbstractSet[str]) -> bool:
     """Return whether `expr` derives the empty string, if the rules in `nullable_names` do."""
     match expr:
-        case Literal() | CharClass():
+        case Literal() | CharClass() | TokenTerminal():
             return False
         case Seq(items):
             return all(is_nullable(item, nullable_names) for item in items)
@@ -78,6 +78,19 @@ def find_left_recursion(rules: Rules, empty: frozenset[str] | None = None) -> tu
                 path[name] = None
                 pending.append(_left_references(rules.productions[name], empty))
     return None
+
+
+def token_terminals(rules: Rules) -> Iterator[TokenTerminal]:
+    """Yield the token terminals, as often as they occur."""
+    pending = list(rules.productions.values())
+    while pending:
+        match pending.pop():
+            case Seq(items) | Alt(items):
+                pending += items
+            case Repeat(item):
+                pending.append(item)
+            case TokenTerminal() as terminal:
+                yield terminal
 
 
 def in_cycles(successors: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -145,6 +158,8 @@ def cost_of(expr: Expr, costs: Mapping[str, int]) -> int | None:
     match expr:
         case Literal(text):
             return BYTE * utf8_length(text)
+        case TokenTerminal():
+            return BYTE * utf8_length(expr.text or " ")
         case CharClass():
             ranges = matchable(expr)
             return BYTE * utf8_length(chr(ranges[0][0])) if ranges else None
@@ -180,7 +195,7 @@ def _left_references(expr: Expr, empty: frozenset[str]) -> Iterator[str]:
                 yield from _left_references(item, empty)
                 if not is_nullable(item, empty):
                     break
-        case Literal() | CharClass():
+        case Literal() | CharClass() | TokenTerminal():
             pass
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from gbnf.errors import GrammarError
 from gbnf.grammar.code_points import matchable
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal
 from gbnf.surrogates import has_surrogate
 
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
@@ -73,9 +73,12 @@ def emit_expr(expr: Expr) -> str:
         if expr.emitted is None:
             expr.emitted = _emit_class(expr)
         return expr.emitted
+    if type(expr) is TokenTerminal:
+        token = expr.token if isinstance(expr.token, str) else f"<[{expr.token}]>"
+        return f"{'!' * expr.negated}{token}"
     assert type(expr) is Repeat
     item = expr.item
-    atom = emit_expr(item) if isinstance(item, Ref | CharClass | Literal) else f"({emit_expr(item)})"
+    atom = f"({emit_expr(item)})" if isinstance(item, Seq | Alt | Repeat) else emit_expr(item)
     return atom + repetition_suffix(expr.minimum, expr.maximum)
 
 

@@ -1,4 +1,4 @@
-"""Grammars as values: six kinds of expression, and rules that name them.
+"""Grammars as values: seven kinds of expression, and rules that name them.
 
 Invariants:
 
@@ -72,6 +72,20 @@ class CharClass:
 
     def __repr__(self) -> str:
         return f"CharClass({self.ranges!r}, negated={self.negated})"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTerminal:
+    """The token of this text (`<think>`) or id in a model's vocabulary; if `negated`, any other."""
+
+    token: str | int
+    negated: bool = False
+    references: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def text(self) -> str | None:
+        """The text that it matches; None if this depends on the vocabulary."""
+        return self.token if isinstance(self.token, str) and not self.negated else None
 
 
 class Ref:
@@ -193,7 +207,7 @@ class Repeat(_Composite):
         return (self.item, self.minimum, self.maximum)
 
 
-Expr: TypeAlias = Literal | CharClass | Seq | Alt | Repeat | Ref
+Expr: TypeAlias = Literal | CharClass | TokenTerminal | Seq | Alt | Repeat | Ref
 
 EPSILON = Seq(())
 EMPTY_LANGUAGE = Alt(())

@@ -22,8 +22,9 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from os.path import commonprefix
 
 from gbnf.errors import AmbiguousGrammarError
@@ -182,6 +183,12 @@ class Matcher:
         self._visit(count)
         return tuple((node, offset, self._union(members)) for (node, offset), members in stacks.items())
 
+    def _union_of(self, states: list[State]) -> MatchState:
+        with self._lock:
+            self._visits = 0
+            tops = self._merge_stacks(dict.fromkeys(chain.from_iterable(state.tops for state in states)))
+            return MatchState(self, self._state((tops, any(state.can_end for state in states))))
+
     def _visit(self, count: int) -> None:
         self._visits += count
         self.visits += count
@@ -284,6 +291,11 @@ class MatchState:
         """Return the state after `text`, None if it does not match."""
         position, state = self._matcher._advance(self._state, text)  # noqa: SLF001  # same module
         return MatchState(self._matcher, state) if position == len(text) else None
+
+    def after_any(self, texts: Iterable[str]) -> MatchState | None:
+        """Return the state after one of several texts, whichever it was; None if none matches."""
+        states = [state._state for text in texts if (state := self.advance(text)) is not None]  # noqa: SLF001  # same module
+        return self._matcher._union_of(states) if states else None  # noqa: SLF001  # same module
 
     @property
     def stacks(self) -> int:

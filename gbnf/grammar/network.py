@@ -24,7 +24,7 @@ from gbnf.grammar.analysis import (
     utf8_length,
 )
 from gbnf.grammar.code_points import matchable
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, references
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal, references
 
 Cost: TypeAlias = float
 """An integer, or infinity where no text ends."""
@@ -96,6 +96,7 @@ class ReturnNode:
 
 Node: TypeAlias = TextNode | CharsNode | ChoiceNode | CallNode | RepeatNode | ReturnNode
 RETURN = ReturnNode()
+_ANY = CharClass((), negated=True)
 
 
 class Network:
@@ -139,6 +140,11 @@ class Network:
                 return TextNode(text, following, BYTE * utf8_length(text) + following.cost)
             case CharClass():
                 return CharsNode(expr, _bounds(expr), following, self._cost(expr) + following.cost)
+            case TokenTerminal():
+                known = Repeat(_ANY, 1, None) if expr.text is None else Literal(expr.text)
+                return self._build(known, following)
+            case Repeat(TokenTerminal(text=None), minimum, _):  # (.+){m,n} are the texts of .{m,}
+                return self._build(Repeat(_ANY, minimum, None), following)
             case Ref(name):
                 return CallNode(name, following, self._cost(expr) + following.cost)
             case Seq(items):

@@ -3,8 +3,8 @@
 Newlines, escapes and the count of repeated symbols follow `llama-grammar.cpp` (`parse_space`, `parse_char`,
 `parse_sequence`, `handle_repetitions`). Errors, with location and hint, are: what llama.cpp refuses, what
 hangs or crashes it (inverted bounds, left recursion, deep nesting), and what it silently loosens (`[]`, a
-bound above 2,000, a second rule of the same name, a class with a reversed range). Token terminals (`<think>`,
-`<[42]>`) are errors too: they depend on one model's vocabulary.
+bound above 2,000, a second rule of the same name, a class with a reversed range). Whether a vocabulary has
+the tokens of token terminals (`<think>`, `!<[42]>`) is checked where one is loaded.
 
 Invariants: no step recurses over the nesting of the text, and a parse has no state outside itself.
 """
@@ -23,10 +23,11 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.analysis import find_left_recursion
 from gbnf.grammar.code_points import EscapeError, parse_class, parse_literal
-from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, alt, literal, repeat, seq
+from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, TokenTerminal, alt, literal, repeat, seq
 from gbnf.surrogates import has_surrogate
 
 MAX_REPETITION = 2000  # MAX_REPETITION_THRESHOLD in llama-grammar.cpp
+_LAST_TOKEN = 2**31 - 1
 MAX_NESTING = 200  # llama.cpp recurses, and crashes at some tens of thousands
 #: Nested expressions: code that walks them recurses, up to three frames a level; Python allows 1,000.
 MAX_DEPTH = 200
@@ -36,13 +37,14 @@ start: _NEWLINE? (rule (_NEWLINE rule)* _NEWLINE?)?
 rule: NAME _DEFINES alternation
 alternation: sequence (_PIPE sequence)*
 sequence: item*
-item: (NAME | LITERAL | CLASS | ANY | group) SUFFIX*
+item: (NAME | LITERAL | CLASS | ANY | TOKEN | group) SUFFIX*
 group: LPAR alternation _RPAR
 
 NAME: /[A-Za-z0-9-]+/
 LITERAL: /"(\\.|[^"\\])*"/s
 CLASS: /\[(\\.|[^\]\\])*\]/s
 ANY: "."
+TOKEN: /!?<(\[[0-9]+\]|(?!\[)[^>]*)>/
 SUFFIX: /[?*+]|\{[^{}]*\}/
 LPAR: "("
 _RPAR: ")"
@@ -201,15 +203,30 @@ class _GbnfReader:
                     return _ParsedExpr(Ref(name), opening=frozenset({name}))
                 case "LITERAL":
                     text = parse_literal(token)
-                    if has_surrogate(text):
-                        self._fail(token, "a surrogate is not a character", "Write the character itself.")
+                    self._check_text(token, text)
                     return _ParsedExpr(literal(text), elements=bool(text))
+                case "TOKEN":
+                    self._check_text(token, token)
+                    return _ParsedExpr(TokenTerminal(self._token(token), token.startswith("!")))
                 case "CLASS":
                     return _ParsedExpr(parse_class(token))
                 case _:
                     return _ParsedExpr(CharClass((), negated=True))
         except EscapeError as error:
             _fail(self.text, (token.start_pos or 0) + error.offset, error.problem, error.hint)
+
+    def _check_text(self, token: Token, text: str) -> None:
+        if has_surrogate(text):
+            self._fail(token, "a surrogate is not a character", "Write the character itself.")
+
+    def _token(self, token: Token) -> str | int:
+        name = token.removeprefix("!")
+        if not name.startswith("<["):
+            return name
+        digits = name[2:-2].lstrip("0") or "0"
+        if len(digits) > len(str(_LAST_TOKEN)) or int(digits) > _LAST_TOKEN:
+            self._fail(token, f"{token} is beyond the last token id, {_LAST_TOKEN}", "Write the token's id.")
+        return int(digits)
 
     def _repeat(self, part: _ParsedExpr, suffix: Token, depth: int) -> _ParsedExpr:
         """Read a repetition like `handle_repetitions`: S{m,n} is m copies and n-m symbols, S{m,} a loop."""
@@ -334,13 +351,14 @@ def _short(sentence: str) -> str:
     return sentence if len(sentence) <= _SHOWN else f"{sentence[: _SHOWN // 2]}…{sentence[-_SHOWN // 4 :]}"
 
 
+_OPEN_TOKEN = ("not a token terminal", "It is <text>, <[id]> or ! and one of them. Put other text in quotes.")
 _UNREADABLE = {
     "_": ("an underscore in a rule name, which llama.cpp refuses", _NAMES),
     '"': ("a literal that is never closed", r'Close it with "; escape a quote inside it as \".'),
     "[": ("a class that is never closed", r"Close it with ]; escape a bracket inside it as \]."),
     "{": ("a repetition that is never closed", "It is {n}, {n,} or {m,n}."),
-    "<": ("a token terminal, which depends on one model's vocabulary", 'Write its text: "…".'),
-    "!": ("a token terminal, which depends on one model's vocabulary", 'Write its text: "…".'),
+    "<": _OPEN_TOKEN,
+    "!": _OPEN_TOKEN,
 }
 
 

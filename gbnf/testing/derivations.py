@@ -16,7 +16,8 @@ from gbnf.compiler.grammar import Grammar
 from gbnf.errors import GrammarError
 from gbnf.grammar.analysis import cheapest_costs, cost_of
 from gbnf.grammar.code_points import Ranges, matchable
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
+from gbnf.grammar.emit import emit_expr
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal
 
 _ASCII = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ" + "".join(
     char for char in map(chr, range(0x20, 0x7F)) if not char.isalnum()
@@ -66,6 +67,10 @@ def _derivations(draw: st.DrawFn, language: _Language, size: int) -> str:
             case Literal(text):
                 left -= 1
                 parts.append(text)
+            case TokenTerminal() as terminal:
+                if terminal.text is None:
+                    raise GrammarError(f"the text of {emit_expr(terminal)} depends on a model's vocabulary")
+                todo.append(Literal(terminal.text))
             case CharClass() as of:
                 left -= 1
                 chars = _characters(matchable(of))

@@ -15,9 +15,10 @@ from random import Random
 from gbnf.errors import GrammarError
 from gbnf.grammar.analysis import MAX_BYTES, cheapest_costs, cost_of
 from gbnf.grammar.code_points import Ranges, matchable
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal
 
 _ASCII_SHARE = 0.7
+_ANY = CharClass((), negated=True)
 _PRINTABLE_ASCII = (0x20, 0x7E)
 _LARGEST_COUNT = 2_000  # of a repetition's bound that is taken whole, now and then
 
@@ -54,6 +55,8 @@ class _Derivation:
                 case Literal(text):
                     self._budget -= 1
                     parts.append(text)
+                case TokenTerminal() as terminal:
+                    todo.append(Literal(terminal.text) if terminal.text else Repeat(_ANY, 1, None))
                 case CharClass() as of:
                     self._budget -= 1
                     parts.append(self._character(matchable(of)))

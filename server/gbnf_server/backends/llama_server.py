@@ -22,6 +22,8 @@ from typing import Any
 
 import httpx
 
+from gbnf import Grammar
+from gbnf.grammar.analysis import token_terminals
 from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats.probing import switches
@@ -35,7 +37,7 @@ from gbnf_server.backends.prompts import PROBES, Conversation, TemplateRules, fi
 from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags
 from gbnf_server.backends.template_copy import TemplateCopy, TemplateInput, samples
 from gbnf_server.backends.wire import parse_count, value_at
-from gbnf_server.llama.grammar_limits import guard_grammar
+from gbnf_server.llama.grammar_limits import guard_grammar, missing_token
 from gbnf_server.system.errors import (
     BackendError,
     ChatTemplateError,
@@ -216,7 +218,10 @@ class LlamaServer(HttpBackend):
             body["n_probs"] = max(request.logprobs, 1)  # 0 returns none, not even those of the answer
         if grammar is not None:
             body["grammar"] = str(grammar)
-        if preserved := _preserved_tokens(request, properties):
+        preserved = _preserved_tokens(request, properties)
+        if grammar is not None and grammar.is_parsed:
+            preserved += await self._terminal_texts(grammar, session)
+        if preserved:
             body["preserved_tokens"] = preserved  # otherwise the server drops special tokens
         open_tags = open_reasoning_tags(prompt)
 
@@ -234,6 +239,16 @@ class LlamaServer(HttpBackend):
             async with aclosing(answer):
                 async for event in answer:
                     yield event
+
+    async def _terminal_texts(self, grammar: Grammar, session: HttpSession) -> list[str]:
+        """Return the texts of token terminals. Raises GrammarRefusedError for one that is no token here."""
+        known = {one.token: one for one in token_terminals(grammar.rules) if isinstance(one.token, str)}
+        for text, terminal in known.items():
+            body = {"content": text, "parse_special": True}
+            tokens = (await _request(session, "POST", "/tokenize", body)).get("tokens")
+            if isinstance(tokens, list) and len(tokens) != 1:
+                raise missing_token(self.name, terminal, len(tokens))
+        return list(map(str, known))
 
     async def _prompt(
         self, request: Request, properties: _ServerProperties, session: HttpSession

@@ -10,6 +10,7 @@ import typer
 
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.input_files import read_text
+from gbnf_server.cli.model_options import ModelSource, VocabOption
 from gbnf_server.cli.output import escape_line, plural, stdout_console, write
 
 if TYPE_CHECKING:
@@ -27,12 +28,8 @@ def check(
         str | None,
         typer.Argument(metavar="TEXT", help="Text to check. Default: standard input, if piped."),
     ] = None,
-    engine: Annotated[
-        bool,
-        typer.Option(
-            help="Load the grammar in llama.cpp, too, if installed, with the bundled model's vocabulary."
-        ),
-    ] = True,
+    engine: Annotated[bool, typer.Option(help="Load the grammar in llama.cpp, too, if installed.")] = True,
+    vocab: VocabOption = None,
     json_: Annotated[
         bool,
         typer.Option("--json", help="Print a JSON object: accepted; if not, where and what was expected."),
@@ -41,11 +38,13 @@ def check(
     """Check a grammar, and whether a text is in its language.
 
     If not, print where the text violates the grammar and what was expected there. Without a text, check only
-    the grammar. One line break at the end of a piped text is ignored.
+    the grammar. One line break at the end of a piped text is ignored. Token terminals (<think>, !<[42]>) are
+    checked with --vocab only: the tokens are those of your model.
 
     \b
     Try:
       gbnf check tools.gbnf
+      gbnf check think.gbnf --vocab model.gguf
       gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
       gbnf compile | gbnf check - '{"name": "get_nov", "arguments": {}}'
 
@@ -57,7 +56,7 @@ def check(
     source = read_text(grammar, "a GBNF file")
     parsed = Grammar.parse(source)
     parsed.check_stacks()
-    loaded = engine and _load_in_engine(source)
+    loaded = engine and _load_in_engine(parsed, vocab)
     if text is None and grammar != "-":
         text = _piped()
     if json_:
@@ -94,16 +93,18 @@ def _piped() -> str | None:
     return text.removesuffix("\n").removesuffix("\r") if text else None
 
 
-def _load_in_engine(source: str) -> bool:
+def _load_in_engine(grammar: Grammar, vocab: str | None) -> bool:
     """Whether llama.cpp took the grammar; False without it or a vocabulary. Raises GrammarRefusedError."""
     from gbnf.extras import is_installed
+    from gbnf.grammar.analysis import token_terminals
     from gbnf_server.llama.demo_model import model_path
 
-    if not (is_installed("local") and model_path().is_file()):
+    has_engine = is_installed("local") and model_path().is_file()
+    if vocab is None and (not has_engine or any(token_terminals(grammar.rules))):
         return False
     from gbnf_server.llama.grammar_checker import GrammarChecker
 
-    GrammarChecker.load(model_path()).check(source)
+    GrammarChecker.load(ModelSource(vocab).path()).check(grammar)
     return True
 
 

@@ -72,6 +72,13 @@ LoraOption: TypeAlias = Annotated[
         help="LoRA adapter for the model. Default: for smollm2, the bundled one.",
     ),
 ]
+VocabOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="F.gguf|NAME",
+        help="Model, or smollm2, whose vocabulary llama.cpp uses. Default: the bundled one.",
+    ),
+]
 EvidenceOption: TypeAlias = Annotated[
     Literal["all", "values", "arguments", "none"] | None,
     typer.Option(help="Favor what the request supports, in JSON calls in process. Default: all."),

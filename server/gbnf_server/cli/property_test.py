@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from gbnf_server.cli.errors import ExitCode, interruptible
+from gbnf_server.cli.model_options import ModelSource, VocabOption
 from gbnf_server.cli.output import escape_line, plural, progress_bar, stderr_console, stdout_console, write
 from gbnf_server.cli.tool_options import PathArgument, ToolSources
 
@@ -29,13 +30,7 @@ def property_test(
     sources: ToolSources,
     examples: Annotated[int, typer.Option(min=1, help="Examples of each kind for each tool.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the examples.")] = 0,
-    vocab: Annotated[
-        str | None,
-        typer.Option(
-            metavar="F.gguf|NAME",
-            help="Model, or smollm2, whose vocabulary llama.cpp uses. Default: the bundled one.",
-        ),
-    ] = None,
+    vocab: VocabOption = None,
 ) -> None:
     """Property-test manifests: find calls that their grammar wrongly accepts or rejects.
 
@@ -76,7 +71,6 @@ def _engine(vocab: str | None) -> tuple[_Accepts, str]:
         own = f"this toolkit's matcher; for llama.cpp's engine: {install_command('local')}"
         return lambda grammar, text: grammar.match(text).complete, own
 
-    from gbnf_server.cli.model_options import ModelSource
     from gbnf_server.llama.grammar_checker import GrammarChecker
 
     engine = GrammarChecker.load(ModelSource(vocab).path())

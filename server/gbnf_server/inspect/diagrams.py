@@ -29,7 +29,7 @@ from railroad import Diagram as Railroad
 
 from gbnf.errors import clip
 from gbnf.grammar.emit import emit_expr
-from gbnf.grammar.ir import EPSILON, Alt, CharClass, Expr, Literal, Ref, Repeat, Seq
+from gbnf.grammar.ir import EPSILON, Alt, CharClass, Expr, Literal, Ref, Repeat, Seq, TokenTerminal
 
 SHOWN_ALTERNATIVES = 12
 SHOWN_CHARACTERS = 28
@@ -79,7 +79,7 @@ class _Drawing:
                 return _Box(clip(name, SHOWN_CHARACTERS), kind, self._href(name), name)
             case Literal(text):
                 return _terminal(text, emit_expr(expr))
-            case CharClass():
+            case CharClass() | TokenTerminal():
                 written = emit_expr(expr)
                 return _Box(clip(written, SHOWN_CHARACTERS), "class", title=written)
             case Seq(items):

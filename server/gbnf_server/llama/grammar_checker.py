@@ -10,15 +10,15 @@ the deepest. So GBNF text is parsed by `Grammar.parse` before the engine sees it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from gbnf import Grammar
 from gbnf.errors import GrammarSyntaxError
-from gbnf_server.llama.grammar_limits import check_size
 from gbnf_server.llama.native import NativeGrammar, NativeModel
+from gbnf_server.llama.token_terminals import native_grammar
 from gbnf_server.system.errors import GrammarRefusedError, ModelLoadError
 
 
@@ -74,8 +74,7 @@ class GrammarChecker:
             return [self._replay(native, text) for text in texts]
 
     def _parse(self, grammar: Grammar | str) -> NativeGrammar:
-        check_size(_parsed(grammar) if isinstance(grammar, str) else grammar)
-        return NativeGrammar.parse(self.model, str(grammar))
+        return native_grammar(self.model, _parsed(grammar) if isinstance(grammar, str) else grammar)
 
     def _replay(self, grammar: NativeGrammar, text: str) -> EngineMatch:
         """Match the text token by token, as a model would write it.
@@ -86,7 +85,8 @@ class GrammarChecker:
         """
         encodable = text[: _lone_surrogate(text)]
         raw = encodable.encode()
-        token_at = self._token_starts(encodable, raw)
+        controls = grammar.tokens.control_texts if grammar.tokens else ()
+        token_at = self._token_starts(encodable, raw, controls)
         taken = offset = 0
 
         def refused() -> EngineMatch:
@@ -125,13 +125,14 @@ class GrammarChecker:
         state.accept(token)
         return True
 
-    def _token_starts(self, text: str, raw: bytes) -> dict[int, int]:
+    def _token_starts(self, text: str, raw: bytes, controls: Collection[str]) -> dict[int, int]:
         """Return the text's tokens by byte offset; {} if the tokens do not spell the text.
 
-        Names of special tokens are tokenized as ordinary text, since a grammar describes text.
+        Names of special tokens are tokenized as ordinary text, since a grammar describes text, except for
+        those of token terminals.
         """
         starts, offset = {}, 0
-        for token in self.model.tokenize(text, special=False):
+        for token in self.model.tokenize_with(text, controls):
             piece = self.model.piece(token)
             if not raw.startswith(piece, offset):
                 return {}

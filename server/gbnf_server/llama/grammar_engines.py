@@ -12,6 +12,7 @@ from gbnf.dialects.lark import lark_text
 from gbnf.grammar.code_points import first_bytes
 from gbnf_server.llama.constraint import Constraint, GrammarEngine, TokenIds, TokenMask, timed
 from gbnf_server.llama.native import NativeGrammar, NativeModel
+from gbnf_server.llama.token_terminals import native_grammar, token_ids
 from gbnf_server.system.errors import BackendError, GrammarRefusedError, SetupError
 
 GrammarEngineName = Literal["llama.cpp", "llguidance"]
@@ -87,7 +88,7 @@ class LlamaCppEngine(GrammarEngine):
     """llama.cpp's own grammar engine."""
 
     def _parse(self, grammar: Grammar) -> NativeGrammar:
-        return NativeGrammar.parse(self._model, str(grammar))
+        return native_grammar(self._model, grammar)
 
     def _start(self, parsed: NativeGrammar, grammar: Grammar) -> Constraint:
         return LlamaCppConstraint(self._model, parsed, grammar)
@@ -119,7 +120,8 @@ class LlguidanceEngine(GrammarEngine):
             self._tokenizer: Any = lltokenizer_from_vocab(model.vocabulary, eos_token=ends)
 
     def _parse(self, grammar: Grammar) -> Any:
-        matcher = self._matcher(self._tokenizer, lark_text(grammar), log_level=0)
+        text = lark_text(grammar, token_ids(self._model, grammar), self._model.end_tokens)
+        matcher = self._matcher(self._tokenizer, text, log_level=0)
         if matcher.is_error():
             raise GrammarRefusedError(str(matcher.get_error()))
         return matcher

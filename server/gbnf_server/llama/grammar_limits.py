@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gbnf import Grammar
 from gbnf.errors import AmbiguousGrammarError
+from gbnf.grammar.emit import emit_expr
+from gbnf.grammar.ir import TokenTerminal
 from gbnf_server.system.errors import GrammarRefusedError
 
 MOST_RULES = 20_000  # the engine detects left recursion recursively; a chain of 100,000 rules crashed it
@@ -22,6 +26,19 @@ def guard_grammar(grammar: object) -> Grammar:
     except AmbiguousGrammarError as error:
         raise GrammarRefusedError(str(error)) from error
     return grammar
+
+
+def missing_token(name: str, terminal: TokenTerminal, count: int) -> GrammarRefusedError:
+    """Return the error for a token that the vocabulary of a model lacks.
+
+    `count`: how many tokens spell its text, or how many the vocabulary has.
+    """
+    token = emit_expr(replace(terminal, negated=False))
+    how = "spells this in" if isinstance(terminal.token, str) else "has"
+    return GrammarRefusedError(
+        f"the vocabulary of {name} has no token {token}: it {how} {count} tokens. Write the text in quotes, "
+        "or use another model."
+    )
 
 
 def check_size(grammar: Grammar) -> None:

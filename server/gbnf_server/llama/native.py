@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -232,16 +232,20 @@ class NativeModel:
     def _splits_by_pattern(self) -> bool:
         return bool(llama_cpp.llama_vocab_type(self.vocabulary) == llama_cpp.LLAMA_VOCAB_TYPE_BPE)
 
+    def tokenize_with(self, text: str, control_texts: Collection[str]) -> list[int]:
+        """Return the tokens of a text, in which the names in `control_texts` become special tokens."""
+        parts = re.split(f"({'|'.join(map(re.escape, control_texts))})", text) if control_texts else [text]
+        return [
+            token for index, part in enumerate(parts) for token in self.tokenize(part, special=index % 2 == 1)
+        ]
+
     def tokenize_exactly(self, text: str, control_texts: Collection[str] = ()) -> list[int] | None:
         """Return the tokens that spell the text; None if none do.
 
         Names of special tokens are text, except for those in `control_texts`, which become these tokens. A
         tokenizer may add a space of its own, or know a text that names a special token only as that one.
         """
-        parts = re.split(f"({'|'.join(map(re.escape, control_texts))})", text) if control_texts else [text]
-        tokens = [
-            token for index, part in enumerate(parts) for token in self.tokenize(part, special=index % 2 == 1)
-        ]
+        tokens = self.tokenize_with(text, control_texts)
         if not self.end_tokens.isdisjoint(tokens):
             return None
         return tokens if b"".join([self.piece(token) for token in tokens]) == text.encode() else None
@@ -353,17 +357,28 @@ class Speller:
         return tokens
 
 
-class NativeGrammar:
-    """A grammar of the engine, and its state in a text."""
+class TokenState(Protocol):
+    """What follows the tokens of a grammar with token terminals (see `token_terminals`)."""
 
-    def __init__(self, model: NativeModel, sampler: Any) -> None:
-        self._model, self._sampler = model, sampler
+    @property
+    def control_texts(self) -> frozenset[str]:
+        """The texts of their tokens."""
+
+    def after(self, token: int) -> TokenState | None:
+        """Return the state after a token, None if the grammar allows no such token."""
+
+
+class NativeGrammar:
+    """A grammar of the engine, and its state in a text. `tokens`: None without token terminals."""
+
+    def __init__(self, model: NativeModel, sampler: Any, tokens: TokenState | None = None) -> None:
+        self._model, self._sampler, self.tokens = model, sampler, tokens
         self._close = weakref.finalize(self, llama_cpp.llama_sampler_free, sampler)
         self._one = (llama_cpp.llama_token_data * 1)()
         self._array = llama_cpp.llama_token_data_array(data=self._one, size=1, selected=-1, sorted=False)
 
     @staticmethod
-    def parse(model: NativeModel, gbnf: str) -> NativeGrammar:
+    def parse(model: NativeModel, gbnf: str, tokens: TokenState | None = None) -> NativeGrammar:
         """Parse a grammar. Raises GrammarRefusedError with llama.cpp's reason."""
         if not gbnf.strip():
             raise GrammarRefusedError("it is empty. Give at least the rule 'root'.")
@@ -377,11 +392,11 @@ class NativeGrammar:
             sampler = llama_cpp.llama_sampler_init_grammar(model.vocabulary, raw, b"root")
         if not sampler:
             raise GrammarRefusedError(_reason("".join(printed), logged, gbnf))
-        return NativeGrammar(model, sampler)
+        return NativeGrammar(model, sampler, tokens)
 
     def clone(self) -> NativeGrammar:
         """Return a copy in the same state, without parsing again."""
-        return NativeGrammar(self._model, llama_cpp.llama_sampler_clone(self._sampler))
+        return NativeGrammar(self._model, llama_cpp.llama_sampler_clone(self._sampler), self.tokens)
 
     def allows(self, token: int) -> bool:
         """Return whether the token may come next (one that ends the generation: whether the text may end)."""
@@ -389,10 +404,17 @@ class NativeGrammar:
         entry.id, entry.logit, entry.p = token, 0.0, 0.0
         array.size, array.selected, array.sorted = 1, -1, False
         llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
-        return bool(self._one[0].logit == 0.0)
+        return bool(self._one[0].logit == 0.0) and self._follows(token)
+
+    def _follows(self, token: int) -> bool:
+        if self.tokens is None or token in self._model.end_tokens:
+            return True
+        return self.tokens.after(token) is not None
 
     def accept(self, token: int) -> None:
         """Advance by a token that `allows` has just allowed, and that does not end the generation."""
+        if self.tokens is not None:
+            self.tokens = self.tokens.after(token)
         llama_cpp.llama_sampler_accept(self._sampler, token)
 
     def allowed(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -406,7 +428,10 @@ class NativeGrammar:
             sorted=False,
         )
         llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
-        return np.asarray(entries["logit"] == 0.0)
+        found = np.asarray(entries["logit"] == 0.0)
+        if self.tokens is not None:
+            found[found] = [self._follows(int(token)) for token in tokens[found]]
+        return found
 
     def __enter__(self) -> Self:
         return self

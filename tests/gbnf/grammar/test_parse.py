@@ -45,6 +45,8 @@ TAKEN = [
     ('root ::= "x"\nunused ::= unused2 "y"\nunused2 ::= "z"', "x"),
     ('pair ::= "a" "b"{0,50}\nroot ::= pair{0,50}', "abab"),
     ('root ::= "(" root ")" | "x"', "((x))"),
+    ("root ::= (<|tool|> !<|tool|>){2} # <x>\n", "<|tool|>a<|tool|>b"),
+    ("root ::= <[0005]>+ | !<[5]>", "<|tool|>"),
 ]
 
 
@@ -78,6 +80,10 @@ REFUSED = [
     ("root ::= 'a'", 1, 10, "means nothing"),
     ('root ::= * "a"', 1, 10, "nothing to repeat"),
     ('root ::= ""?', 1, 12, "nothing to repeat"),
+    ("root ::= <[99999999999]>", 1, 10, "last token id"),
+    ("root ::= <think", 1, 10, "token terminal"),
+    ("root ::= <[x]>", 1, 10, "token terminal"),
+    ("root ::= ! <think>", 1, 10, "token terminal"),
     ('root ::= "a"{0}*', 1, 16, "nothing to repeat"),
     ('root ::= "a"{,5}', 1, 13, "not a repetition"),
     ('root ::= "a"{1\n}', 1, 13, "not a repetition"),
@@ -117,7 +123,7 @@ LOOSENED = [
     (r"root ::= [\x00]", 1, 10, "matches no character"),
     (r'root ::= "\uD834\uDD1E"', 1, 11, "surrogate"),
     (r'root ::= "\UFFFFFFFF"', 1, 11, "last code point"),
-    ("root ::= <[42]>", 1, 10, "vocabulary"),
+    ("root ::= <[3000000000]>", 1, 10, "last token id"),
 ]
 
 

@@ -133,6 +133,17 @@ def test_messages_longer_than_the_context_are_counted_and_refused(backend: Llama
     assert (refused.value.needed or 0) > 2 * CONTEXT
 
 
+@pytest.mark.slow
+def test_token_terminals(backend: LlamaServer) -> None:
+    """Their texts are in the answer; a token that the vocabulary lacks is named."""
+    texts = Grammar.parse('root ::= "a" <|start|> !<|start|>{2} <|start|> "b"')
+    answer = backend.complete(Request(ASK, texts, max_tokens=20, temperature=1.0))
+    assert texts.match(answer.text).complete
+    assert answer.text.count("<|start|>") == 2
+    with pytest.raises(GrammarRefusedError, match=r"has no token <think>: it spells this in \d tokens"):
+        backend.complete(Request(ASK, Grammar.parse("root ::= !<think>"), max_tokens=20))
+
+
 def test_a_grammar_that_the_server_refuses(backend: LlamaServer, ask: Ask) -> None:
     with pytest.raises(GrammarRefusedError, match="refers to x"):
         ask(backend, grammar=Grammar(Rules({"root": Ref("x")})))
