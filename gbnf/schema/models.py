@@ -29,7 +29,7 @@ def json_schema_of(type_: Any) -> dict[str, Any]:
     try:
         schema: dict[str, Any] = pydantic.TypeAdapter(type_).json_schema(schema_generator=_schema_generator())
     except (pydantic.PydanticUserError, NameError, TypeError) as error:
-        raise InvalidArgumentError(f"{type_!r} has no JSON Schema: {_first_line(error)}") from None
+        raise InvalidArgumentError(f"{type_!r:.80} has no JSON Schema: {_first_line(error)}") from None
     return schema
 
 
@@ -122,4 +122,4 @@ def _pydantic() -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return str(error).partition("\n")[0][:300]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, Literal, TypeVar, overload
 
 from gbnf.errors import InvalidArgumentError
@@ -100,6 +101,26 @@ def function_tool(
     made = build_tool(called, summary, model.json_schema(), run=run, extra={})
     call = FunctionCall(function, model, context, own_process)
     return replace(made, function=call, findings=(*made.findings, *findings))
+
+
+def functions_of(module: ModuleType) -> list[Callable[..., Any]]:
+    """Return the functions in a module marked by `tool`; without any, those defined in it, public and typed.
+
+    Raises InvalidArgumentError if there are none.
+    """
+    public = [value for name, value in vars(module).items() if not name.startswith("_")]
+    found = [value for value in public if isinstance(getattr(value, _ATTRIBUTE, None), Tool)] or [
+        value
+        for value in public
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and value.__annotations__
+        if inspect.signature(value).parameters.keys() <= value.__annotations__.keys()
+    ]
+    if not found:
+        raise InvalidArgumentError(
+            f"the module {module.__name__!r} has no function marked by `gbnf.tool`, and no public one with "
+            "annotated parameters."
+        )
+    return found
 
 
 def model_tool(model: type[Any]) -> Tool:

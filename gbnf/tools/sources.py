@@ -8,15 +8,19 @@ Both raise BrokenManifestsError with all problems.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from gbnf.errors import BrokenManifestsError, GbnfError, ManifestError
+from gbnf.extras import MissingExtraError
 from gbnf.schema.keywords import TYPES
 from gbnf.schema.models import is_model
 from gbnf.strict_json import InvalidJsonError, parse_json
@@ -49,6 +53,7 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
     - a function: name, description and parameters; or a JSON Schema whose title is the name;
     - a mapping with the content of a manifest;
     - a typed Python function, or one marked by `tool`, or a pydantic model;
+    - a module: its functions marked by `tool`, or if there are none, those that are public and typed;
     - a `Tool`;
     - a sequence of these, and of paths (but a file names no other files).
 
@@ -104,10 +109,12 @@ class _SourceReader:
             if error.key == "name" and self.prefix is None and "prefix" not in hint:
                 hint += " A prefix of load_tools does so."
             self.errors.append(ManifestError(path, where, error.value, error.problem, hint))
+        except MissingExtraError:
+            raise
         except GbnfError as error:
-            self.errors.append(
-                ManifestError(path, key, None, str(error).rstrip("."), "Correct the function.")
-            )
+            with suppress(TypeError, OSError):  # not defined in a file
+                path, key = Path(inspect.getsourcefile(source) or path), getattr(source, "__qualname__", "")
+            self.errors.append(ManifestError(path, key, None, str(error).rstrip("."), "Correct the code."))
 
     def _read(self, source: Any, path: Path, key: str) -> None:
         match source:
@@ -123,6 +130,10 @@ class _SourceReader:
                 self._add(model_tool(source), path, key)
             case _ if is_model(type(source)):  # an object of a client library
                 self._read(source.model_dump(mode="json", by_alias=True, exclude_none=True), path, key)
+            case ModuleType():
+                from gbnf.tools.functions import functions_of  # noqa: PLC0415 - as above
+
+                self._read(functions_of(source), path, key)
             case Callable():
                 from gbnf.tools.functions import function_tool  # noqa: PLC0415 - as above
 

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from gbnf_server.cli.input_files import compile_schema_file, is_schema_file, read_schema, source_name
+from gbnf_server.cli.input_files import (
+    SCHEMA_OPTION,
+    compile_schema_file,
+    read_schema,
+    schemas_among,
+    source_name,
+)
 from gbnf_server.cli.model_options import MaxToolsOption, WhitespaceOption
 from gbnf_server.cli.output import escape_line, plural, say, show_finding, stderr_console, write
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
@@ -26,10 +32,7 @@ def compile_(
     paths: PathsArgument = None,
     *,
     sources: ToolSources,
-    schema: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="JSON Schema to compile instead of tools; -: standard input."),
-    ] = None,
+    schema: Annotated[str | None, SCHEMA_OPTION] = None,
     query: Annotated[
         str | None, typer.Option(help="Include only the tools that the pool filter keeps for this request.")
     ] = None,
@@ -69,6 +72,7 @@ def compile_(
       gbnf compile --final-answer > plan.gbnf        as the planner uses it
       gbnf compile --tools tools.json                a list of tools, as of an API
       gbnf compile --schema person.json              one JSON Schema
+      gbnf compile --schema models.py:Person         one Python type
     """
     from gbnf import compile_pool, filter_pool
     from gbnf.findings import Finding
@@ -80,7 +84,7 @@ def compile_(
     dropped: dict[str, str] = {}
     given = [*(paths or ()), *([] if schema is None else [Path(schema)])]
     sources = sources.with_paths(given, context)
-    schemas = [str(path) for path in given if str(path) == schema or is_schema_file(path)]
+    schemas = schemas_among(paths or [], schema)
     with ExitStack() as stack:
         if schemas:
             only_for_tools = query is not None or final_answer or ask_user or step

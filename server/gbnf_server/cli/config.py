@@ -24,6 +24,8 @@ from typing import Any, NoReturn
 
 import typer
 
+from gbnf_server.cli.python_source import python_target
+
 CONFIG_VARIABLE = "GBNF_CONFIG"
 FILE_NAME = "gbnf.toml"
 _PATHS = frozenset({"manifests", "workspace", "out", "image", "vocab"})
@@ -181,7 +183,8 @@ class _ConfigReader:
             expected = "a string" if is_text else "a string or a number"
             self._fail(setting.key, f"must be {expected}, got {value!r:.80}.")
         path = self.path.parent / Path(str(value)).expanduser()
-        is_path = setting.option in _PATHS or (setting.option in _PATHS_OR_OTHER and path.exists())
+        file = (python_target(str(path)) or (path,))[0]
+        is_path = setting.option in _PATHS or (setting.option in _PATHS_OR_OTHER and Path(file).exists())
         is_path = is_path and (setting.option not in {"model", "vocab"} or value != SMOLLM2)
         return str(path if is_path else value)
 

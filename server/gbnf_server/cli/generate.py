@@ -9,7 +9,13 @@ import typer
 
 from gbnf_server.cli.default_model import model_for_other_tools, other_model_hint
 from gbnf_server.cli.errors import ExitCode, interruptible
-from gbnf_server.cli.input_files import check_one_stdin, compile_schema_file, read_request, read_schema
+from gbnf_server.cli.input_files import (
+    SCHEMA_OPTION,
+    check_one_stdin,
+    compile_schema_file,
+    read_request,
+    read_schema,
+)
 from gbnf_server.cli.model_options import (
     ModelSource,
     SeedOption,
@@ -32,10 +38,7 @@ def generate(
     prompt: Annotated[
         str, typer.Argument(metavar="PROMPT", help="What to generate; -: read it from standard input.")
     ],
-    schema: Annotated[
-        str,
-        typer.Option(metavar="FILE", help="JSON Schema that the answer fits; -: standard input."),
-    ],
+    schema: Annotated[str, SCHEMA_OPTION],
     *,
     source: ModelSource,
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of the answer.")] = 1024,
@@ -51,6 +54,7 @@ def generate(
     \b
     Try:
       gbnf generate "Ada Lovelace, born in 1815" --schema person.json --model Qwen3-4B-Q4_K_M.gguf
+      gbnf generate "Ada Lovelace, born in 1815" --schema models.py:Person
       gbnf generate - --schema invoice.json --server http://127.0.0.1:8080 < letter.txt | jq .total
 
     \b

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from gbnf_server.cli.python_source import python_target, python_value
 
 if TYPE_CHECKING:
     from gbnf import Grammar
     from gbnf.compiler.layout import Whitespace
 
 STDIN = "-"
+SCHEMA_OPTION: Any = typer.Option(
+    metavar="SCHEMA", help="JSON Schema file or Python type: models.py:NAME, module:NAME; -: standard input."
+)
 _TOOL_KEYS = frozenset({"args", "function", "inputSchema", "input_schema", "name", "parameters", "tools"})
 """Keys of tools and tool lists, which no keyword of JSON Schema is."""
 
@@ -48,17 +56,50 @@ def read_json(path: str | Path, what: str) -> Any:
         raise InputError(f"{source_name(path)}: invalid JSON: {error}. Give {what}.") from None
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaSource:
+    """A JSON Schema, and the Python type that it describes; None if it comes from a file."""
+
+    schema: Mapping[str, Any] | bool
+    type: Any = None
+
+
 def read_schema(path: str | Path) -> Mapping[str, Any] | bool:
-    """Return the JSON Schema in a file, or on the standard input. Raises InputError."""
+    """Return the JSON Schema of `read_schema_source`."""
+    return read_schema_source(path).schema
+
+
+def read_schema_source(path: str | Path) -> SchemaSource:
+    """Return the JSON Schema in a file, on the standard input or of a Python type. Raises InputError."""
     from gbnf.schema.keywords import KEYWORDS
     from gbnf_server.system.errors import InputError
 
+    if python_target(str(path)):
+        return _schema_of_python(str(path))
     value = read_json(path, "a JSON Schema")
     if not isinstance(value, dict | bool):
         raise InputError(f"{source_name(path)}: a JSON Schema is an object or a boolean, got {value!r:.80}.")
     if isinstance(value, dict) and "tools" in value and not KEYWORDS & value.keys():
         raise InputError(f"{source_name(path)}: it is a list of tools, not a JSON Schema. Use --tools.")
-    return value
+    return SchemaSource(value)
+
+
+def _schema_of_python(text: str) -> SchemaSource:
+    from gbnf.errors import InvalidArgumentError
+    from gbnf.schema.models import json_schema_of
+    from gbnf_server.system.errors import InputError
+
+    value = python_value(text)
+    if isinstance(value, dict | bool):
+        return SchemaSource(value)
+    if isinstance(value, ModuleType):
+        raise InputError(f"{text}: name a type in it, as {text}:NAME.")
+    if inspect.isroutine(value):
+        raise InputError(f"{text}: it is a function, not a type. Use --tools.")
+    try:
+        return SchemaSource(json_schema_of(value), value)
+    except InvalidArgumentError as error:
+        raise InputError(f"{text}: {error}") from None
 
 
 def read_request(text: str, argument: str = "REQUEST") -> str:
@@ -81,10 +122,14 @@ def source_name(path: str | Path) -> str:
     return "the standard input" if str(path) == STDIN else str(path)
 
 
-def is_schema_file(path: Path) -> bool:
-    """Return whether a file contains a JSON Schema, to judge by its content: neither TOML nor tools."""
-    value = _json_content(path)
-    return isinstance(value, bool) or (isinstance(value, dict) and not _TOOL_KEYS & value.keys())
+def schemas_among(paths: Sequence[Path], schema: str | None) -> list[str]:
+    """Return the value of --schema, and the paths of files with a JSON Schema, to judge by their content."""
+    contents = {path: _json_content(path) for path in paths}
+    return [*([] if schema is None else [schema])] + [
+        str(path)
+        for path, value in contents.items()
+        if isinstance(value, bool) or (isinstance(value, dict) and not _TOOL_KEYS & value.keys())
+    ]
 
 
 def is_json_file(path: Path) -> bool:

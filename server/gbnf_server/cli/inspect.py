@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
-from gbnf_server.cli.input_files import check_one_stdin, is_schema_file, read_schema, source_name
+from gbnf_server.cli.input_files import (
+    SCHEMA_OPTION,
+    check_one_stdin,
+    read_schema,
+    schemas_among,
+    source_name,
+)
 from gbnf_server.cli.model_options import LoraOption, ModelOption, ModelSource, WhitespaceOption
 from gbnf_server.cli.output import say, write
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
@@ -32,10 +38,7 @@ def inspect(
     paths: PathsArgument = None,
     *,
     sources: ToolSources,
-    schema: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="JSON Schema to show instead of tools; -: standard input."),
-    ] = None,
+    schema: Annotated[str | None, SCHEMA_OPTION] = None,
     run: Annotated[
         list[Path] | None,
         typer.Option(
@@ -116,7 +119,7 @@ def _inspection(
     check_one_stdin(schema, *(sources.tools or ()))
     given = [*paths, *([] if schema is None else [Path(schema)])]
     sources = sources.with_paths(given, context)
-    schemas = [str(path) for path in given if str(path) == schema or is_schema_file(path)]
+    schemas = schemas_among(paths, schema)
     if schemas:
         if len(sources) > 1:
             raise typer.BadParameter(f"{schemas[0]} is a JSON Schema, which is shown alone: give no tools")

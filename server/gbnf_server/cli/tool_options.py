@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 import typer
 
 from gbnf_server.cli.input_files import STDIN, check_one_stdin, is_json_file, read_json
+from gbnf_server.cli.python_source import python_target, python_value
 
 if TYPE_CHECKING:
     from gbnf.tools import Tool
@@ -36,7 +37,8 @@ ToolsOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FILE",
-        help="Tools in JSON: a list as of OpenAI, Anthropic or MCP; -: standard input; repeatable.",
+        help="Tools in JSON: a list as of OpenAI, Anthropic or MCP (-: standard input); or Python functions: "
+        "tools.py, tools.py:NAME, module:NAME; repeatable.",
     ),
 ]
 
@@ -45,8 +47,8 @@ ToolsOption: TypeAlias = Annotated[
 class ToolSources:
     """The tools that a command line names; without any, the bundled ones.
 
-    `manifests` are paths, `tools` files that `gbnf.load_tools` reads, or "-", `mcp` sources of
-    `gbnf_server.mcp.mcp_tools`.
+    `manifests` are paths, `tools` files that `gbnf.load_tools` reads, "-", or names of Python code, `mcp`
+    sources of `gbnf_server.mcp.mcp_tools`.
     """
 
     manifests: ManifestsOption = None
@@ -78,7 +80,7 @@ class ToolSources:
 
             with mcp_tools(*self.mcp, on_log=_log if verbose else None) as servers:
                 yield load_tools([*map(_content, files), *servers.tools])
-        elif self.tools or any(is_json_file(Path(file)) for file in files):
+        elif self.tools or any(is_json_file(Path(file)) or python_target(str(file)) for file in files):
             yield load_tools([_content(file) for file in files])
         else:
             yield load_manifests(files or manifests_path())
@@ -104,6 +106,11 @@ def _log(server: str, line: str) -> None:
 
 
 def _content(file: str | Path) -> Any:
-    """Return what `load_tools` reads: the path, or the JSON value where the name does not say that it is."""
+    """Return what `load_tools` reads: the path, or the JSON value where the name does not say that it is.
+
+    Of Python code, it is the function or the module.
+    """
+    if python_target(str(file)):
+        return python_value(str(file))
     is_unnamed_json = str(file) == STDIN or (Path(file).suffix != ".json" and is_json_file(Path(file)))
     return read_json(file, "tools") if is_unnamed_json else file

@@ -10,6 +10,8 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
@@ -305,7 +307,34 @@ def test_compile_schema_of_what_is_no_type() -> None:
 def test_a_broken_model_is_reported_with_the_others() -> None:
     with pytest.raises(BrokenManifestsError) as caught:
         load_tools([_starred, Search, _arbitrary])
-    assert [error.key for error in caught.value.errors] == ["[0]", "[2]"]
+    errors = [(error.path.name, error.key) for error in caught.value.errors]
+    assert errors == [(Path(__file__).name, name) for name in ("_starred", "_arbitrary")]
+
+
+def test_a_module_gives_its_marked_functions_or_those_that_are_typed() -> None:
+    def made(code: str) -> ModuleType:
+        module = ModuleType("made")
+        exec(code, module.__dict__)
+        return module
+
+    code = """
+from os import getcwd
+from textwrap import dedent
+def f(a: int) -> int: return a
+async def g() -> str: return ""
+def _private(a: int) -> int: return a
+def untyped(a, b: int = 1): return a
+def unannotated(): return 1
+class Type: pass
+limit: int = 3
+"""
+    assert [each.name for each in load_tools(made(code))] == ["f", "g"]
+    marked = "from gbnf import tool\n@tool(name='called')\ndef h(a: int) -> int: return a\n"
+    assert [each.name for each in load_tools(made(code + marked))] == ["called"]
+    with pytest.raises(
+        BrokenManifestsError, match=r"the module 'made' has no function marked by `gbnf\.tool`"
+    ):
+        load_tools(made("from os import getcwd"))
 
 
 @pytest.mark.slow
