@@ -20,6 +20,8 @@ fields, and their message shows the value and a hint.
 from __future__ import annotations
 
 import copyreg
+import difflib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +92,24 @@ class GrammarError(GbnfError, ValueError):
 
 
 class GrammarSyntaxError(GrammarError):
-    """GBNF text that llama.cpp would refuse, hang on or silently loosen. `line` and `column` count from 1."""
+    """GBNF text that llama.cpp would refuse, hang on or silently loosen.
 
-    def __init__(self, line: int, column: int, problem: str, hint: str = "") -> None:
+    `line` and `column` count from 1. `code` is a rule of `gbnf lint`; `start` and `end` are positions.
+    """
+
+    def __init__(
+        self,
+        line: int,
+        column: int,
+        problem: str,
+        hint: str = "",
+        code: str = "",
+        start: int = 0,
+        end: int = 0,
+    ) -> None:
         """Compose the message from the fields."""
         self.line, self.column, self.problem, self.hint = line, column, problem, hint
+        self.code, self.start, self.end = code, start, end
         super().__init__(f"line {line}, column {column}: {problem}." + (f" {hint}" if hint else ""))
 
 
@@ -122,3 +137,10 @@ class ToolFormatError(GbnfError):
 def clip(text: str, limit: int = 120) -> str:
     """Return at most `limit` characters of a text: the whole, or its beginning and an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """Return ` Did you mean …?` if a name is similar, whatever its case, otherwise ""."""
+    folded = {other.casefold(): other for other in names}
+    found = difflib.get_close_matches(name[:200].casefold(), folded, n=2, cutoff=0.6)
+    return f" Did you mean {' or '.join(repr(folded[other]) for other in found)}?" if found else ""

@@ -8,7 +8,7 @@ llama.cpp matches classes against decoded UTF-8 that ends at a NUL: no class eve
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from gbnf.errors import GbnfError
@@ -61,11 +61,15 @@ _KNOWN = r"GBNF has \xHH \uHHHH \UHHHHHHHH \t \r \n \\ \" \[ \] \- only."
 
 
 class EscapeError(GbnfError):
-    """A character that cannot be read. Fields: `offset` (into the token), `problem`, `hint`."""
+    """A character that cannot be read.
 
-    def __init__(self, offset: int, problem: str, hint: str) -> None:
+    Fields: `offset` (into the token), `problem`, `hint`, `code` (of `gbnf.grammar.lint`), `length` (0: to the
+    token's end).
+    """
+
+    def __init__(self, offset: int, problem: str, hint: str, code: str = "G008", length: int = 2) -> None:
         """Use the problem as message."""
-        self.offset, self.problem, self.hint = offset, problem, hint
+        self.offset, self.problem, self.hint, self.code, self.length = offset, problem, hint, code, length
         super().__init__(problem)
 
 
@@ -78,40 +82,56 @@ def parse_literal(token: str) -> str:
     while position < len(token) - 1:
         code_point, after = _read(token, position)
         if code_point == 0:
-            raise EscapeError(position, "llama.cpp cannot match NUL", "Remove the escape.")
+            problem = "llama.cpp cannot match NUL"
+            raise EscapeError(position, problem, "Remove the escape.", "G014", after - position)
         if SURROGATES[0] <= code_point <= SURROGATES[1]:
             raise EscapeError(
                 position,
                 f"{token[position:after]} is a lone surrogate, which is not a character",
                 r"Write the whole character, as itself or as \UHHHHHHHH.",
+                "G014",
+                after - position,
             )
         chars.append(chr(code_point))
         position = after
     return "".join(chars)
 
 
-def parse_class(token: str) -> CharClass:
-    """Return a class, given with its brackets. Raises EscapeError."""
+def class_members(token: str) -> Iterator[tuple[int, int, int, int]]:
+    """Yield where each member of a class begins and ends, and its first and last code point.
+
+    Raises EscapeError for one that cannot be read.
+    """
     position = 2 if token.startswith("[^") else 1
-    pairs: list[tuple[int, int]] = []
     while token[position] != "]":
         start = position
         low, position = _read(token, position)
         high = low
         if token[position] == "-" and token[position + 1] != "]":
             high, position = _read(token, position + 1)
-            if high < low:
-                raise EscapeError(
-                    start,
-                    f"the range {token[start:position]} is reversed: llama.cpp matches nothing with it",
-                    r"Swap its ends; escape a literal hyphen as \-.",
-                )
+        yield start, position, low, high
+
+
+def parse_class(token: str) -> CharClass:
+    """Return a class, given with its brackets. Raises EscapeError."""
+    pairs: list[tuple[int, int]] = []
+    for start, end, low, high in class_members(token):
+        if high < low:
+            raise EscapeError(
+                start,
+                f"the range {token[start:end]} is reversed: llama.cpp matches nothing with it",
+                r"Swap its ends; escape a literal hyphen as \-.",
+                "G013",
+                end - start,
+            )
         pairs.append((low, high))
     if not pairs:
         raise EscapeError(
             0,
             f"llama.cpp reads the empty class {token} as the empty string",
             'Write . for any character, or "" for the empty string.',
+            "G012",
+            0,
         )
     found = char_class(*pairs, negated=token.startswith("[^"))
     if not matchable(found):
@@ -119,6 +139,8 @@ def parse_class(token: str) -> CharClass:
             0,
             f"{token} matches no character: no text contains NUL or surrogates",
             "Write the characters that are meant.",
+            "G012",
+            0,
         )
     return found
 

@@ -15,12 +15,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from gbnf.errors import GrammarSyntaxError
+from gbnf.errors import GrammarSyntaxError, suggestion
 from gbnf.grammar.analysis import find_left_recursion
 from gbnf.grammar.code_points import EscapeError, parse_class, parse_literal
 from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, TokenTerminal, alt, literal, repeat, seq
@@ -31,6 +31,7 @@ _LAST_TOKEN = 2**31 - 1
 MAX_NESTING = 200  # llama.cpp recurses, and crashes at some tens of thousands
 #: Nested expressions: code that walks them recurses, up to three frames a level; Python allows 1,000.
 MAX_DEPTH = 200
+_ANY = CharClass((), negated=True)
 
 _SYNTAX = r"""
 start: _NEWLINE? (rule (_NEWLINE rule)* _NEWLINE?)?
@@ -40,7 +41,7 @@ sequence: item*
 item: (NAME | LITERAL | CLASS | ANY | TOKEN | group) SUFFIX*
 group: LPAR alternation _RPAR
 
-NAME: /[A-Za-z0-9-]+/
+NAME: /[\w-]+/
 LITERAL: /"(\\.|[^"\\])*"/s
 CLASS: /\[(\\.|[^\]\\])*\]/s
 ANY: "."
@@ -55,7 +56,13 @@ _NEWLINE: /[\r\n]([ \t\r\n]|#[^\r\n]*)*/
 """
 _BOUNDS = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
 _SHOWN = 400  # characters of a message
-_NAMES = "Names have ASCII letters, digits and hyphens only: write camelCase."
+_MOST_ERRORS = 50  # of one text
+_MOST_CYCLES = 5
+_MOST_COMPARED = 1000  # names, for a similar one
+#: What begins a rule, rightly or wrongly written: where reading goes on after a syntax error.
+_HEADER = re.compile(r"(?:^|(?<=\r))[ \t]*([\w-]+)[ \t]*(?:::?=?|=|->)", re.MULTILINE)
+MISSPELT = re.compile(r":=|:|=+>?|->")
+_OPAQUE = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#[^\r\n]*|[()]', re.DOTALL)
 
 
 def parse_gbnf(text: str, root: str = "root") -> Rules:
@@ -63,13 +70,14 @@ def parse_gbnf(text: str, root: str = "root") -> Rules:
 
     Raises GrammarSyntaxError if llama.cpp would refuse it, hang on it, or silently read another grammar.
     """
-    if "\0" in text:
-        _fail(text, text.index("\0"), "NUL ends the grammar for llama.cpp", "Remove the character.")
-    try:
-        tree = _parser().parse(text)
-    except UnexpectedInput as error:
-        _fail_syntax(text, error)
-    return _GbnfReader(text).read(tree, root)
+    return read_gbnf(text, root, strict=True).rules
+
+
+def read_gbnf(text: str, root: str = "root", *, strict: bool = False) -> GbnfReader:
+    """Read a text as far as it is a grammar: errors are in `GbnfReader.errors`, or raised if `strict`."""
+    reader = GbnfReader(text, strict)
+    reader.read(root)
+    return reader
 
 
 class _Newlines:
@@ -86,21 +94,27 @@ class _Newlines:
             if kind == "LPAR":
                 depth += 1
                 if depth > MAX_NESTING:
-                    raise GrammarSyntaxError(
-                        token.line or 1,
-                        token.column or 1,
-                        f"parentheses nested deeper than {MAX_NESTING}",
-                        "Make rules of the inner groups.",
-                    )
+                    raise _TooDeepError(token)
             elif kind == "_RPAR" and depth:
                 depth -= 1
             continues = kind in {"_DEFINES", "_PIPE"}
             yield token
 
 
+class _TooDeepError(Exception):
+    """Parentheses that are nested too deep. Its argument is the first that is."""
+
+
 @cache
 def _parser() -> Lark:
-    return Lark(_SYNTAX, parser="lalr", lexer="basic", postlex=_Newlines(), maybe_placeholders=False)
+    return Lark(
+        _SYNTAX,
+        parser="lalr",
+        lexer="basic",
+        postlex=_Newlines(),
+        maybe_placeholders=False,
+        propagate_positions=True,
+    )
 
 
 @dataclass(slots=True)
@@ -121,28 +135,50 @@ class _ParsedExpr:
 
 
 @dataclass(slots=True)
-class _GbnfReader:
-    """Reads one syntax tree in the order of the text, in which the engine numbers its symbols."""
+class GbnfReader:
+    """Reads one text, in whose order the engine numbers its symbols, and keeps what `lint` looks at.
+
+    `rules`: the productions; what cannot be read is any character in them. `positions`: where they begin,
+    in `definitions` all of them.
+    `broken`: the names of the rules that have a syntax error and are left out. `uses`: the references.
+    `terminals`: literals and classes. `repetitions`: suffix, item and result of each. `joined`: sequences and
+    alternations, with what they are composed of.
+    """
 
     text: str
-    symbols: int = 0
-    seen: set[str] = field(default_factory=set)
+    strict: bool = False
+    errors: list[GrammarSyntaxError] = field(default_factory=list)
+    rules: Rules = field(default_factory=lambda: Rules({}))
     positions: dict[str, int] = field(default_factory=dict)
-    uses: dict[str, int] = field(default_factory=dict)
-    empty: set[str] = field(default_factory=set)
-    loops: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    definitions: list[Token] = field(default_factory=list)
+    uses: list[Token] = field(default_factory=list)
+    terminals: list[Token] = field(default_factory=list)
+    repetitions: list[tuple[Token, Expr, Expr]] = field(default_factory=list)
+    joined: list[tuple[Tree[Token], list[Expr]]] = field(default_factory=list)
+    _symbols: int = 0
+    _seen: set[str] = field(default_factory=set)
+    _empty: set[str] = field(default_factory=set)
+    _loops: list[tuple[Token, frozenset[str]]] = field(default_factory=list)
 
-    def read(self, tree: Tree[Token], root: str) -> Rules:
+    def read(self, root: str) -> None:
+        """Read the text."""
+        if "\0" in self.text:
+            position = self.text.index("\0")
+            self._report("G014", position, "NUL ends the grammar for llama.cpp", "Remove the character.")
         productions: dict[str, Expr] = {}
-        for rule in tree.children:
+        for rule in self._tree().children:
             assert isinstance(rule, Tree)
             name, body = rule.children
             assert isinstance(name, Token)
             assert isinstance(body, Tree)
+            self.definitions.append(name)
+            self._check_name(name)
             if name in productions:
                 first, _ = _line_and_column(self.text, self.positions[name])
                 self._fail(
                     name,
+                    "G103",
                     f"a second rule {name} (the first is on line {first}): llama.cpp silently keeps the last",
                     "Rename one, or join both with |.",
                 )
@@ -151,11 +187,44 @@ class _GbnfReader:
             part = self._alternation(body)
             productions[str(name)] = part.expr
             if not part.elements:
-                self.empty.add(str(name))
+                self._empty.add(str(name))
+        self.rules = Rules(productions, root)
         self._check_names(root)
-        rules = Rules(productions, root)
-        self._check_recursion(rules)
-        return rules
+        self._check_recursion()
+
+    def _tree(self) -> Tree[Token]:
+        """Return the tree of the rules without a syntax error."""
+        text = self.text.replace("\0", " ")
+        while text.strip() and len(self.errors) < _MOST_ERRORS:
+            try:
+                return _parser().parse(text)
+            except UnexpectedInput as error:
+                code, position, problem, hint = _syntax_error(text, error)
+            except _TooDeepError as error:
+                code, position = "G009", error.args[0].start_pos
+                problem = f"parentheses nested deeper than {MAX_NESTING}"
+                hint = "Make rules of the inner groups."
+            self._report(code, position, problem, hint)
+            headers = list(_HEADER.finditer(text))
+            start = max((found.start() for found in headers if found.start() <= position), default=0)
+            if code == "G002":  # the rule before is complete
+                start = max(start, text.rfind("\n", 0, position) + 1)
+            end = min((found.start() for found in headers if found.start() > position), default=len(text))
+            self.broken.update(found[1] for found in headers if start <= found.start() < end)
+            text = text[:start] + re.sub(r"[^\r\n]", " ", text[start:end]) + text[end:]
+        return Tree("start", [])
+
+    def _report(self, code: str, position: int, problem: str, hint: str, length: int = 1) -> None:
+        """Keep an error, or raise it."""
+        place = _line_and_column(self.text, position)
+        error = GrammarSyntaxError(*place, _short(problem), _short(hint), code, position, position + length)
+        if self.strict:
+            raise error from None
+        if len(self.errors) < _MOST_ERRORS:
+            self.errors.append(error)
+
+    def _fail(self, token: Token, code: str, problem: str, hint: str) -> None:
+        self._report(code, token.start_pos or 0, problem, hint, len(token))
 
     def _alternation(self, tree: Tree[Token]) -> _ParsedExpr:
         """Read an alternation without recursion: `todo` is what is left, `parts` what has been read."""
@@ -172,24 +241,25 @@ class _GbnfReader:
                         parts.append(self._terminal(node))
                 elif node.data == "group":
                     depth += 1
-                    todo.append(("close", (self.symbols, node.children[0])))
-                    self.symbols += 1
+                    todo.append(("close", (self._symbols, node.children[0])))
+                    self._symbols += 1
                     todo.append(("read", node.children[1]))
                 else:
                     if node.data != "item":
-                        todo.append((node.data, len(node.children)))
+                        todo.append((node.data, node))
                     todo.extend(("read", child) for child in reversed(node.children))
             elif action == "close":
                 depth -= 1
                 symbols, parenthesis = node
-                inner = parts.pop()
-                self._check_depth(parenthesis, inner.depth)
+                inner = self._limited(parts.pop(), parenthesis)
                 opening = None if inner.elements else frozenset[str]()
-                cost = max(1, self.symbols - symbols)
+                cost = max(1, self._symbols - symbols)
                 parts.append(_ParsedExpr(inner.expr, opening=opening, cost=cost, depth=inner.depth))
             else:
-                read = parts[len(parts) - node :]
-                del parts[len(parts) - node :]
+                count = len(node.children)
+                read = parts[len(parts) - count :]
+                del parts[len(parts) - count :]
+                self.joined.append((node, [part.expr for part in read]))
                 parts.append(_joined(read, is_sequence=action == "sequence"))
         return parts[0]
 
@@ -198,10 +268,12 @@ class _GbnfReader:
             match token.type:
                 case "NAME":
                     name = str(token)
+                    self._check_name(token)
                     self._see(token)
-                    self.uses.setdefault(name, token.start_pos or 0)
+                    self.uses.append(token)
                     return _ParsedExpr(Ref(name), opening=frozenset({name}))
                 case "LITERAL":
+                    self.terminals.append(token)
                     text = parse_literal(token)
                     self._check_text(token, text)
                     return _ParsedExpr(literal(text), elements=bool(text))
@@ -209,15 +281,17 @@ class _GbnfReader:
                     self._check_text(token, token)
                     return _ParsedExpr(TokenTerminal(self._token(token), token.startswith("!")))
                 case "CLASS":
+                    self.terminals.append(token)
                     return _ParsedExpr(parse_class(token))
-                case _:
-                    return _ParsedExpr(CharClass((), negated=True))
         except EscapeError as error:
-            _fail(self.text, (token.start_pos or 0) + error.offset, error.problem, error.hint)
+            position = (token.start_pos or 0) + error.offset
+            length = error.length or len(token) - error.offset
+            self._report(error.code, position, error.problem, error.hint, length)
+        return _ParsedExpr(_ANY)
 
     def _check_text(self, token: Token, text: str) -> None:
         if has_surrogate(text):
-            self._fail(token, "a surrogate is not a character", "Write the character itself.")
+            self._fail(token, "G014", "a surrogate is not a character", "Write the character itself.")
 
     def _token(self, token: Token) -> str | int:
         name = token.removeprefix("!")
@@ -225,40 +299,55 @@ class _GbnfReader:
             return name
         digits = name[2:-2].lstrip("0") or "0"
         if len(digits) > len(str(_LAST_TOKEN)) or int(digits) > _LAST_TOKEN:
-            self._fail(token, f"{token} is beyond the last token id, {_LAST_TOKEN}", "Write the token's id.")
+            self._fail(
+                token, "G015", f"{token} is beyond the last token id, {_LAST_TOKEN}", "Write the token's id."
+            )
+            return 0
         return int(digits)
 
     def _repeat(self, part: _ParsedExpr, suffix: Token, depth: int) -> _ParsedExpr:
         """Read a repetition like `handle_repetitions`: S{m,n} is m copies and n-m symbols, S{m,} a loop."""
-        self._check_depth(suffix, part.depth + 1)
+        part = self._limited(part, suffix, 1)
         if not part.elements:
-            self._fail(suffix, f"{suffix} has nothing to repeat", 'Put an item before it; "" is none.')
-        minimum, maximum = self._bounds(suffix, nested=depth > 0)
+            self._fail(
+                suffix, "G005", f"{suffix} has nothing to repeat", 'Put an item before it; "" is none.'
+            )
+            return part
+        bounds = self._bounds(suffix, nested=depth > 0)
+        if bounds is None:
+            return part
+        minimum, maximum = bounds
         times = maximum or minimum or 1
         if part.cost * times > MAX_REPETITION:
             self._fail(
                 suffix,
+                "G011",
                 f"{suffix} repeats a group of {part.cost} symbols: {part.cost} × {times} exceeds "
                 f"llama.cpp's {MAX_REPETITION}",
                 "Make a rule of the group and define it above this one: it then counts as one symbol.",
             )
-        self.symbols += 1 if maximum is None else maximum - minimum
+        self._symbols += 1 if maximum is None else maximum - minimum
         if maximum is None and part.opening is not None:
-            self.loops.append((suffix.start_pos or 0, part.opening))
+            self._loops.append((suffix, part.opening))
         expr = repeat(part.expr, minimum, maximum)
+        self.repetitions.append((suffix, part.expr, expr))
         opening = part.opening if minimum else frozenset[str]()
         cost = part.cost * times
         return _ParsedExpr(expr, elements=maximum != 0, opening=opening, cost=cost, depth=part.depth + 1)
 
-    def _check_depth(self, token: Token, depth: int) -> None:
-        if depth > MAX_DEPTH:
-            self._fail(
-                token,
-                f"repetitions, sequences and alternatives nested deeper than {MAX_DEPTH}",
-                "Make rules of the inner groups, and write one repetition for several.",
-            )
+    def _limited(self, part: _ParsedExpr, token: Token, more: int = 0) -> _ParsedExpr:
+        """Return the part, unless it is nested too deep with `more` around it."""
+        if part.depth + more <= MAX_DEPTH:
+            return part
+        self._fail(
+            token,
+            "G009",
+            f"repetitions, sequences and alternatives nested deeper than {MAX_DEPTH}",
+            "Make rules of the inner groups, and write one repetition for several.",
+        )
+        return _ParsedExpr(_ANY)
 
-    def _bounds(self, suffix: Token, *, nested: bool) -> tuple[int, int | None]:
+    def _bounds(self, suffix: Token, *, nested: bool) -> tuple[int, int | None] | None:
         match str(suffix):
             case "?":
                 return 0, 1
@@ -271,9 +360,11 @@ class _GbnfReader:
         if not found or (not nested and ("\n" in plain or "\r" in plain)):
             self._fail(
                 suffix,
+                "G005",
                 f"{suffix!s} is not a repetition",
                 "It is {n}, {n,} or {m,n}, on one line outside parentheses.",
             )
+            return None
         low, comma, high = found.groups()
         minimum = _count(low)
         maximum = None if comma and not high else _count(high or low)
@@ -281,46 +372,70 @@ class _GbnfReader:
             loosened = "refuses" if minimum > MAX_REPETITION else "silently drops"
             self._fail(
                 suffix,
+                "G011",
                 f"llama.cpp {loosened} a bound above {MAX_REPETITION}",
                 "Leave the upper bound out, as in {2,}, or nest two repetitions in named rules.",
             )
+            return None
         if maximum is not None and maximum < minimum:
-            self._fail(suffix, f"{suffix!s} ends before it begins: llama.cpp hangs on it", "Swap the bounds.")
+            problem = f"{suffix!s} ends before it begins: llama.cpp hangs on it"
+            self._fail(suffix, "G010", problem, "Swap the bounds.")
+            return None
         return minimum, maximum
 
     def _see(self, name: Token) -> None:
-        if name not in self.seen:
-            self.seen.add(str(name))
-            self.symbols += 1
+        if name not in self._seen:
+            self._seen.add(str(name))
+            self._symbols += 1
+
+    def _check_name(self, name: Token) -> None:
+        at = next((at for at, char in enumerate(name) if not (char.isascii() and char != "_")), None)
+        if at is not None:
+            shown = "an underscore" if name[at] == "_" else repr(name[at])
+            self._report(
+                "G006",
+                (name.start_pos or 0) + at,
+                f"{shown} in the rule name {name}, which llama.cpp refuses",
+                "Names have ASCII letters, digits and hyphens only: write camelCase.",
+            )
 
     def _check_names(self, root: str) -> None:
-        for name, position in self.uses.items():
-            if name not in self.positions:
-                hint = f"Define it: {name} ::= …"
-                _fail(self.text, position, f"the rule {name} is not defined", hint)
-        if root not in self.positions:
-            _fail(self.text, 0, f"there is no rule {root}, the start symbol", f"Add {root} ::= …")
+        defined = self.rules.productions.keys() | self.broken
+        known = sorted(defined)[:_MOST_COMPARED]
+        similar: dict[str, str] = {}
+        for name in self.uses:
+            if name in defined:
+                continue
+            if name not in similar and len(similar) < _MOST_ERRORS:
+                similar[name] = suggestion(name, known)
+            hint = similar.get(name, "").strip() or f"Define it: {name} ::= …"
+            self._fail(name, "G102", f"the rule {name} is not defined", hint)
+        if root not in defined:
+            hint = suggestion(root, known)
+            self._report("G101", 0, f"there is no rule {root}, the start symbol", f"Add {root} ::= ….{hint}")
 
-    def _check_recursion(self, rules: Rules) -> None:
-        for position, names in self.loops:
-            if names <= self.empty:
-                _fail(
-                    self.text,
-                    position,
+    def _check_recursion(self) -> None:
+        for suffix, names in self._loops:
+            if names <= self._empty:
+                self._fail(
+                    suffix,
+                    "G105",
                     "an unbounded repetition of something that can be empty is left recursion for llama.cpp",
                     "Take the empty alternative out of what is repeated.",
                 )
-        cycle = find_left_recursion(rules)
-        if cycle:
-            _fail(
-                self.text,
+        productions = dict(self.rules.productions)
+        for _ in range(_MOST_CYCLES):
+            cycle = find_left_recursion(Rules(productions, self.rules.root))
+            if cycle is None:
+                break
+            productions[cycle[0]] = _ANY
+            self._report(
+                "G104",
                 self.positions[cycle[0]],
                 f"left recursion: {' → '.join([*cycle, cycle[0]])} without a character between",
                 f'Turn it round, as in {cycle[0]} ::= item {cycle[0]} | "", or write a repetition: item*.',
+                len(cycle[0]),
             )
-
-    def _fail(self, token: Token, problem: str, hint: str) -> NoReturn:
-        _fail(self.text, token.start_pos or 0, problem, hint)
 
 
 def _count(digits: str) -> int:
@@ -342,21 +457,20 @@ def _line_and_column(text: str, position: int) -> tuple[int, int]:
     return text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
 
 
-def _fail(text: str, position: int, problem: str, hint: str) -> NoReturn:
-    raise GrammarSyntaxError(*_line_and_column(text, position), _short(problem), _short(hint)) from None
-
-
 def _short(sentence: str) -> str:
     """Shorten the middle of a sentence, which may quote a name or a cycle of any length."""
     return sentence if len(sentence) <= _SHOWN else f"{sentence[: _SHOWN // 2]}…{sentence[-_SHOWN // 4 :]}"
 
 
-_OPEN_TOKEN = ("not a token terminal", "It is <text>, <[id]> or ! and one of them. Put other text in quotes.")
+_OPEN_TOKEN = (
+    "G015",
+    "not a token terminal",
+    "It is <text>, <[id]> or ! and one of them. Put other text in quotes.",
+)
 _UNREADABLE = {
-    "_": ("an underscore in a rule name, which llama.cpp refuses", _NAMES),
-    '"': ("a literal that is never closed", r'Close it with "; escape a quote inside it as \".'),
-    "[": ("a class that is never closed", r"Close it with ]; escape a bracket inside it as \]."),
-    "{": ("a repetition that is never closed", "It is {n}, {n,} or {m,n}."),
+    '"': ("G003", "a literal that is never closed", r'Close it with "; escape a quote inside it as \".'),
+    "[": ("G003", "a class that is never closed", r"Close it with ]; escape a bracket inside it as \]."),
+    "{": ("G003", "a repetition that is never closed", "It is {n}, {n,} or {m,n}."),
     "<": _OPEN_TOKEN,
     "!": _OPEN_TOKEN,
 }
@@ -364,34 +478,56 @@ _UNREADABLE = {
 
 _MISPLACED = {
     "_PIPE": (
+        "G007",
         "a line that begins with a pipe, which llama.cpp refuses",
         "End the line before with the pipe, or put the alternatives in parentheses.",
     ),
-    "_DEFINES": ("::= in the middle of a rule", 'Begin each rule on a line of its own; an empty one is "".'),
-    "_RPAR": (") without its (", "Remove it, or open the group."),
-    "$END": (
-        "the grammar ends too early",
-        "Close the parenthesis, or finish the rule with ::= and its body.",
+    "_DEFINES": (
+        "G001",
+        "::= in the middle of a rule",
+        'Begin each rule on a line of its own; an empty one is "".',
     ),
+    "_RPAR": ("G004", ") without its (", "Remove it, or open the group."),
+    "$END": ("G002", "the grammar ends too early", "Finish the rule with ::= and its body."),
     "_NEWLINE": (
+        "G002",
         "the line ends too early",
         "Write name ::= body on one line, or break it after ::= or |.",
     ),
 }
 
 
-def _fail_syntax(text: str, error: UnexpectedInput) -> NoReturn:
+def _syntax_error(text: str, error: UnexpectedInput) -> tuple[str, int, str, str]:
+    """Return code, position, problem and hint."""
     if isinstance(error, UnexpectedCharacters):  # a character that begins no token
         position = error.pos_in_stream or 0
         char = text[position]
-        found = (f"{char!r} means nothing here", "Put text to match in quotes.")
-        if char.isalpha():
-            found = (f"{char!r} in a rule name, which llama.cpp refuses", _NAMES)
-        _fail(text, position, *_UNREADABLE.get(char, found))
+        misspelt = MISSPELT.match(text, position)
+        header = _HEADER.match(text, text.rfind("\n", 0, position) + 1)
+        if misspelt and header and header.end(1) <= position <= header.end():
+            return "G002", position, f"{misspelt[0]} after the rule name {header[1]}", "Write ::=."
+        if char == '"':  # one before may be the one that is not closed
+            lines = (found for found in _OPAQUE.finditer(text, 0, position) if "\n" in found[0])
+            position = next((found.start() for found in lines if "::=" in found[0]), position)
+        found = ("G001", f"{char!r} means nothing here", "Put text to match in quotes.")
+        code, problem, hint = _UNREADABLE.get(char, found)
+        return code, position, problem, hint
     assert isinstance(error, UnexpectedToken)
     token = error.token
-    found = (f"{token!s} where a rule should begin", "A rule is name ::= body.")
-    if token.type == "SUFFIX":
-        found = (f"{token} has nothing to repeat", "Put an item before it.")
     position = len(text) if token.type == "$END" else token.start_pos or 0
-    _fail(text, position, *_MISPLACED.get(token.type, found))
+    if token.type in {"_DEFINES", "$END"}:
+        opened: list[int] = []
+        for one in _OPAQUE.finditer(text, 0, position):
+            if one[0] == "(":
+                opened.append(one.start())
+            elif one[0] == ")" and opened:
+                opened.pop()
+        if opened:
+            return "G004", opened[-1], "( is never closed", "Close it with ), before the next rule begins."
+    found = ("G001", f"{token!s} where a rule should begin", "A rule is name ::= body.")
+    if token.type == "SUFFIX":
+        found = ("G005", f"{token} has nothing to repeat", "Put an item before it.")
+    elif "_DEFINES" in error.expected:
+        found = ("G002", f"no ::= before {token!s}", "A rule is name ::= body.")
+    code, problem, hint = _MISPLACED.get(token.type, found)
+    return code, position, problem, hint

@@ -6,12 +6,11 @@ locations as `dialog[0].schema.kind`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gbnf.calls.validation.argument_schemas import declared_names
-from gbnf.errors import clip
+from gbnf.errors import clip, suggestion
 from gbnf.strict_json import json_type
 
 if TYPE_CHECKING:
@@ -90,13 +89,6 @@ def short_repr(value: Any) -> str:
 def typed_value(value: Any) -> str:
     """Return a value with its JSON type: `string '3'`."""
     return "null" if value is None else f"{json_type(value)} {short_repr(value)}"
-
-
-def suggestion(name: str, names: Iterable[str]) -> str:
-    """Return ` Did you mean …?` if a name is similar, whatever its case, otherwise ""."""
-    folded = {other.casefold(): other for other in names}
-    found = difflib.get_close_matches(name[:200].casefold(), folded, n=2, cutoff=0.6)
-    return f" Did you mean {' or '.join(repr(folded[other]) for other in found)}?" if found else ""
 
 
 def _unknown(error: ValidationError, tool: str, root: Mapping[str, Any]) -> Iterator[str]:

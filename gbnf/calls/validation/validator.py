@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from gbnf.calls.validation.argument_schemas import validation_schema
-from gbnf.calls.validation.messages import error_messages, short_repr, suggestion, typed_value
-from gbnf.errors import is_rust_panic
+from gbnf.calls.validation.messages import error_messages, short_repr, typed_value
+from gbnf.errors import is_rust_panic, suggestion
 from gbnf.schema.closing import InPlaceSchemas
 from gbnf.strict_json import has_type
 from gbnf.tools import Tool

@@ -61,7 +61,7 @@ def call(
     \b
     Exit codes: 0 executed, 1 the tool failed, 2 invalid arguments, 3 invalid manifest.
     """
-    from gbnf.calls.validation.messages import suggestion
+    from gbnf.errors import suggestion
 
     if python_target(name):
         sources = ToolSources(tools=[name])
@@ -81,7 +81,7 @@ def call(
 
 def _named(name: str, tools: Sequence[Tool]) -> Tool:
     """Return the tool with this name, or the only one in the folder with this path."""
-    from gbnf.calls.validation.messages import suggestion
+    from gbnf.errors import suggestion
 
     if python_target(name) and len(tools) == 1:
         return tools[0]

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.errors import ExitCode
+from gbnf_server.cli.grammar_files import show_diagnostics
 from gbnf_server.cli.input_files import read_text
 from gbnf_server.cli.model_options import ModelSource, VocabOption
-from gbnf_server.cli.output import escape_line, plural, stdout_console, write
+from gbnf_server.cli.output import escape_line, excerpt, plural, stderr_console, stdout_console, write
 
 if TYPE_CHECKING:
     from gbnf import Grammar
     from gbnf.grammar.match import Match
 
-AROUND = 60
-"""Characters shown on each side of the position where a text fails."""
 SHOWN_EXPECTED = 12
 
 
@@ -37,9 +36,10 @@ def check(
 ) -> None:
     """Check a grammar, and whether a text is in its language.
 
-    If not, print where the text violates the grammar and what was expected there. Without a text, check only
-    the grammar. One line break at the end of a piped text is ignored. Token terminals (<think>, !<[42]>) are
-    checked with --vocab only: the tokens are those of your model.
+    Errors of the grammar are those of `gbnf lint`. If the text is not in the language, print where it
+    violates the grammar and what was expected there. Without a text, check only the grammar, and print the
+    warnings, too. One line break at the end of a piped text is ignored. Token terminals (<think>, !<[42]>)
+    are checked with --vocab only: the tokens are those of your model.
 
     \b
     Try:
@@ -52,10 +52,16 @@ def check(
     Exit codes: 0 accepted, 1 rejected, 3 invalid grammar, 4 llama.cpp rejects the grammar.
     """
     from gbnf import Grammar
+    from gbnf.grammar.lint import lint
 
     source = read_text(grammar, "a GBNF file")
+    found = [each for each in lint(source) if each.severity != "note"]
+    is_valid = all(each.severity != "error" for each in found)
+    if text is None or not is_valid:
+        show_diagnostics(stderr_console(), grammar, source, found)
+    if not is_valid:
+        raise typer.Exit(ExitCode.INPUT)
     parsed = Grammar.parse(source)
-    parsed.check_stacks()
     loaded = engine and _load_in_engine(parsed, vocab)
     if text is None and grammar != "-":
         text = _piped()
@@ -110,20 +116,13 @@ def _load_in_engine(grammar: Grammar, vocab: str | None) -> bool:
 
 def _show_refusal(text: str, match: Match) -> None:
     """Print the line where the text fails, with a caret, and what was expected there."""
-    from rich.cells import cell_len
     from rich.text import Text
 
     console = stdout_console()
-    start = match.position - (match.column - 1)
-    end = text.find("\n", match.position)
-    end = len(text) if end < 0 else end
-    first, last = max(start, match.position - AROUND), min(end, match.position + AROUND)
-    before = ("…" if first > start else "") + escape_line(text[first : match.position])
-    after = escape_line(text[match.position : last]) + ("…" if last < end else "")
     problem = "the text ends too early" if match.accepted else "rejected"
     console.print(Text.assemble((problem, "bold red"), f" at line {match.line}, column {match.column}"))
-    console.print(Text(f"  {before}{after}"), soft_wrap=True)
-    console.print(Text("  " + " " * cell_len(before) + "^", style="bold red"), soft_wrap=True)
+    line, caret = excerpt(text, match.position, match.position)
+    console.print(Text.assemble(f"  {line}\n  ", (caret, "bold red")), soft_wrap=True)
     shown = [escape_line(terminal) for terminal in match.expected[:SHOWN_EXPECTED]]
     more = len(match.expected) - len(shown)
     shown += [f"{more} more"] if more > 0 else []

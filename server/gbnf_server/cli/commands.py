@@ -32,6 +32,10 @@ _COMMANDS = {
     ),
     "compile": ("compile:compile_", "Compile tools to one GBNF grammar on stdout, or one JSON Schema."),
     "check": ("check:check", "Check a grammar, and whether a text is in its language."),
+    "lint": (
+        "grammar_files:lint",
+        "Report what is wrong or doubtful in GBNF files: position, cause and remedy.",
+    ),
     "inspect": ("inspect:inspect", "Show what a grammar does, as a page in the browser."),
     "manifests": (
         "manifests:manifests",

@@ -156,7 +156,7 @@ class _ConfigReader:
 
     def _check(self, name: str, known: Collection[str], key: str, kind: str) -> None:
         """Raise InputError for an unknown name."""
-        from gbnf.calls.validation.messages import suggestion
+        from gbnf.errors import suggestion
 
         if name not in known:
             hint = suggestion(name, sorted(known)) or (

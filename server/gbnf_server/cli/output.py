@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from gbnf.findings import Finding
 
 SHOWN_CHARACTERS = 100
+AROUND = 60
+"""Characters shown on each side of a position."""
 
 
 class _CleanConsole(Console):
@@ -144,6 +146,19 @@ def _escaped(found: re.Match[str]) -> str:
 def escape_line(text: str) -> str:
     """Return the text on one line, with all control characters escaped, line breaks and tabs included."""
     return escape_control_characters(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def excerpt(text: str, start: int, end: int) -> tuple[str, str]:
+    """Return the line of a position, or what is around it, and carets to put below `start` to `end`."""
+    from rich.cells import cell_len
+
+    begin, stop = text.rfind("\n", 0, start) + 1, text.find("\n", start)
+    stop = len(text) if stop < 0 else stop
+    first, last = max(begin, start - AROUND), min(stop, start + AROUND)
+    before = ("…" if first > begin else "") + escape_line(text[first:start])
+    after = escape_line(text[start:last]) + ("…" if last < stop else "")
+    width = cell_len(escape_line(text[start : min(end, last)]))
+    return before + after, " " * cell_len(before) + "^" * max(width, 1)
 
 
 def plural(count: int, thing: str) -> str:

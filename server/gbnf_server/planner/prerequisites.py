@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gbnf.calls.validation.messages import suggestion
-from gbnf.errors import PoolError
+from gbnf.errors import PoolError, suggestion
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, OfferPolicy, Tool
 from gbnf.tools.prerequisites import ANY_TOOL, unreachable_tools, with_prerequisites
 from gbnf_server.planner.events import Step

@@ -1,0 +1,155 @@
+"""`gbnf lint` and `gbnf fmt`: diagnostics and the layout of GBNF files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import quote
+
+import typer
+
+from gbnf_server.cli.errors import ExitCode
+from gbnf_server.cli.input_files import STDIN, check_one_stdin, read_text, source_name
+from gbnf_server.cli.output import escape_line, excerpt, plural, say, stdout_console, write
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gbnf.grammar.lint import Diagnostic
+
+Found = Mapping[str, tuple[str, list["Diagnostic"]]]
+"""For each file its text, and what was found in it."""
+
+FilesArgument = Annotated[list[str], typer.Argument(metavar="FILE...", help="GBNF files; -: standard input.")]
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+def lint(
+    files: FilesArgument,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Correct what has one meaning only, and report the rest.")
+    ] = False,
+    format_: Annotated[
+        Literal["text", "json", "sarif"], typer.Option("--format", help="Format of the findings.")
+    ] = "text",
+) -> None:
+    """Report what is wrong or doubtful in GBNF files: position, cause and remedy.
+
+    Errors: llama.cpp refuses the grammar, never ends with it or reads another one. Warnings: it works, but
+    probably not as it was meant. Notes: what to know before a model uses it.
+
+    \b
+    Try:
+      gbnf lint grammar.gbnf
+      gbnf lint --fix grammars/*.gbnf
+      gbnf lint --format sarif grammars/*.gbnf > gbnf.sarif
+
+    \b
+    Exit codes: 0 nothing but notes, 1 errors or warnings, 3 a file that cannot be read.
+    """
+    from gbnf.grammar.lint import apply_fixes
+    from gbnf.grammar.lint import lint as find
+
+    check_one_stdin(*files)
+    found: dict[str, tuple[str, list[Diagnostic]]] = {}
+    for file in files:
+        text = read_text(file, "a GBNF file")
+        if fix:
+            text = _rewritten(file, text, apply_fixes(text))
+        found[file] = text, find(text)
+    severities = [each.severity for _, diagnostics in found.values() for each in diagnostics]
+    if format_ == "text":
+        for file, (text, diagnostics) in found.items():
+            show_diagnostics(stdout_console(), file, text, diagnostics)
+        counts = [plural(severities.count(one), one) for one in _STYLES if one in severities]
+        say(", ".join(counts) or f"nothing found in {plural(len(found), 'file')}")
+    else:
+        write(json.dumps(_json(found) if format_ == "json" else _sarif(found), indent=2, ensure_ascii=False))
+    if {"error", "warning"} & {*severities}:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def show_diagnostics(console: Console, file: str, text: str, diagnostics: list[Diagnostic]) -> None:
+    """Print each diagnostic: file, position, rule and message, then the line with a caret, and the hint."""
+    from rich.text import Text
+
+    name = escape_line("<stdin>" if file == STDIN else file)
+    for each in diagnostics:
+        head = (f"{each.severity} {each.code}", _STYLES[each.severity])
+        place = f"{name}:{each.line}:{each.column}: "
+        console.print(Text.assemble(place, head, f": {escape_line(each.message)}"), soft_wrap=True)
+        line, caret = excerpt(text, each.start, each.end)
+        console.print(Text.assemble(f"  {line}\n  ", (caret, head[1])), soft_wrap=True)
+        console.print(Text(f"  {escape_line(each.hint)}", "dim"), soft_wrap=True)
+
+
+def _rewritten(file: str, text: str, new: str) -> str:
+    """Return the new text, once it is in the file if it differs from the old one."""
+    from gbnf_server.system.errors import InputError
+
+    if file != STDIN and new != text:
+        try:
+            Path(file).write_text(new, "utf-8", newline="")
+        except OSError as error:
+            raise InputError(f"{file} cannot be written: {error.strerror}.") from None
+    return new
+
+
+def _json(found: Found) -> list[dict[str, Any]]:
+    return [
+        {"file": source_name(file), "rule": each.rule.name, "severity": each.severity}
+        | asdict(each)
+        | {"fix": [edit._asdict() for edit in each.fix]}
+        for file, (_, diagnostics) in found.items()
+        for each in diagnostics
+    ]
+
+
+def _sarif(found: Found) -> dict[str, Any]:
+    """Return a log of SARIF 2.1.0, which code hosts show beside the lines."""
+    from gbnf.grammar.lint import LINT_RULES
+
+    def region(start: int, end: int) -> dict[str, int]:
+        return {"charOffset": start, "charLength": end - start}
+
+    def change(file: dict[str, str], each: Diagnostic) -> dict[str, Any]:
+        edits = [
+            {"deletedRegion": region(edit.start, edit.end), "insertedContent": {"text": edit.text}}
+            for edit in each.fix
+        ]
+        return {"artifactChanges": [{"artifactLocation": file, "replacements": edits}]}
+
+    rules = [
+        {
+            "id": rule.code,
+            "name": rule.name,
+            "shortDescription": {"text": rule.summary},
+            "defaultConfiguration": {"level": rule.severity},
+        }
+        for rule in LINT_RULES.values()
+    ]
+    results = []
+    for name, (_, diagnostics) in found.items():
+        file = {"uri": quote(Path(name).as_posix())}
+        for each in diagnostics:
+            place = {"startLine": each.line, "startColumn": each.column}
+            result = {
+                "ruleId": each.code,
+                "level": each.severity,
+                "message": {"text": f"{each.message}. {each.hint}"},
+                "locations": [
+                    {
+                        "physicalLocation": {
+                            "artifactLocation": file,
+                            "region": place | region(each.start, each.end),
+                        }
+                    }
+                ],
+            }
+            results.append(result | ({"fixes": [change(file, each)]} if each.fix else {}))
+    driver = {"name": "gbnf lint", "rules": rules}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
