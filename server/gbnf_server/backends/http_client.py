@@ -3,11 +3,15 @@
 Retries broken connections, and servers that are loading (HTTP 503) or busy (HTTP 429 with Retry-After).
 Invariants:
 
-- Every error of httpx is translated here.
+- Every error of the libraries is translated here, also that of a bug in them: it ends a request, not a run.
 - A request is not repeated once a line of its response has arrived.
 - A request with all its retries, but without the pauses between them, takes no longer than its deadline; and
-  no response takes more memory than its request allows (`RequestBudget`).
+  no response takes more memory than its request allows. All received bytes are counted, headers and interim
+  responses included.
 - A connection is kept between exchanges only where the end of its event loop, or `close`, closes it.
+
+httpcore is used without a client of httpx: no cookie is stored, no body is decompressed, and no text is
+decoded by a charset of the server.
 """
 
 from __future__ import annotations
@@ -15,25 +19,27 @@ from __future__ import annotations
 import json
 import ssl
 from asyncio import AbstractEventLoop, get_running_loop, run_coroutine_threadsafe, sleep
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from asyncio import timeout as time_limit
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import inf
 from time import monotonic
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
+import httpcore
 import httpx
 
-from gbnf_server.backends.http_transport import RequestBudget, Transport
 from gbnf_server.backends.wire import LineDecoder, join_all_surrogates, parse_error_body, read
 from gbnf_server.llama.api_keys import find as find_saved_key
 from gbnf_server.system.addresses import is_loopback
 from gbnf_server.system.errors import AnswerTimeoutError, BackendError, BackendUnreachableError
 
 Method = Literal["GET", "POST"]
+_Value = TypeVar("_Value")
 find_api_key = find_saved_key
 """Return the API key of a llama-server that this user started, by its URL; None without one."""
 
@@ -89,8 +95,6 @@ class HttpClient:
         self.url, self._server_name, self.retry_policy = str(address), server_name, retry_policy
         self._hint, self.on_broken = hint or f"Start {server_name} there", on_broken
         self.closes_streams = closes_streams
-        timeout = httpx.Timeout(retry_policy.timeout, connect=retry_policy.connect_timeout)
-        self._extensions = {"timeout": timeout.as_dict()}
         # compressed responses are refused: a small one may expand beyond the memory
         self._headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "gbnf-toolkit"}
         self._api_key = api_key
@@ -118,7 +122,7 @@ class HttpClient:
         kept, _ = self._kept[loop]
         session = next((each for each in kept if not each.is_watched), None)
         if session is None:
-            session = HttpSession(self, Transport(self._verify, self._proxy))
+            session = HttpSession(self, self._verify, self._proxy)
         else:
             kept.remove(session)
         try:
@@ -154,8 +158,7 @@ class HttpClient:
         # looked up for each request, since another server may have taken the address
         if key := self._api_key or find_api_key(self.url):
             headers["Authorization"] = f"Bearer {key}"
-        url = f"{self.url}{path}"
-        return httpx.Request(method, url, headers=headers, content=content, extensions=self._extensions)
+        return httpx.Request(method, f"{self.url}{path}", headers=headers, content=content)
 
     def explain(self, error: httpx.RequestError, timeout: float) -> str:
         """Return what an error means, and what to do."""
@@ -180,18 +183,35 @@ class HttpClient:
 class HttpSession:
     """A connection: several requests, one after another. `is_watched`: it is kept, but not used again."""
 
-    def __init__(self, owner: HttpClient, transport: Transport) -> None:
-        self._owner, self._transport = owner, transport
+    def __init__(self, owner: HttpClient, verify: ssl.SSLContext | None, proxy: httpx.Proxy | None) -> None:
+        through = None if proxy is None else httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
+        network = _CountingNetwork(self._receive)
+        self._pool = httpcore.AsyncConnectionPool(
+            verify, through, keepalive_expiry=_KEPT_S, network_backend=network
+        )
+        self._owner = owner
+        self._bytes_left = 0  # that may be received
         self.is_watched = False
 
     @property
     def connection(self) -> object | None:
         """What identifies the open connection, None if there is none. May be asked in any thread."""
-        return self._transport.connection
+        open_ones = (each for each in self._pool.connections if not (each.is_closed() or each.has_expired()))
+        return next(open_ones, None)
 
     async def close(self) -> None:
         """Close the connection."""
-        await self._transport.aclose()
+        await self._pool.aclose()
+
+    def _receive(self, data: bytes) -> bytes:
+        """Count received bytes. Raises BackendError if they are too many."""
+        self._bytes_left -= len(data)
+        if self._bytes_left < 0:
+            raise BackendError(
+                "the server sent more bytes than any answer to this request has. Check which server answers "
+                "there."
+            )
+        return data
 
     async def request(self, method: Method, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         """Return a response; for errors see `lines`."""
@@ -268,30 +288,88 @@ class HttpSession:
         if body is not None:
             content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
             size += _REPEATED * len(content) + _MOST_PER_TOKEN * tokens
-        self._transport.budget = RequestBudget(deadline, size)
         request = self._owner.request(method, path, content)
-        async with aclosing(await self._transport.handle_async_request(request)) as response:
-            coding = _coding(response)
-            lines = LineDecoder() if response.is_success and by_line else None
-            kept = bytearray()
-            assert isinstance(response.stream, httpx.AsyncByteStream)
-            async for chunk in response.stream:
-                if lines is not None:
-                    for line in lines.feed(chunk):
-                        yield line
-                    continue
-                if coding == "identity":
-                    kept += chunk
-                if not response.is_success and len(kept) >= _MOST_OF_ERROR:
-                    break  # of an error, the beginning is enough
-            for line in lines.end() if lines is not None else ():
-                yield line
+        # less than what is left, so that a server that does not answer at all is told apart from a late one
+        connect_s = min(self._owner.retry_policy.connect_timeout, 0.95 * max(deadline - monotonic(), 0.0))
+        self._bytes_left = _MOST_OF_HEADERS
+        with _translated():
+            async with AsyncExitStack() as stack:
+                sent = self._pool.stream(
+                    method,
+                    str(request.url),
+                    headers=request.headers.raw,
+                    content=request.content or None,
+                    extensions={"timeout": {"connect": connect_s}},
+                )
+                answer = await _within(deadline, stack.enter_async_context(sent))
+                self._bytes_left = size
+                headers = [(name, value) for name, value in answer.headers if name.lower() in _READ]
+                response = httpx.Response(answer.status, headers=headers)
+                coding = _coding(response)
+                lines = LineDecoder() if response.is_success and by_line else None
+                kept = bytearray()
+                chunks = answer.aiter_stream()
+                while (chunk := await _within(deadline, anext(chunks, None))) is not None:
+                    if lines is not None:
+                        for line in lines.feed(chunk):
+                            yield line
+                        continue
+                    if coding == "identity":
+                        kept += chunk
+                    if not response.is_success and len(kept) >= _MOST_OF_ERROR:
+                        break  # of an error, the beginning is enough
+                for line in lines.end() if lines is not None else ():
+                    yield line
             if lines is not None and self._owner.closes_streams:
-                await self._transport.aclose()
-            headers = [
-                (name, value) for name, value in response.headers.raw if name.lower() == b"retry-after"
-            ]
-            yield httpx.Response(response.status_code, headers=headers, content=bytes(kept))
+                await self.close()
+        yield httpx.Response(response.status_code, headers=response.headers, content=bytes(kept))
+
+
+class _CountingNetwork(httpcore.AnyIOBackend):
+    """Connections whose received bytes are counted by `receive`."""
+
+    def __init__(self, receive: Callable[[bytes], bytes]) -> None:
+        super().__init__()
+        self._receive = receive
+
+    async def connect_tcp(self, *args: Any, **options: Any) -> Any:
+        return _CountingStream(await super().connect_tcp(*args, **options), self._receive)
+
+
+class _CountingStream:
+    def __init__(self, stream: httpcore.AsyncNetworkStream, receive: Callable[[bytes], bytes]) -> None:
+        self._stream, self._receive = stream, receive
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def read(self, *args: Any, **options: Any) -> bytes:
+        return self._receive(await self._stream.read(*args, **options))
+
+    async def start_tls(self, *args: Any, **options: Any) -> Any:
+        return _CountingStream(await self._stream.start_tls(*args, **options), self._receive)
+
+
+async def _within(deadline: float, awaited: Awaitable[_Value]) -> _Value:
+    """Await what has to come before a `deadline` (`monotonic`). Raises TimeoutError."""
+    async with time_limit(deadline - monotonic()):
+        return await awaited
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Translate the libraries' exceptions to httpx's errors of the same name, or to a protocol error."""
+    try:
+        yield
+    except (BackendError, httpx.RequestError):
+        raise
+    except TimeoutError:
+        raise httpx.ReadTimeout("no time is left") from None
+    except Exception as error:
+        kind = getattr(httpx, type(error).__name__, None)
+        if isinstance(kind, type) and issubclass(kind, httpx.RequestError):
+            raise kind(str(error)) from error
+        raise httpx.RemoteProtocolError(f"{type(error).__name__}: {error}") from error
 
 
 _MOST = 4 * 1024 * 1024
@@ -301,6 +379,10 @@ _REPEATED = 4
 _MOST_PER_TOKEN = 4096
 """Bytes of one token in a stream, with all that chat servers send along."""
 _MOST_OF_ERROR = 64 * 1024
+_MOST_OF_HEADERS = 256 * 1024
+"""Bytes until the end of the headers, interim responses included; h11 accepts 100 KiB per response."""
+_READ = frozenset({b"retry-after", b"content-encoding"})
+_KEPT_S = 4.0  # a second before llama-server and uvicorn close a connection
 _MOST_KEPT = 4
 """Connections of an event loop between exchanges: each takes one of a llama-server's threads."""
 _LONGEST_RETRY_AFTER = 64

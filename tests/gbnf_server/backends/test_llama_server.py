@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from gbnf import Grammar
 from gbnf.grammar.ir import Literal, Ref, Rules, char_class, seq
 from gbnf.prompts.messages import Message
-from gbnf_server.backends import http_client
 from gbnf_server.backends.base import Backend, Request
-from gbnf_server.backends.http_transport import Transport
+from gbnf_server.backends.http_client import HttpClient, Method
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
@@ -157,23 +156,23 @@ def test_a_dead_end_on_the_server(backend: LlamaServer, ask: Ask) -> None:
     assert ask(backend).finish_reason == "stop"
 
 
-class _Mangling(Transport):
-    """Sends the grammar as an object instead of a string."""
+def _mangled(client: HttpClient, method: Method, path: str, content: bytes | None) -> httpx.Request:
+    """A request that has the grammar as an object instead of a string."""
+    body = json.loads(content or b"null")
+    if body and "grammar" in body:
+        body["grammar"] = {"text": body["grammar"]}
+        content = json.dumps(body).encode()
+    return _request(client, method, path, content)
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        body = json.loads(request.content or b"null")
-        if body and "grammar" in body:
-            body["grammar"] = {"text": body["grammar"]}
-            key = {"Authorization": request.headers["Authorization"]}
-            request = httpx.Request(request.method, request.url, headers=key, json=body)
-        return await super().handle_async_request(request)
+
+_request = HttpClient.request
 
 
 def test_a_real_server_that_ignores_the_grammar_is_found_out(
     llama_server: LlamaServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """llama-server takes a grammar that is no string for none at all, and says nothing."""
-    monkeypatch.setattr(http_client, "Transport", _Mangling)
+    monkeypatch.setattr(HttpClient, "request", _mangled)
     with LlamaServer(llama_server.url) as client:
         answer = client.complete(Request(ASK, grammar=CALL, max_tokens=20))
     assert ", expected " in (answer.grammar_violation or "")

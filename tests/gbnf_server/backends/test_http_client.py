@@ -1,142 +1,130 @@
-"""One budget bounds all that a request does on its connections, by a clock that the tests set."""
-
-# ruff: noqa: ARG002, ASYNC109 - the connections here have the signatures of httpcore's
+"""Requests to a server: one deadline, a most of received bytes, and connections that are kept."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
-from math import inf
 from time import sleep
-from types import SimpleNamespace
 from typing import Any
 
 import httpcore
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gbnf_server.backends import http_client
-from gbnf_server.backends import http_transport as network
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.http_client import HttpClient, RetryPolicy, proxy_of
-from gbnf_server.backends.http_transport import RequestBudget, Transport
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.system.errors import BackendError, BackendUnreachableError
 from support.backends import acomplete
+from support.effort import scaled
 from support.server import serving
 
-
-class Clock:
-    """The time, which passes where a test says so."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        for module in (network, http_client):
-            monkeypatch.setattr(module, "monotonic", lambda: self.now)
+_HEAD = b"HTTP/1.1 200 OK\r\n"
+_PART = 1 << 16
+_INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+def receive(monkeypatch: pytest.MonkeyPatch, data: bytes, part: int) -> httpx.Response:
+    """The response of a server that sends these bytes, in parts."""
+    network = httpcore.AsyncMockBackend([data[at : at + part] for at in range(0, len(data), part)])
+    monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", network.connect_tcp)
+
+    async def got() -> httpx.Response:
+        client = HttpClient(
+            "http://127.0.0.1:9", server_name="it", api_key=None, retry_policy=RetryPolicy(retries=0)
+        )
+        async with client.session() as session:
+            return await session.request("GET", "/")
+
+    return asyncio.run(got())
 
 
-class Slow(httpcore.AsyncNetworkStream):
-    """A connection on which every operation takes three seconds; it keeps what each was allowed."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.allowed: list[float | None] = []
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        self._pass(timeout)
-        return b"a" * 10
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._pass(timeout)
-
-    async def start_tls(
-        self, ssl_context: Any, server_hostname: Any = None, timeout: float | None = None
-    ) -> Slow:
-        self._pass(timeout)
-        return self
-
-    def _pass(self, timeout: float | None) -> None:
-        self.allowed.append(timeout)
-        self.clock.now += 3
-
-
-Operation = Callable[[], Any]
-
-
-def operation(slow: Slow, budget: RequestBudget, name: str) -> Operation:
-    """One operation on a bounded connection, as a function."""
-    arguments: dict[str, tuple[Any, ...]] = {"read": (9,), "write": (b"x",), "start_tls": (None, "host")}
-    transport: Any = SimpleNamespace(budget=budget)
-    return lambda: asyncio.run(getattr(network._Stream(slow, transport), name)(*arguments[name], timeout=8.0))
+@settings(max_examples=scaled(40))
+@given(part=st.integers(1, 50), body=st.binary(max_size=100), hints=st.integers(0, 20))
+def test_what_a_server_sends_comes_however_it_is_split(part: int, body: bytes, hints: int) -> None:
+    head = _HEAD + b"Set-Cookie: a=b\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        found = receive(monkeypatch, _INTERIM * hints + head + body, part)
+    assert (found.status_code, found.content) == (200, body)
+    assert "set-cookie" not in found.headers
 
 
 @pytest.mark.parametrize(
-    ("name", "error"),
+    "data",
     [
-        ("read", httpcore.ReadTimeout),
-        ("write", httpcore.WriteTimeout),
-        ("start_tls", httpcore.ConnectTimeout),
+        _INTERIM * 20_000,
+        _HEAD + b"Content-Length: 99999999\r\n\r\n" + b" " * (http_client._MOST + _PART),
+        _HEAD
+        + b"Transfer-Encoding: chunked\r\n\r\n"
+        + (b"400\r\n" + b" " * 1024 + b"\r\n") * (http_client._MOST // 1024 + 64),
     ],
+    ids=["interim responses", "body", "chunks"],
 )
-def test_each_operation_gets_what_is_left(clock: Clock, name: str, error: type[Exception]) -> None:
-    slow = Slow(clock)
-    operate = operation(slow, RequestBudget(clock.now + 10, 1000), name)
-    for _ in range(4):
-        operate()
-    with pytest.raises(error):
-        operate()
-    assert slow.allowed == [8, 7, 4, 1]
+def test_all_received_bytes_are_counted(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    with pytest.raises(BackendError, match="more bytes"):
+        receive(monkeypatch, data, _PART)
 
 
-def test_received_bytes_are_counted_headers_included(clock: Clock) -> None:
-    slow = Slow(clock)
-    budget = RequestBudget(inf, 25)
-    read = operation(slow, budget, "read")
-    read()
-    budget.end_headers()
-    read()
-    read()
-    with pytest.raises(BackendError, match="more than 35 bytes"):
-        read()
-    budget = RequestBudget(inf, 10**9)
-    budget.receive(b"a" * network._MOST_HEADERS)
-    with pytest.raises(BackendError, match="bytes"):
-        operation(slow, budget, "read")()
+def test_the_bytes_of_a_body_are_those_after_its_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b" " * http_client._MOST
+    head = _INTERIM * 5000 + _HEAD + b"Content-Length: %d\r\n\r\n" % len(body)
+    assert receive(monkeypatch, head + body, len(head)).content == body
 
 
-def test_what_is_tried_again_shares_one_deadline(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    replies = iter(
-        [
-            httpx.ReadError("reset"),
-            httpx.Response(503, stream=httpx.ByteStream(b"")),
-            httpx.ReadError("reset"),
-        ]
-    )
+def test_what_is_tried_again_shares_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    sent: list[Any] = [httpcore.ReadError("reset"), httpcore.Response(503), httpcore.ReadError("reset")]
+    replies = iter(sent)
     left = []
 
-    async def handle(self: Transport, _: httpx.Request) -> Any:
-        left.append(self.budget.seconds(None, httpcore.ReadTimeout))
-        clock.now += 3
-        reply: Any = next(replies, httpx.ReadTimeout("no time is left"))
+    async def within(deadline: float, awaited: Any) -> Any:
+        if deadline <= now:
+            awaited.close()
+            raise TimeoutError
+        return await awaited
+
+    async def handle(*_: object) -> httpcore.Response:
+        nonlocal now
+        left.append(1010.0 + sum(paused) - now)
+        now += 3
+        reply: httpcore.Response | Exception = next(replies)
         if isinstance(reply, Exception):
             raise reply
         return reply
 
-    async def sleep(seconds: float) -> None:
-        clock.now += seconds
+    async def pause(seconds: float) -> None:
+        nonlocal now
+        paused.append(seconds)
+        now += seconds
 
-    monkeypatch.setattr(Transport, "handle_async_request", handle)
-    monkeypatch.setattr(http_client, "sleep", sleep)
+    paused: list[float] = []
+    monkeypatch.setattr(http_client, "monotonic", lambda: now)
+    monkeypatch.setattr(http_client, "_within", within)
+    monkeypatch.setattr(http_client, "sleep", pause)
+    monkeypatch.setattr(httpcore.AsyncConnectionPool, "handle_async_request", handle)
     with pytest.raises(BackendUnreachableError, match="within 10 s"):
         asyncio.run(ask(RetryPolicy(timeout=10, retries=9, loading_timeout=60)))
     assert left == pytest.approx([10, 7, 4, 1])
+
+
+def test_nothing_is_awaited_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "monotonic", lambda: 1000.0)
+    done = []
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        done.append(1)
+
+    asyncio.run(http_client._within(1100.0, work()))
+    with pytest.raises(TimeoutError):
+        asyncio.run(http_client._within(1000.0, work()))
+    with pytest.raises(TimeoutError):
+        asyncio.run(http_client._within(1000.01, asyncio.sleep(60)))
+    assert done == [1]
 
 
 async def ask(policy: RetryPolicy, requests: int = 1) -> None:
@@ -149,7 +137,7 @@ async def ask(policy: RetryPolicy, requests: int = 1) -> None:
 def test_the_requests_of_a_session_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     connected = []
 
-    async def connect(*_: object) -> httpcore.AsyncNetworkStream:
+    async def connect(*_: object, **__: object) -> httpcore.AsyncNetworkStream:
         connected.append(httpcore.AsyncMockStream([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"] * 3))
         return connected[-1]
 
@@ -159,12 +147,14 @@ def test_the_requests_of_a_session_share_a_connection(monkeypatch: pytest.Monkey
 
 
 def test_a_bug_below_is_a_broken_protocol() -> None:
-    with pytest.raises(httpx.RemoteProtocolError, match="ValueError: digits"), network._translated():
+    with pytest.raises(httpx.RemoteProtocolError, match="ValueError: digits"), http_client._translated():
         raise ValueError("digits")
     for name in ("ConnectError", "ReadTimeout", "LocalProtocolError", "ProxyError", "UnsupportedProtocol"):
-        with pytest.raises(getattr(httpx, name)), network._translated():
+        with pytest.raises(getattr(httpx, name)), http_client._translated():
             raise getattr(httpcore, name)("as if")
-    with pytest.raises(BackendError, match="ours"), network._translated():
+    with pytest.raises(httpx.ReadTimeout), http_client._translated():
+        raise TimeoutError
+    with pytest.raises(BackendError, match="ours"), http_client._translated():
         raise BackendError("ours")
 
 
