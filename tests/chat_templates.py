@@ -1,7 +1,7 @@
 """Chat templates of real models: those that llama.cpp's sources carry.
 
 They are looked for in the source tree that the environment variable GBNF_LLAMA_CPP_SOURCE names, otherwise in
-what `gbnf server install` keeps of the source.
+what `python tests/support/llama_source.py` keeps of the source.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gbnf.tool_formats import ToolFormat, detect
-from gbnf_server.llama.server_build import kept_source
+from support.llama_source import kept_source
 
 SOURCE_VARIABLE = "GBNF_LLAMA_CPP_SOURCE"
 BOS, EOS = "<BOS>", "<EOS>"

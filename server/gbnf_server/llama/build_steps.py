@@ -1,4 +1,4 @@
-"""The steps of a build of llama-server: download the source, unpack it, configure, compile, keep the result.
+"""The steps of a build of llama-server: download the source, unpack it, configure, compile.
 
 Invariants:
 
@@ -6,7 +6,6 @@ Invariants:
 - Of the versions in `_SHA256`, only the source with that hash is built. Of others, pip compares what it
   downloads with the hash in the index.
 - A step that is done is not repeated by a later build.
-- Beside a server are the chat templates of llama.cpp's source, and the test of how it reads them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -57,8 +55,6 @@ _SHA256 = {"0.3.36": "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db276
 """The hashes of source distributions, by version."""
 _SHOWN_LINES = 15  # of a log, in an error
 _GRACE_PERIOD = 0.3  # seconds for the compilers to end
-_KEPT = ("models/templates", "tests/test-chat.cpp")
-"""What is kept of llama.cpp's source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,44 +71,18 @@ def binary_path(cache: Path, gpu: Gpu | None) -> Path:
     return cache / "llama-server" / _variant(gpu) / "llama-server"
 
 
-def source_folder(cache: Path) -> Path:
-    """Return where the kept parts of llama.cpp's source are."""
-    return cache / "llama-server" / f"{_version()}-source"
-
-
 def _variant(gpu: Gpu | None) -> str:
     return f"{_version()}-{gpu}" if gpu in GPU_BUILDS else _version()
 
 
 def _check_hash(archive: Path) -> None:
-    """Raise tarfile.TarError for a source of a known version with another hash."""
+    """Raise SetupError for a source of a known version with another hash."""
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != _SHA256.get(_version(), found):
-        raise tarfile.ReadError(f"its SHA-256 is {found}, not {_SHA256[_version()]}")
-
-
-def _extract(archive: Path, folder: Path) -> None:
-    """Unpack an archive. Raises tarfile.TarError for a member that would be outside of the folder."""
-    with tarfile.open(archive) as files:
-        if hasattr(tarfile, "data_filter"):
-            files.extractall(folder, filter="data")
-            return
-        folder = folder.resolve()  # Python before 3.11.4, as in Debian 12
-        for member in files:
-            place = (folder / member.name).resolve()
-            target = (
-                place
-                if not member.linkname
-                else (place.parent if member.issym() else folder) / member.linkname
-            )
-            if (
-                not (target.resolve().is_relative_to(folder) and place.is_relative_to(folder))
-                or member.isdev()
-            ):
-                raise tarfile.ExtractError(f"{member.name!r} would be outside of its folder")
-            member.mode &= 0o755
-            files.extract(member, folder, numeric_owner=True)
+    if found != (known := _SHA256.get(_version(), found)):
+        raise SetupError(
+            f"the SHA-256 of {archive.name} is {found}, not {known}. Install again to download it again."
+        )
 
 
 def _version() -> str:
@@ -130,7 +100,6 @@ class Build:
 
     def __init__(self, cache: Path, gpu: Gpu | None, progress: Callable[[InstallProgress], None]) -> None:
         self._progress = progress
-        self._kept = source_folder(cache)
         self._settings = (*_SETTINGS, *(_GPU_SETTINGS[gpu] if gpu else ()))
         self._folder = cache / f"building-{_variant(gpu)}"
         self._log = self._folder / "build.log"
@@ -150,31 +119,9 @@ class Build:
         )
         binary = build / "bin" / "llama-server"
         self._call("build", [str(binary), "--version"])  # a server that does not run is not installed
-        self._keep(source)
         binary_path.parent.mkdir(parents=True, exist_ok=True)
         binary.replace(binary_path)
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def keep_source(self) -> None:
-        """Keep the source of a server that is built already."""
-        self._folder.mkdir(exist_ok=True)
-        self._keep(self._unpack(self._download()))
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _keep(self, source: Path) -> None:
-        """Copy what is kept, completely or not at all."""
-        copied = self._folder / "kept"
-        shutil.rmtree(copied, ignore_errors=True)
-        for name in _KEPT:
-            path, target = source / "vendor" / "llama.cpp" / name, copied / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir():
-                shutil.copytree(path, target)
-            elif path.is_file():
-                shutil.copy(path, target)
-        self._kept.parent.mkdir(parents=True, exist_ok=True)
-        if not self._kept.exists():
-            copied.replace(self._kept)
 
     def _download(self) -> Path:
         """Download the source distribution of the installed llama-cpp-python with pip."""
@@ -198,18 +145,19 @@ class Build:
             self._progress(InstallProgress("unpack", None, archive.name))
             unpacked = self._folder / "unpacking"
             shutil.rmtree(unpacked, ignore_errors=True)
+            unpacked.mkdir()
             try:
                 _check_hash(archive)
-                _extract(archive, unpacked)
-            except (tarfile.TarError, EOFError) as error:  # EOFError: it was truncated
-                archive.unlink()
-                raise SetupError(
-                    f"{archive.name} is damaged ({error}). Install again to download it again."
-                ) from error
+                self._call("unpack", ["tar", "-xzf", str(archive), "-C", str(unpacked)])
+            except SetupError:
+                archive.unlink()  # it is damaged: another install downloads it again
+                raise
             (unpacked / archive.name.removesuffix(".tar.gz")).replace(source)
         return source
 
-    def _call(self, stage: Literal["download", "configure", "build"], command: Sequence[str]) -> None:
+    def _call(
+        self, stage: Literal["download", "unpack", "configure", "build"], command: Sequence[str]
+    ) -> None:
         """Run a program, with its output in the log and cmake's percentages in the progress.
 
         Raises SetupError with the end of the log. An interrupt also ends the program and its children.

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from gbnf_server.llama.build_steps import (
@@ -25,13 +25,12 @@ from gbnf_server.llama.build_steps import (
     InstallProgress,
     binary_path,
     program_path,
-    source_folder,
 )
 from gbnf_server.llama.server_process import LlamaServerProcess, check_port, start_binary
 from gbnf_server.system.errors import SetupError
 from gbnf_server.system.folders import cache_folder
 
-__all__ = ["Gpu", "InstallProgress", "compiler", "find_llama_server", "install", "kept_source", "start"]
+__all__ = ["Gpu", "InstallProgress", "compiler", "find_llama_server", "install", "start"]
 
 SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
 
@@ -58,15 +57,6 @@ def find_llama_server() -> Path | None:
     return next((built for built in builds if built.is_file()), None)
 
 
-def kept_source() -> Path | None:
-    """Return the folder with what `install` keeps of llama.cpp's source, None if there is none.
-
-    It has the folder `models/templates` of chat templates, and `tests/test-chat.cpp`.
-    """
-    folder = source_folder(cache_folder())
-    return folder if folder.is_dir() else None
-
-
 def install(
     *,
     gpu: Gpu | None = None,
@@ -75,16 +65,12 @@ def install(
 ) -> Path:
     """Build llama-server with `jobs` processes (None: one per CPU), unless there is one; return its path.
 
-    A server of an older install gets its `kept_source` where it can be downloaded. `gpu`: build one that
-    computes on such a GPU, unless there is one of this kind. The build takes about five minutes on two cores;
-    for CUDA, longer. Raises SetupError with what is missing, or with the end of the log.
+    `gpu`: build one that computes on such a GPU, unless there is one of this kind. The build takes about five
+    minutes on two cores; for CUDA, longer. Raises SetupError with what is missing, or with the end of the
+    log.
     """
     found = find_llama_server()
     if found is not None and (gpu not in GPU_BUILDS or found == binary_path(cache_folder(), gpu)):
-        if not os.environ.get(SERVER_VARIABLE) and kept_source() is None:
-            # for a server that is installed without it; without a network, it is left out
-            with suppress(SetupError, OSError), _install_lock(cache_folder(), progress):
-                Build(cache_folder(), None, progress).keep_source()
         progress(InstallProgress("done", 1.0, f"llama-server is installed: {found}"))
         return found
     if os.environ.get(SERVER_VARIABLE):
