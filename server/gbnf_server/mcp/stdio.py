@@ -10,15 +10,16 @@ The SDK's own transport neither tells how a server ended nor limits what it writ
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import anyio
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
@@ -36,14 +37,12 @@ _Streams: TypeAlias = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
 ]
 
-_CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 14  # bytes of standard error
 _CLOSED = "it was closed"
 _FLUSH_S = 0.5  # for the last messages to a server
 _EXIT_S = 2.0  # for a server whose input has ended
 _GRACE_PERIOD_S = 2.0  # between SIGTERM and SIGKILL
 _END_S = 10.0  # for its supervisor, which ends everything
-_STEP_S = 0.01
 
 
 class StdioTransport:
@@ -61,10 +60,13 @@ class StdioTransport:
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[_Streams]:
         """Start the process, and yield the streams of its messages; end it at the exit. Raises OSError."""
-        with _Process(self._server) as process:
+        connection, theirs = socket.socketpair()
+        with connection:
+            with theirs:
+                process = await _start(self._server, theirs.fileno())
             received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
             writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
-            async with received, reading, writing, sent, anyio.create_task_group() as tasks:
+            async with process, received, reading, writing, sent, anyio.create_task_group() as tasks:
                 sending, all_sent, all_logged = anyio.CancelScope(), anyio.Event(), anyio.Event()
                 tasks.start_soon(self._receive, process, received)
                 tasks.start_soon(self._send, process, sent, received, sending, all_sent)
@@ -79,18 +81,34 @@ class StdioTransport:
                             await all_sent.wait()
                         sending.cancel()
                         await all_sent.wait()
-                        await process.end(gracefully=not self.ended_itself)
+                        await self._end(process, connection)
                         with anyio.move_on_after(_EXIT_S):
                             await all_logged.wait()
                     tasks.cancel_scope.cancel()
 
+    async def _end(self, process: Process, connection: socket.socket) -> None:
+        """End the server, whose input is closed: have its supervisor end it if that is not enough."""
+        with anyio.move_on_after(0.0 if self.ended_itself else _EXIT_S):
+            await process.wait()
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_WR)
+        with anyio.move_on_after(_END_S):
+            await process.wait()
+        if process.returncode is None:
+            process.kill()
+
     async def _receive(
-        self, process: _Process, received: MemoryObjectSendStream[SessionMessage | Exception]
+        self, process: Process, received: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
         complete = await _read_lines(
-            process.output, LONGEST_MESSAGE, lambda line: self._deliver(line, received)
+            process.stdout, LONGEST_MESSAGE, lambda line: self._deliver(line, received)
         )
-        how = await process.how_it_ended() if complete else TOO_LONG
+        how = TOO_LONG
+        if complete:
+            with anyio.move_on_after(_EXIT_S):
+                await process.wait()
+            status = process.returncode
+            how = "it closed its standard output" if status is None else f"it {describe_exit(status)}"
         self.ended = self.ended or how
         received.close()
 
@@ -107,7 +125,7 @@ class StdioTransport:
 
     async def _send(
         self,
-        process: _Process,
+        process: Process,
         sent: MemoryObjectReceiveStream[SessionMessage],
         received: MemoryObjectSendStream[SessionMessage | Exception],
         scope: anyio.CancelScope,
@@ -117,122 +135,68 @@ class StdioTransport:
             with scope:
                 async for message in sent:
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    await process.write(f"{text}\n".encode())
-        except OSError:  # it has closed its input, so it answers no request any more
+                    await _input(process).send(f"{text}\n".encode())
+        except (
+            OSError,
+            anyio.BrokenResourceError,
+        ):  # it has closed its input, so it answers no request any more
             self.ended = self.ended or "it closed its standard input"
             received.close()
         finally:
-            process.close_input()
+            await _input(process).aclose()
             end.set()
 
-    async def _log_errors(self, process: _Process, end: anyio.Event) -> None:
+    async def _log_errors(self, process: Process, end: anyio.Event) -> None:
         async def log(line: bytes) -> None:
             self._log.add("", line)
 
-        await _read_lines(process.errors, _LONGEST_LINE, log, in_parts=True)
+        await _read_lines(process.stderr, _LONGEST_LINE, log, in_parts=True)
         end.set()
 
 
-class _Process:
-    """A server below its supervisor, and the pipes of its standard streams."""
+async def _start(server: StdioServer, connection: int) -> Process:
+    """Start a server below its supervisor, which ends it when the other end of `connection` closes."""
+    environment = get_default_environment() | dict(server.env)
+    if shutil.which(server.command, path=environment.get("PATH")) is None:
+        raise FileNotFoundError(f"there is no program {server.command!r}")
+    return await anyio.open_process(
+        supervised([server.command, *server.args], connection, _GRACE_PERIOD_S),
+        pass_fds=[connection],
+        stderr=subprocess.PIPE,
+        cwd=server.cwd,
+        env=environment,
+        start_new_session=True,  # Ctrl-C is for this process, which ends its servers
+    )
 
-    def __init__(self, server: StdioServer) -> None:
-        environment = get_default_environment() | dict(server.env)
-        if shutil.which(server.command, path=environment.get("PATH")) is None:
-            raise FileNotFoundError(f"there is no program {server.command!r}")
-        self._connection, theirs = socket.socketpair()
-        try:
-            self._supervisor = subprocess.Popen(  # noqa: S603 - the user's command
-                supervised([server.command, *server.args], theirs.fileno(), _GRACE_PERIOD_S),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=server.cwd,
-                env=environment,
-                start_new_session=True,  # Ctrl-C is for this process, which ends its servers
-                bufsize=0,
-            )
-        except BaseException:
-            self._connection.close()
-            raise
-        finally:
-            theirs.close()
-        streams = (self._supervisor.stdin, self._supervisor.stdout, self._supervisor.stderr)
-        self._input, self.output, self.errors = (stream.fileno() for stream in streams if stream)
-        self._connection.setblocking(False)
-        os.set_blocking(self._input, False)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._connection.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._supervisor.wait(_END_S)
-        for stream in (self._supervisor.stdin, self._supervisor.stdout, self._supervisor.stderr):
-            assert stream is not None
-            with suppress(OSError):
-                stream.close()
-
-    async def write(self, data: bytes) -> None:
-        """Write all of `data`. Raises OSError if the server has closed its input."""
-        left = memoryview(data)
-        while left:
-            try:
-                left = left[os.write(self._input, left) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self._input)
-
-    def close_input(self) -> None:
-        """Ask the server to end."""
-        assert self._supervisor.stdin is not None
-        with suppress(OSError):
-            self._supervisor.stdin.close()
-
-    async def how_it_ended(self) -> str:
-        """Return how the server ended, which has closed its output."""
-        with anyio.move_on_after(_EXIT_S):
-            await anyio.wait_readable(self._connection)
-        with suppress(OSError, ValueError):
-            return f"it {describe_exit(int(self._connection.recv(64)))}"
-        return "it closed its standard output"
-
-    async def end(self, *, gracefully: bool) -> None:
-        """End the server: close its input, and have its supervisor end it if that is not enough."""
-        self.close_input()
-        await self._wait(_EXIT_S if gracefully else 0.0)
-        with suppress(OSError):
-            self._connection.shutdown(socket.SHUT_WR)
-        await self._wait(_END_S)
-
-    async def _wait(self, limit_s: float) -> None:
-        with anyio.move_on_after(limit_s):
-            while self._supervisor.poll() is None:  # noqa: ASYNC110 - the fact is another process's
-                await anyio.sleep(_STEP_S)
+def _input(process: Process) -> ByteSendStream:
+    assert process.stdin is not None
+    return process.stdin
 
 
 async def _read_lines(
-    descriptor: int, longest: int, on_line: Callable[[bytes], Awaitable[None]], *, in_parts: bool = False
+    stream: ByteReceiveStream | None,
+    longest: int,
+    on_line: Callable[[bytes], Awaitable[None]],
+    *,
+    in_parts: bool = False,
 ) -> bool:
     """Pass on each line that is not blank, until the end or a line that is too long; return whether the end.
 
     `in_parts`: pass on a line that is too long in parts.
     """
-    kept = bytearray()
-    while True:
-        await anyio.wait_readable(descriptor)
-        chunk = os.read(descriptor, _CHUNK)
-        start = len(kept)
-        kept += chunk
-        while (end := kept.find(b"\n", start)) >= 0:
-            line = bytes(kept[:end]).strip()
-            del kept[: end + 1]
-            start = 0
-            if line:
-                await on_line(line)
-        if (not chunk or (in_parts and len(kept) > longest)) and kept.strip():
-            await on_line(bytes(kept))
-            kept.clear()
-        if not chunk or len(kept) > longest:
-            return not chunk
+    assert stream is not None
+    lines = BufferedByteReceiveStream(stream)
+    is_end = False
+    while not is_end:
+        try:
+            line = await lines.receive_until(b"\n", longest)
+        except anyio.DelimiterNotFound:
+            if not in_parts:
+                return False
+            line = await lines.receive(longest)
+        except anyio.IncompleteRead:
+            line, is_end = lines.buffer, True
+        if line := line.strip():
+            await on_line(line)
+    return True
