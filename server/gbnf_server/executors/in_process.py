@@ -59,8 +59,8 @@ def call_function(
     reader = protocol.MessageReader(tool.name, tool.run.max_result_kb, context.secrets)
     reader.feed(protocol.result(tool.name, value))
     message = reader.next_message()
-    assert isinstance(message, protocol.ResultMessage)
-    return message.value
+    assert isinstance(message, dict)
+    return message
 
 
 class _ThreadedCall:

@@ -130,24 +130,10 @@ def error(text: str, trace: str = "") -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class FormRequest:
-    """The executor asks the person."""
-
-    form: Form
-
-
-@dataclass(frozen=True, slots=True)
 class SecretRequest:
     """The executor requests the credential behind a handle."""
 
     handle: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResultMessage:
-    """The executor returned."""
-
-    value: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +144,8 @@ class ErrorMessage:
     trace: str
 
 
-ChildMessage: TypeAlias = FormRequest | SecretRequest | ResultMessage | ErrorMessage
+ChildMessage: TypeAlias = Form | SecretRequest | ErrorMessage | dict[str, Any]
+"""A question to the person, another request, an error, or the result."""
 
 
 class MessageReader:
@@ -189,7 +176,7 @@ class MessageReader:
         del self._data[: end + 1]
         self._searched = 0
         message = self._read(line)
-        if isinstance(message, ResultMessage) and end > self._limit_kb * 1024:
+        if isinstance(message, dict) and end > self._limit_kb * 1024:
             raise self._too_large()
         return message
 
@@ -202,11 +189,11 @@ class MessageReader:
             raise self._no_message(line) from None
         match message:
             case {"is": "ask", "title": str(title), "fields": list(fields)}:
-                return FormRequest(Form(title, tuple(self._field(each, line) for each in fields)))
+                return Form(title, tuple(self._field(each, line) for each in fields))
             case {"is": "secret", "handle": str(handle)}:
                 return SecretRequest(handle)
             case {"is": "result", "value": value}:
-                return ResultMessage(self._result(value))
+                return self._result(value)
             case {"is": "error", "text": str(text), "trace": str(trace)}:
                 return ErrorMessage(text, trace)
             case _:

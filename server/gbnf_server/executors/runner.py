@@ -43,6 +43,7 @@ from gbnf_server.executors.fork_server import (
     fork_server,
     is_reused,
 )
+from gbnf_server.executors.person import Form
 from gbnf_server.executors.results import redact_result
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
@@ -249,7 +250,7 @@ class _Child:
                     selector.register(self._from_child, selectors.EVENT_READ)
                 if self._from_child in ready and not self._received():
                     raise self._crash()
-                if not self._pending and (message := self._inbox.next_message()):
+                if not self._pending and (message := self._inbox.next_message()) is not None:
                     began = time.monotonic()
                     reply = self._reply(message)
                     if isinstance(reply, dict):
@@ -264,14 +265,14 @@ class _Child:
     def _reply(self, message: protocol.ChildMessage) -> dict[str, Any] | bytes:
         """Return the result, or the reply to send."""
         match message:
-            case protocol.FormRequest(form):
+            case Form() as form:
                 try:
                     return protocol.answer(self._context.answers(form))
                 except ExecutorError as error:
                     return protocol.refusal(error.message)
             case protocol.SecretRequest(handle):
                 return protocol.answer({"value": self._context.secrets.value(handle)})
-            case protocol.ResultMessage(result):
+            case dict() as result:
                 return result
             case protocol.ErrorMessage(text, trace):
                 declared = _DeclaredError(text)

@@ -14,9 +14,7 @@ from gbnf_server.executors.person import FIELD_KINDS, Field, Form
 from gbnf_server.executors.protocol import (
     ChildMessage,
     ErrorMessage,
-    FormRequest,
     MessageReader,
-    ResultMessage,
     SecretRequest,
     ask,
     error,
@@ -35,9 +33,9 @@ fields = st.builds(
 )
 results = st.dictionaries(st.text().filter(lambda key: key != "entries"), json_values)
 messages = st.one_of(
-    st.builds(lambda title, asked: FormRequest(Form(title, tuple(asked))), any_text, st.lists(fields)),
+    st.builds(lambda title, asked: Form(title, tuple(asked)), any_text, st.lists(fields)),
     st.builds(SecretRequest, any_text),
-    st.builds(ResultMessage, results),
+    results,
     st.builds(ErrorMessage, any_text, any_text),
 )
 nearly = st.dictionaries(
@@ -51,12 +49,12 @@ _ASKS = b'{"is": "ask", "title": "t", "fields": [%s]}'
 
 def encoded(message: ChildMessage) -> bytes:
     match message:
-        case FormRequest(form):
-            return ask(form)
+        case Form():
+            return ask(message)
         case SecretRequest(handle):
             return secret(handle)
-        case ResultMessage(value):
-            return result("mine", value)
+        case dict():
+            return result("mine", message)
         case ErrorMessage(text, trace):
             return error(text, trace)
 
@@ -73,7 +71,7 @@ def test_messages_arrive_however_they_are_split(sent: list[ChildMessage], data: 
         size = data.draw(st.integers(1, len(stream)))
         box.feed(stream[:size])
         stream = stream[size:]
-        while message := box.next_message():
+        while (message := box.next_message()) is not None:
             got.append(message)
     assert got == sent
 
@@ -127,13 +125,13 @@ def test_a_line_may_be_as_long_as_the_limit(limit_kb: int, *, over: bool) -> Non
         with pytest.raises(ExecutorError, match=f"returned more than {limit_kb} kB.*run.max_result_kb"):
             box.next_message()
     else:
-        assert isinstance(box.next_message(), ResultMessage)
+        assert isinstance(box.next_message(), dict)
 
 
 def test_a_small_limit_is_for_results_and_not_for_questions() -> None:
     box = inbox(1)
     box.feed(ask(Form("x" * 2000, ())) + result("mine", {"x": "x" * 2000}))
-    assert isinstance(box.next_message(), FormRequest)
+    assert isinstance(box.next_message(), Form)
     with pytest.raises(ExecutorError, match="returned more than 1 kB"):
         box.next_message()
 
@@ -162,7 +160,7 @@ def test_a_result_may_be_so_deep_and_no_deeper(kind: type) -> None:
         result("mine", {"x": nested(MAX_DEPTH - 1, kind=kind)})
         + result("mine", {"x": nested(MAX_DEPTH, kind=kind)})
     )
-    assert isinstance(box.next_message(), ResultMessage)
+    assert isinstance(box.next_message(), dict)
     with pytest.raises(ExecutorError, match=f"nested deeper than {MAX_DEPTH}"):
         box.next_message()
 
@@ -175,4 +173,4 @@ def test_integers_have_as_many_digits_as_python_writes(digits: int) -> None:
         with pytest.raises(ExecutorError, match="sent an invalid message"):
             box.next_message()
     else:
-        assert box.next_message() == ResultMessage({"x": 10**digits - 1})
+        assert box.next_message() == {"x": 10**digits - 1}
