@@ -15,10 +15,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from gbnf import Grammar
-from gbnf.grammar.ir import EPSILON, Expr, Literal, Ref, Rules, alt, char_class, seq
+from gbnf.compiler.automaton_rules import words_expr
+from gbnf.compiler.primitives import RESERVED
+from gbnf.compiler.rules import RuleTable, Scope
+from gbnf.grammar.ir import Rules
 from gbnf.prompts.messages import Message
+from gbnf.regular.ecma262 import search
 from gbnf.tool_formats import ReasoningDelta, TextDelta
-from gbnf.tool_formats.cursor import Stripped
+from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Stripped
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,21 @@ def close_reasoning(prompt: str) -> str:
     return prompt
 
 
+@cache
+def _begins(tags: ReasoningTags | None) -> Delimiters:
+    """Return what an answer may begin with: any tag or prefix, or again the tag that its prompt ends with."""
+    signs = (
+        [tags.begin] if tags else [*_BEGINS, *(each.direct_answer_prefix for each in KNOWN_REASONING_TAGS)]
+    )
+    return Delimiters(rf"\s*{re.escape(sign)}" for sign in signs if sign)
+
+
+@cache
+def _ends(tags: ReasoningTags) -> Delimiters:
+    """Return what ends reasoning; the closing tag alone if the answer ends with it."""
+    return Delimiters([re.escape(tags.end)], final=[rf"{re.escape(tags.closing)}\s*\Z"])
+
+
 class ReasoningSplitter:
     """Splits an answer into reasoning and text, and passes on their pieces as they arrive.
 
@@ -145,26 +164,17 @@ class ReasoningSplitter:
         constrained: bool = False,
     ) -> None:
         self._on_delta, self._tags, self._constrained = on_delta, open_tags, constrained
-        self._state = "text" if constrained else "start" if open_tags is None else "reasoning"
-        self._pending = ""
         self._texts: list[str] = []
         self._reasoning: list[str] = []
         self._reason = Stripped(self._write_reasoning)
-        self._is_opening = True  # the model may repeat the tag that the prompt ends with
         self._is_direct = constrained  # what the text begins with shows that it has no reasoning
+        self._cursor = AnswerCursor()
+        self._steps = self._split()
 
     def feed(self, piece: str) -> None:
         """Add a piece of the answer."""
-        if self._state == "text":
-            self._write(piece)
-            return
-        self._pending += piece
-        if self._state == "start":
-            self._begin()
-        if self._state == "reasoning":
-            self._read_reasoning()
-        if self._state == "after":
-            self._read_separator()
+        self._cursor.feed(piece)
+        next(self._steps)
 
     def feed_reasoning(self, piece: str) -> None:
         """Add a piece of reasoning that the server itself has separated from the text."""
@@ -177,57 +187,31 @@ class ReasoningSplitter:
         If neither the prompt nor the text opens any reasoning, a closing tag may still end some, since a
         server may hide its prompt; see `find_unopened_end`. Its pieces have been passed on as text.
         """
-        if self._tags is None:
-            self._write(self._pending)
-        elif self._state == "reasoning":
-            self._reason(self._pending.rstrip().removesuffix(self._tags.closing))
-        elif self._state == "after":
-            self._write(self._tags.answer_text(self._pending))
+        self._cursor.ended = True
+        next(self._steps)
         text = "".join(self._texts)
         if self._tags is None and not self._is_direct and (found := find_unopened_end(text)):
             tags, index = found
             return text[:index].strip(), tags.answer_text(text[index + len(tags.end) :])
         return "".join(self._reasoning), text
 
-    def _begin(self) -> None:
-        bare = self._pending.lstrip()
-        for each in KNOWN_REASONING_TAGS:
-            if bare.startswith(each.begin):
-                self._state, self._tags = "reasoning", each
-                return
-            if each.direct_answer_prefix and bare.startswith(each.direct_answer_prefix):
-                self._is_direct = True
-                self._write_from_here(bare.removeprefix(each.direct_answer_prefix))
-                return
-        signs = (sign for each in KNOWN_REASONING_TAGS for sign in (each.begin, each.direct_answer_prefix))
-        if not any(sign.startswith(bare) for sign in signs):
-            self._write_from_here(self._pending)
-
-    def _read_reasoning(self) -> None:
-        assert self._tags is not None
-        if self._is_opening:
-            bare = self._pending.lstrip()
-            if len(bare) < len(self._tags.begin) and self._tags.begin.startswith(bare):
-                return
-            self._pending, self._is_opening = bare.removeprefix(self._tags.begin), False
-        before, closed, after = self._pending.partition(self._tags.end)
-        if closed:
-            self._reason(before)
-            self._state, self._pending = "after", after
-        else:  # its last characters may begin the closing tag
-            certain = max(len(self._pending) - len(self._tags.end) + 1, 0)
-            self._reason(self._pending[:certain])
-            self._pending = self._pending[certain:]
-
-    def _read_separator(self) -> None:
-        assert self._tags is not None
-        text = self._tags.answer_text(self._pending)
-        if text and not self._tags.separator.startswith(text):  # otherwise it may become the separator
-            self._write_from_here(text)
-
-    def _write_from_here(self, text: str) -> None:
-        self._state, self._pending = "text", ""
-        self._write(text)
+    def _split(self) -> Steps[None]:
+        cursor = self._cursor
+        if not self._constrained:
+            begun = yield from cursor.match(_begins(self._tags))
+            if self._tags is None and begun is not None:
+                self._tags = _BEGINS.get(begun[0].lstrip())
+                self._is_direct = self._tags is None
+            if (tags := self._tags) is not None:
+                end = yield from cursor.until(_ends(tags), self._reason)
+                cursor.at = len(cursor.text) if end is None else end.end()
+                yield from cursor.skip_space()
+                yield from cursor.skip_exactly(tags.separator)
+                yield from cursor.skip_space()
+        while True:
+            self._write(cursor.text[cursor.at :])
+            cursor.at = len(cursor.text)
+            yield
 
     def _write(self, text: str) -> None:
         if text:
@@ -259,6 +243,7 @@ def find_unopened_end(text: str) -> tuple[ReasoningTags, int] | None:
     return None
 
 
+_BEGINS = {each.begin: each for each in KNOWN_REASONING_TAGS}
 _ENDS = {each.end: each for each in KNOWN_REASONING_TAGS}
 _CLOSING_TAG = rf"(?P<tag>{'|'.join(map(re.escape, _ENDS))})"
 _VALUE = r"""(?:(?<=[=(:,\[])|(?<=[=:,] ))(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
@@ -282,21 +267,7 @@ def reasoning_grammar(closing: str) -> Grammar:
 
     The text may also end without it: the model's end-of-generation token may be that tag.
     """
-    rules: dict[str, Expr] = {}
-    for matched, expected in enumerate(closing):
-        # how many characters of `closing` the text ends with after one more
-        others = {char: _overlap(closing, closing[:matched] + char) for char in set(closing) - {expected}}
-        whole = matched + 1 == len(closing)
-        paths = [Literal(expected) if whole else seq(Literal(expected), _state(matched + 1))]
-        paths += [seq(Literal(char), _state(length)) for char, length in sorted(others.items())]
-        paths.append(seq(char_class(closing, negated=True), _state(0)))
-        rules[_state(matched).name] = alt(*paths, EPSILON)
-    return Grammar(Rules({"root": _state(0), **rules}))
-
-
-def _state(matched: int) -> Ref:
-    return Ref(f"reasoning{matched}")
-
-
-def _overlap(closing: str, text: str) -> int:
-    return next(size for size in range(len(text), -1, -1) if text.endswith(closing[:size]))
+    end, table = re.escape(closing), RuleTable(RESERVED)
+    language = search(rf"^(?:(?!{end})[^])*(?:{end})?$")
+    root = words_expr(language, Scope(table, ("reasoning",)))
+    return Grammar(Rules({"root": root, **table.productions}))
