@@ -14,8 +14,7 @@ from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion, Timings, Usage
-from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
-from gbnf_server.planner.events import Event, Run
+from gbnf_server.planner.events import AskApproval, AskPerson, CallModel, Effect, Event, ExecuteTool, Run
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import ResolvedOptions
 from support.pools import BUNDLED

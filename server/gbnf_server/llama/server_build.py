@@ -3,42 +3,72 @@
 No prebuilt server is downloaded: the source distribution of the installed llama-cpp-python contains all of
 llama.cpp, so that the server and the engine in this process have the same version. Invariants:
 
-- An interrupted install continues where it stopped.
+- The cache has a working server or none: it is built in another folder, tested, and then renamed.
+- Of the versions in `_SHA256`, only the source with that hash is built. Of others, pip compares what it
+  downloads with the hash in the index.
+- An interrupted install continues where it stopped: a step that is done is not repeated.
 - Of two concurrent installs, the second waits, and uses the result of the first.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Literal, TypeAlias
 
-from gbnf_server.llama.build_steps import (
-    GPU_BUILDS,
-    Build,
-    Gpu,
-    InstallProgress,
-    binary_path,
-    program_path,
-)
 from gbnf_server.llama.server_process import LlamaServerProcess, check_port, start_binary
 from gbnf_server.system.errors import SetupError
 from gbnf_server.system.folders import cache_folder
-
-__all__ = ["Gpu", "InstallProgress", "compiler", "find_llama_server", "install", "start"]
+from gbnf_server.system.processes import describe_exit, kill_group
 
 SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
 
+Gpu: TypeAlias = Literal["cuda", "vulkan", "metal"]
+"""What a server computes with besides the CPU. On macOS every build uses Metal."""
+
+_SETTINGS = (
+    "-DCMAKE_BUILD_TYPE=Release",
+    "-DBUILD_SHARED_LIBS=OFF",  # one file, which can be moved
+    "-DLLAMA_OPENSSL=OFF",
+    "-DLLAMA_BUILD_UI=OFF",
+    "-DLLAMA_USE_PREBUILT_UI=OFF",
+    "-DLLAMA_BUILD_TESTS=OFF",
+    "-DLLAMA_BUILD_EXAMPLES=OFF",
+    "-DLLAMA_BUILD_APP=OFF",
+)
 _GPU_COMPILERS: dict[Gpu, tuple[str, str]] = {
     "cuda": ("nvcc", "Install the CUDA toolkit: https://developer.nvidia.com/cuda-downloads"),
     "vulkan": ("glslc", "Install the Vulkan SDK. On Debian or Ubuntu: apt install libvulkan-dev glslc"),
 }
-"""The program that each build needs, and how to get it."""
+"""The GPUs that need a build of their own, the preferred first: its compiler, and how to get that."""
+_CUDA_FOLDER = "/usr/local/cuda/bin"  # of NVIDIA's installers, which put it on no path
+_SHA256 = {"0.3.36": "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"}
+"""The hashes of source distributions, by version."""
+_SHOWN_LINES = 15  # of a log, in an error
+_GRACE_PERIOD = 0.3  # seconds for the compilers to end
+
+
+@dataclass(frozen=True, slots=True)
+class InstallProgress:
+    """The progress of an install: its stage, the fraction of it that is done (None: unknown), a message."""
+
+    stage: Literal["wait", "download", "unpack", "configure", "build", "done"]
+    fraction: float | None
+    message: str
 
 
 def find_llama_server() -> Path | None:
@@ -53,7 +83,7 @@ def find_llama_server() -> Path | None:
         if not path.is_file() or not os.access(path, os.X_OK):
             raise SetupError(f"${SERVER_VARIABLE} is {chosen}, which is not a program. Correct or unset it.")
         return path
-    builds = (binary_path(cache_folder(), gpu) for gpu in (*GPU_BUILDS, None))
+    builds = (_binary_path(cache_folder(), gpu) for gpu in (*_GPU_COMPILERS, None))
     return next((built for built in builds if built.is_file()), None)
 
 
@@ -70,7 +100,7 @@ def install(
     log.
     """
     found = find_llama_server()
-    if found is not None and (gpu not in GPU_BUILDS or found == binary_path(cache_folder(), gpu)):
+    if found is not None and (gpu not in _GPU_COMPILERS or found == _binary_path(cache_folder(), gpu)):
         progress(InstallProgress("done", 1.0, f"llama-server is installed: {found}"))
         return found
     if os.environ.get(SERVER_VARIABLE):
@@ -80,9 +110,9 @@ def install(
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with _install_lock(cache, progress):
-            built = binary_path(cache, gpu)
+            built = _binary_path(cache, gpu)
             if not built.is_file():  # another install may have just built it
-                Build(cache, gpu, progress).run(jobs or os.cpu_count() or 1, built)
+                _Build(cache, gpu, progress).run(jobs or os.cpu_count() or 1, built)
     except OSError as error:
         raise SetupError(f"llama-server cannot be installed in {cache}: {error}.") from error
     progress(InstallProgress("done", 1.0, f"llama-server is built: {built}"))
@@ -136,12 +166,12 @@ def compiler() -> str | None:
 def _check_tools(gpu: Gpu | None) -> None:
     if gpu == "metal" and sys.platform != "darwin":
         raise SetupError("llama-server uses Metal on macOS only. For other GPUs, use --cuda or --vulkan.")
-    if gpu is not None and gpu in _GPU_COMPILERS:
+    if gpu in _GPU_COMPILERS:
         program, hint = _GPU_COMPILERS[gpu]
-        if not shutil.which(program, path=program_path()):
+        if not shutil.which(program, path=_program_path()):
             raise SetupError(f"llama-server cannot be built for {gpu} without {program}. {hint}.")
-    missing = [tool for tool in ("cmake", "make") if not shutil.which(tool, path=program_path())]
-    if shutil.which("ninja", path=program_path()) and "make" in missing:
+    missing = [tool for tool in ("cmake", "make") if not shutil.which(tool, path=_program_path())]
+    if shutil.which("ninja", path=_program_path()) and "make" in missing:
         missing.remove("make")
     if compiler() is None:
         missing.append("a C++ compiler")
@@ -166,3 +196,161 @@ def _install_lock(cache: Path, progress: Callable[[InstallProgress], None]) -> I
             progress(InstallProgress("wait", None, "waiting for another install"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _binary_path(cache: Path, gpu: Gpu | None) -> Path:
+    """Return where the server of a build is."""
+    return cache / "llama-server" / _variant(gpu) / "llama-server"
+
+
+def _variant(gpu: Gpu | None) -> str:
+    return f"{_version()}-{gpu}" if gpu in _GPU_COMPILERS else _version()
+
+
+def _check_hash(archive: Path) -> None:
+    """Raise SetupError for a source of a known version with another hash."""
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != (known := _SHA256.get(_version(), found)):
+        raise SetupError(
+            f"the SHA-256 of {archive.name} is {found}, not {known}. Install again to download it again."
+        )
+
+
+def _version() -> str:
+    return version("llama-cpp-python")
+
+
+def _program_path() -> str:
+    """Return the search path for programs: the system's, this Python's, for pip's cmake, and CUDA's."""
+    folders = [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
+    return os.pathsep.join([*folders, _CUDA_FOLDER])
+
+
+class _Build:
+    """One build, in `<cache>/building-<version>`, which is kept until it succeeds."""
+
+    def __init__(self, cache: Path, gpu: Gpu | None, progress: Callable[[InstallProgress], None]) -> None:
+        self._progress = progress
+        self._settings = (*_SETTINGS, *([f"-DGGML_{gpu.upper()}=ON"] if gpu else ()))
+        self._folder = cache / f"building-{_variant(gpu)}"
+        self._log = self._folder / "build.log"
+
+    def run(self, jobs: int, target: Path) -> None:
+        """Run all steps that are not done yet."""
+        self._folder.mkdir(exist_ok=True)
+        source = self._unpack(self._download())
+        build = self._folder / "build"
+        self._progress(InstallProgress("configure", None, "cmake checks this machine"))
+        self._call(
+            "configure",
+            ["cmake", "-S", str(source / "vendor" / "llama.cpp"), "-B", str(build), *self._settings],
+        )
+        self._call(
+            "build", ["cmake", "--build", str(build), "--target", "llama-server", "--parallel", str(jobs)]
+        )
+        binary = build / "bin" / "llama-server"
+        self._call("build", [str(binary), "--version"])  # a server that does not run is not installed
+        target.parent.mkdir(parents=True, exist_ok=True)
+        binary.replace(target)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _download(self) -> Path:
+        """Download the source distribution of the installed llama-cpp-python with pip."""
+        wanted = f"llama_cpp_python-{_version()}.tar.gz"
+        archive = self._folder / wanted
+        if not archive.is_file():
+            self._progress(InstallProgress("download", None, f"pip downloads {wanted}"))
+            downloaded = self._folder / "downloaded"
+            pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
+            source_only = ["--no-binary", "llama-cpp-python", "--dest", str(downloaded)]
+            self._call("download", [*pip, *source_only, f"llama-cpp-python=={_version()}"])
+            found = next(iter(downloaded.glob("*.tar.gz")), None)
+            if found is None:
+                raise SetupError(f"pip found no source of llama-cpp-python {_version()}. See {self._log}.")
+            found.replace(archive)
+        return archive
+
+    def _unpack(self, archive: Path) -> Path:
+        source = self._folder / "source"
+        if not source.is_dir():
+            self._progress(InstallProgress("unpack", None, archive.name))
+            unpacked = self._folder / "unpacking"
+            shutil.rmtree(unpacked, ignore_errors=True)
+            unpacked.mkdir()
+            try:
+                _check_hash(archive)
+                self._call("unpack", ["tar", "-xzf", str(archive), "-C", str(unpacked)])
+            except SetupError:
+                archive.unlink()  # it is damaged: another install downloads it again
+                raise
+            (unpacked / archive.name.removesuffix(".tar.gz")).replace(source)
+        return source
+
+    def _call(
+        self, stage: Literal["download", "unpack", "configure", "build"], command: Sequence[str]
+    ) -> None:
+        """Run a program, with its output in the log and cmake's percentages in the progress.
+
+        Raises SetupError with the end of the log. An interrupt also ends the program and its children.
+        """
+        tail: deque[str] = deque(maxlen=_SHOWN_LINES)
+        with self._log.open("a") as log:
+            log.write(f"$ {' '.join(command)}\n")
+            process = subprocess.Popen(  # noqa: S603 - the commands are those of this class
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+                env={**os.environ, "PATH": _program_path()},
+            )
+            assert process.stdout is not None
+            with process.stdout:
+                try:
+                    for line in process.stdout:
+                        log.write(line)
+                        tail.append(line.rstrip())
+                        step = _step(line) if stage == "build" else None
+                        if step is not None:
+                            self._progress(step)
+                    status = process.wait()
+                except BaseException:
+                    _end(process)
+                    raise
+        if status:
+            shown = "\n".join(f"    {line}" for line in tail)
+            raise SetupError(
+                f"'{' '.join(command[:3])} …' {describe_exit(status)}. "
+                f"The log is {self._log}; its end:\n{shown}\n"
+                "Fix the error and install again: finished steps are not repeated."
+            )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a program and its children within half a second.
+
+    The compilers get time to delete the files that they are writing, which an install that continues would
+    take for complete: cmake, which leads their group, ends before them. A process that ends closes the pipe.
+    """
+    assert process.stdout is not None
+    pipe, end = process.stdout.fileno(), time.monotonic() + _GRACE_PERIOD
+    try:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        while (left := end - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
+            if not os.read(pipe, 1 << 16):
+                break
+    finally:  # also after a second Ctrl-C
+        kill_group(process, grace_period=0.0)
+
+
+def _step(line: str) -> InstallProgress | None:
+    """Return the progress in a line of make (`[ 45%] Building x.o`) or ninja (`[45/100] Building x.o`)."""
+    match = re.match(r"\[ *(\d+)(%|/(\d+))\] (.*)", line)
+    if match is None:
+        return None
+    done, percent, steps, built = match.groups()
+    return InstallProgress("build", int(done) / (100 if percent == "%" else int(steps)), built)

@@ -30,8 +30,17 @@ from gbnf.tools import Tool
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked
 from gbnf_server.backends.base import Request
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
-from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, Effect, ExecuteTool
-from gbnf_server.planner.events import Event, Run, RunFinished, TextWritten
+from gbnf_server.planner.events import (
+    AskApproval,
+    AskPerson,
+    CallModel,
+    Effect,
+    Event,
+    ExecuteTool,
+    Run,
+    RunFinished,
+    TextWritten,
+)
 from gbnf_server.planner.loop import Planning, plan
 from gbnf_server.planner.model_calls import Clock
 from gbnf_server.planner.options import ResolvedOptions

@@ -1,4 +1,11 @@
-"""The events of a planner run, and the value that it returns.
+"""The events and effects of a planner run, and the value that it returns.
+
+The loop yields an effect, a driver performs it and sends the reply:
+
+    CallModel     -> Completion
+    ExecuteTool   -> the result, a JSON object
+    AskPerson     -> the answer, a string
+    AskApproval   -> bool
 
 `Event` is a closed union of frozen values. Invariants of every sequence of events:
 
@@ -17,12 +24,14 @@ Times: `at` is an aware datetime of the run's clock; durations are seconds. `to_
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from gbnf_server.backends.base import Timings, Usage
+from gbnf.protocols.readers import AnswerReader
+from gbnf.tools import Tool
+from gbnf_server.backends.base import Request, Timings, Usage
 
 Unanswered: TypeAlias = Literal["blocked", "exhausted", "failed"]
 """blocked: too many refused calls in a row, or no call is left that would not repeat another. exhausted: no
@@ -54,7 +63,7 @@ class _Json:
 
     def to_json(self) -> dict[str, Any]:
         """Return the value as JSON."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]  # every subclass is a dataclass
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}  # type: ignore[arg-type]  # every subclass is a dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,3 +332,40 @@ Event: TypeAlias = (
     | WarningRaised
     | RunFinished
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Generate text. `reader`: makes the reader of it, for the part that belongs to the final answer."""
+
+    request: Request
+    reader: Callable[[], AnswerReader] = field(compare=False, repr=False)
+    step: int
+    purpose: Purpose
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteTool:
+    """Run a tool with these arguments; step references are filled in. `on_output`: see `Context`."""
+
+    tool: Tool
+    arguments: Mapping[str, Any]
+    on_output: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AskPerson:
+    """Ask the person a question; without options the answer is free text."""
+
+    question: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskApproval:
+    """Ask the person to approve a call; step references are filled in."""
+
+    call: Mapping[str, Any]
+
+
+Effect: TypeAlias = CallModel | ExecuteTool | AskPerson | AskApproval

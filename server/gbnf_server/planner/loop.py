@@ -28,9 +28,11 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.tool import offered_args
 from gbnf_server.executors import MAX_DEPTH, nesting_depth, too_deep
 from gbnf_server.planner.call_checks import CallRefusedError, OfferedTools, check_completion, result_entries
-from gbnf_server.planner.effects import AskApproval, AskPerson, ExecuteTool
 from gbnf_server.planner.events import (
+    AskApproval,
+    AskPerson,
     CallBlocked,
+    ExecuteTool,
     Run,
     RunFinished,
     RunStarted,

@@ -27,8 +27,9 @@ from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.compaction import compacted, next_compaction
-from gbnf_server.planner.effects import CallModel, Effect
 from gbnf_server.planner.events import (
+    CallModel,
+    Effect,
     Event,
     HistoryCompacted,
     ModelCalled,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from gbnf_server.llama import build_steps, server_build
+from gbnf_server.llama import server_build
 from gbnf_server.llama.server_build import (
     Gpu,
     InstallProgress,
@@ -55,7 +55,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def source(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Puts a source archive where the download leaves it; its files may be changed, its hash is not known."""
-    monkeypatch.setattr(build_steps, "_SHA256", {})
+    monkeypatch.setattr(server_build, "_SHA256", {})
 
     def put(variant: str = VERSION, **files: str) -> Path:
         folder = cache / f"building-{variant}"
@@ -131,7 +131,7 @@ def test_starting_without_a_server_says_how_to_get_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_missing_tools_are_all_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(server_build, "program_path", lambda: str(tmp_path))  # pip may have brought a cmake
+    monkeypatch.setattr(server_build, "_program_path", lambda: str(tmp_path))  # pip may have brought a cmake
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(SetupError, match=r"without cmake, make, a C\+\+ compiler\. .*apt install"):
         install()
@@ -194,7 +194,7 @@ def test_a_wrong_archive_is_thrown_away(
     path = source()
     path.write_bytes(path.read_bytes()[:size])
     if size is None:
-        monkeypatch.setattr(build_steps, "_SHA256", {VERSION: "0" * 64})
+        monkeypatch.setattr(server_build, "_SHA256", {VERSION: "0" * 64})
     with pytest.raises(SetupError, match=said):
         install()
     assert not path.exists()
@@ -301,5 +301,5 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_progress_of_make_and_ninja(line: str, fraction: float | None, message: str) -> None:
-    found = build_steps._step(line)
+    found = server_build._step(line)
     assert (found and found.fraction, found.message if found else "") == (fraction, message)

@@ -18,8 +18,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import Event, HistoryCompacted, Planner, PlannerOptions, Run
 from gbnf_server.planner.compaction import PromptMeter, prompt_size
-from gbnf_server.planner.effects import CallModel, ExecuteTool
-from gbnf_server.planner.events import StepStarted, ToolDone
+from gbnf_server.planner.events import CallModel, ExecuteTool, StepStarted, ToolDone
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.errors import ContextOverflowError, ExecutorError
 from support.by_hand import ANSWER, POOL, Driven, call, drive_by_hand, resolved

@@ -15,7 +15,7 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import Planner
-from gbnf_server.planner.effects import CallModel
+from gbnf_server.planner.events import CallModel
 from gbnf_server.system.errors import ExecutorError
 from support.by_hand import completion, drive_by_hand, resolved
 from support.executors import world

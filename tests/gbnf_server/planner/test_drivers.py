@@ -32,7 +32,7 @@ from gbnf_server.planner import (
     WarningRaised,
 )
 from gbnf_server.planner.drivers import RunEnvironment, adrive, drive, steady_clock
-from gbnf_server.planner.effects import AskApproval, AskPerson, ExecuteTool
+from gbnf_server.planner.events import AskApproval, AskPerson, ExecuteTool
 from gbnf_server.planner.model_calls import Clock
 from support.executors import SATURDAY, world
 from support.models import make_model

@@ -20,8 +20,14 @@ from gbnf_server.backends.base import ModelInfo
 from gbnf_server.backends.embeddings import EmbeddingRanker, ServerEmbeddings
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.planner import Planner, PlannerOptions
-from gbnf_server.planner.effects import CallModel, ExecuteTool
-from gbnf_server.planner.events import RunStarted, StepStarted, ToolDone, WarningRaised
+from gbnf_server.planner.events import (
+    CallModel,
+    ExecuteTool,
+    RunStarted,
+    StepStarted,
+    ToolDone,
+    WarningRaised,
+)
 from gbnf_server.planner.fingerprints import digest, options_identity
 from gbnf_server.planner.options import MAX_TOOLS, SMALL_MODEL_MARGIN, SMALL_MODEL_TOOLS, ResolvedOptions
 from gbnf_server.planner.tool_offer import FOUND_AT_ONCE

@@ -6,7 +6,7 @@ import pytest
 
 from gbnf import load_tools
 from gbnf.tools import Tool
-from gbnf_server.planner.effects import CallModel
+from gbnf_server.planner.events import CallModel
 from support.by_hand import ANSWER, call, completion, drive_by_hand, resolved
 
 FINE = Tool.from_mapping({"name": "fine", "description": "Fine.", "args": {}})

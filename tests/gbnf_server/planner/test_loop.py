@@ -13,8 +13,18 @@ from gbnf.compiler.layout import Whitespace
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion
-from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
-from gbnf_server.planner.events import CallBlocked, ModelCalled, StepStarted, ToolCalled, ToolDone, ToolFailed
+from gbnf_server.planner.events import (
+    AskApproval,
+    AskPerson,
+    CallBlocked,
+    CallModel,
+    ExecuteTool,
+    ModelCalled,
+    StepStarted,
+    ToolCalled,
+    ToolDone,
+    ToolFailed,
+)
 from gbnf_server.system.errors import (
     BackendUnreachableError,
     ContextOverflowError,

@@ -15,9 +15,12 @@ from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.tools import ASK_USER, FINAL_ANSWER
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS
-from gbnf_server.planner.effects import AskApproval, AskPerson, CallModel, ExecuteTool
 from gbnf_server.planner.events import (
+    AskApproval,
+    AskPerson,
     CallBlocked,
+    CallModel,
+    ExecuteTool,
     HistoryCompacted,
     ModelCalled,
     RunFinished,

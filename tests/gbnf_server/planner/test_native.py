@@ -23,7 +23,7 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import Planner, PlannerOptions, Run
-from gbnf_server.planner.effects import CallModel
+from gbnf_server.planner.events import CallModel
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.errors import BackendError, RequestNotSupportedError
 from support.backends import ANY, FakeBackend

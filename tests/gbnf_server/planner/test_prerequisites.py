@@ -18,9 +18,9 @@ from gbnf.tools.prerequisites import with_prerequisites
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.planner import Planner, PlannerOptions
-from gbnf_server.planner.effects import CallModel
 from gbnf_server.planner.events import (
     CallBlocked,
+    CallModel,
     RunFinished,
     RunStarted,
     StepStarted,

@@ -17,7 +17,7 @@ from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
 from gbnf.tool_formats import TemplateRenderer
 from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_of
-from gbnf_server.planner.effects import CallModel
+from gbnf_server.planner.events import CallModel
 from gbnf_server.system.errors import ChatTemplateError
 from support.by_hand import POOL, call, completion, drive_by_hand, resolved
 from support.effort import one_in, scaled

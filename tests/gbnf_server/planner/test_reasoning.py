@@ -12,7 +12,7 @@ import pytest
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar, reasoning_message
 from gbnf_server.planner import ModelCalled
-from gbnf_server.planner.effects import CallModel, ExecuteTool
+from gbnf_server.planner.events import CallModel, ExecuteTool
 from support.by_hand import ANSWER, NOW, POOL, Driven, call, completion, drive_by_hand, resolved
 
 FIELD = resolved(reasoning="field")

@@ -17,8 +17,17 @@ from gbnf import Grammar
 from gbnf.errors import GbnfError
 from gbnf.tools import RunPolicy, Tool
 from gbnf_server.backends.base import Completion
-from gbnf_server.planner.effects import CallModel, ExecuteTool
-from gbnf_server.planner.events import CallBlocked, Event, Run, RunFinished, StepStarted, ToolDone, ToolFailed
+from gbnf_server.planner.events import (
+    CallBlocked,
+    CallModel,
+    Event,
+    ExecuteTool,
+    Run,
+    RunFinished,
+    StepStarted,
+    ToolDone,
+    ToolFailed,
+)
 from gbnf_server.planner.loop import plan
 from gbnf_server.system.errors import BackendError, ExecutorError
 from support.by_hand import ANSWER, call, completion, drive_by_hand, resolved

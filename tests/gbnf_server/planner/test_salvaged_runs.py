@@ -9,7 +9,7 @@ import pytest
 
 from gbnf.errors import GbnfError
 from gbnf_server.planner import ModelCalled, SalvageStarted
-from gbnf_server.planner.effects import CallModel
+from gbnf_server.planner.events import CallModel
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.errors import BackendUnreachableError, ContextOverflowError, ExecutorError
 from support.by_hand import NOW, POOL, Driven, call, completion, drive_by_hand, resolved

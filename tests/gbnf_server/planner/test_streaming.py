@@ -28,7 +28,7 @@ from gbnf_server.planner import (
     TextWritten,
     ToolDone,
 )
-from gbnf_server.planner.effects import CallModel
+from gbnf_server.planner.events import CallModel
 from gbnf_server.system.errors import BackendError
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, NOW, POOL, completion, drive_by_hand
