@@ -13,7 +13,6 @@ trailing commas.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
@@ -23,7 +22,7 @@ from gbnf.compiler.any_order import ObjectExpr, ObjectMembers, OrderBudget, any_
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Literal, Seq, alt, literal, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Seq, literal, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.value_sets import Object
 from gbnf.work_limits import TooManyStatesError
@@ -65,15 +64,12 @@ def object_expr(
         least, most = 0, None
     elif least > 1 and pairs:
         loosened.append(("minProperties", "an additional property given twice counts twice"))
-    if len(chains) == 1 and not shape.one_of_groups and not least and most is None:
-        expr = _DeclaredOrder(chains[0], frozenset(shape.required), values, pairs, layout, scope).expression()
-    else:
-        try:
-            expr = _ObjectAutomaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
-        except TooManyStatesError:
-            loosened.append(("requires_one_of", "it makes too many states"))
-            shape = replace(shape, one_of_groups=())
-            expr = _ObjectAutomaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
+    try:
+        expr = _ObjectAutomaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
+    except TooManyStatesError:
+        loosened.append(("requires_one_of", "it makes too many states"))
+        shape = replace(shape, one_of_groups=())
+        expr = _ObjectAutomaton(shape, chains, values, pairs, (least, most), layout, scope).expression()
     return ObjectExpr(expr, tuple(loosened))
 
 
@@ -170,7 +166,7 @@ class _ObjectAutomaton:
         for bit, group in enumerate(self._groups):
             for index in group:
                 self._satisfies[index] = self._satisfies.get(index, 0) | 1 << bit
-        self._following: dict[_ObjectState, list[_Pair]] = {}
+        self._tries: dict[tuple[int, _ObjectState], tuple[list[_Pair], _ObjectState | None]] = {}
         self._rests: dict[_ObjectState, Expr] = {}
         self._entries: dict[_Pair, Expr] = {}
         self._later: dict[tuple[int, _ObjectState], Expr] = {}
@@ -180,7 +176,7 @@ class _ObjectAutomaton:
         if not all(self._groups):
             return EMPTY_LANGUAGE
         self._write_rests()
-        alternatives = [seq(self._layout.begin_object, pair) for pair in self._pairs(self._start)]
+        alternatives = [seq(self._layout.begin_object, self._pairs(self._start))]
         if self._may_end(self._start):
             alternatives.append(self._layout.empty_object)
         return factor_prefixes(alternatives)
@@ -191,29 +187,32 @@ class _ObjectAutomaton:
     def _counting(self, state: _ObjectState) -> int:
         return min(state.given + 1, self._counted)
 
-    def _next(self, state: _ObjectState) -> list[_Pair]:
-        """Return the declared properties that may come next."""
-        known = self._following.get(state)
+    def _next(self, chain: int, state: _ObjectState) -> tuple[list[_Pair], _ObjectState | None]:
+        """Return the properties of a chain that may come next, up to the end of a trie.
+
+        Also returns the state from which the next trie continues, None if nothing is left.
+        """
+        known = self._tries.get((chain, state))
         if known is None:
-            known = self._following[state] = [] if self._full(state) else self._find_next(state)
+            known = self._tries[chain, state] = ([], None) if self._full(state) else self._trie(chain, state)
         return known
 
-    def _find_next(self, state: _ObjectState) -> list[_Pair]:
-        found = []
-        given = self._counting(state)
-        for chain, names in enumerate(self._chains):
-            before, after = state.at[:chain], state.at[chain + 1 :]
-            for index in range(state.at[chain], len(names)):
-                satisfied = state.satisfied | self._satisfies.get((chain, index), 0)
-                follower = _ObjectState((*before, index + 1, *after), satisfied, given)
-                if all(
-                    satisfied & 1 << bit or any(at >= follower.at[group_chain] for group_chain, at in group)
-                    for bit, group in enumerate(self._groups)
-                ):  # each unsatisfied group has a property that may still come
-                    found.append(_Pair(chain, index, follower))
-                if self._required[chain][index]:
-                    break
-        return found
+    def _trie(self, chain: int, state: _ObjectState) -> tuple[list[_Pair], _ObjectState | None]:
+        found: list[_Pair] = []
+        names, start, given = self._chains[chain], state.at[chain], self._counting(state)
+        before, after = state.at[:chain], state.at[chain + 1 :]
+        limit = (start // _CHUNK + 1) * _CHUNK
+        for index in range(start, min(limit, len(names))):
+            satisfied = state.satisfied | self._satisfies.get((chain, index), 0)
+            follower = _ObjectState((*before, index + 1, *after), satisfied, given)
+            if all(
+                satisfied & 1 << bit or any(at >= follower.at[group_chain] for group_chain, at in group)
+                for bit, group in enumerate(self._groups)
+            ):  # each unsatisfied group has a property that may still come
+                found.append(_Pair(chain, index, follower))
+            if self._required[chain][index]:
+                return found, None
+        return found, state._replace(at=(*before, limit, *after)) if limit < len(names) else None
 
     def _name(self, pair: _Pair) -> str:
         return self._chains[pair.chain][pair.position]
@@ -239,22 +238,31 @@ class _ObjectAutomaton:
 
     def _write_rests(self) -> None:
         """Find the states, name the rests that are used several times, and build them from the end on."""
-        uses: Counter[_ObjectState] = Counter()
-        entered: Counter[_Pair] = Counter()
+        uses: dict[_ObjectState, int] = {}
+        entered: dict[_Pair, int] = {}
         recursive: set[_ObjectState] = set()
         pending, states = [self._start], {self._start}
+        tries: set[tuple[int, _ObjectState]] = set()
         while pending:
             state = pending.pop()
-            pairs = self._next(state)
-            entered.update(pairs)
-            followers = [pair.follower for pair in pairs]
+            followers: list[_ObjectState] = []
+            for chain in range(len(self._chains)):
+                beyond: _ObjectState | None = state
+                while beyond is state or (beyond is not None and (chain, beyond) not in tries):
+                    if beyond is not state:
+                        tries.add((chain, beyond))
+                    pairs, beyond = self._next(chain, beyond)
+                    for pair in pairs:
+                        entered[pair] = count = entered.get(pair, 0) + 1
+                        if count == 1:
+                            followers.append(pair.follower)
             other = self._after_other(state)
             if other == state:
                 recursive.add(state)
             elif other is not None:
                 followers += [other] * len(self._others)
             for follower in followers:
-                uses[follower] += 1
+                uses[follower] = uses.get(follower, 0) + 1
                 if follower not in states:
                     if len(states) == MAX_GROUP_STATES and self._groups:
                         raise TooManyStatesError(MAX_GROUP_STATES)
@@ -264,7 +272,7 @@ class _ObjectAutomaton:
         for pair in sorted(entered):
             into.setdefault(pair.follower, []).append(pair)
         for state in sorted(states, key=lambda state: (sum(state.at), state), reverse=True):
-            self._rests[state] = self._rest(state, shared=uses[state] > 1, recursive=state in recursive)
+            self._rests[state] = self._rest(state, shared=uses.get(state, 0) > 1, recursive=state in recursive)
             for pair in into.get(state, ()):
                 name = self._name(pair)
                 entry = seq(self._layout.colon, self._values[name], self._rests[state])
@@ -280,119 +288,26 @@ class _ObjectAutomaton:
             return self._scope.add(self._label(state), production)
         return production
 
-    def _pairs(self, state: _ObjectState) -> list[Expr]:
+    def _pairs(self, state: _ObjectState) -> Expr:
         """Return the pairs that may come next: some of declared properties inline, others by reference."""
-        pairs, found = self._next(state), list[Expr]()
-        for chain in range(len(self._chains)):
-            found += self._of_chain(chain, state, [pair for pair in pairs if pair.chain == chain])
+        found = [pair for chain in range(len(self._chains)) for pair in self._of_chain(chain, state)]
         if (after_other := self._after_other(state)) is not None:
             found += [seq(other, self._rests[after_other]) for other in self._others]
-        return found
+        return factor_prefixes(found)
 
-    def _of_chain(self, chain: int, state: _ObjectState, pairs: list[_Pair]) -> list[Expr]:
-        limit = (state.at[chain] // _CHUNK + 1) * _CHUNK
-        near = [pair for pair in pairs if pair.position < limit]
-        expressions = [seq(literal(self._layout.key(self._name(pair))), self._entries[pair]) for pair in near]
-        if len(near) < len(pairs):
-            boundary = state._replace(at=(*state.at[:chain], limit, *state.at[chain + 1 :]))
-            if (chain, boundary) not in self._later:
-                later = factor_prefixes(self._of_chain(chain, boundary, pairs[len(near) :]))
-                self._later[chain, boundary] = self._scope.add("Keys", later)
-            expressions.append(self._later[chain, boundary])
+    def _of_chain(self, chain: int, state: _ObjectState) -> list[Expr]:
+        pairs, beyond = self._next(chain, state)
+        words = sorted(((self._layout.key(self._name(pair)), pair) for pair in pairs), key=itemgetter(0))
+        expressions = [seq(literal(key), self._entries[pair]) for key, pair in words]
+        if beyond is not None:
+            if (chain, beyond) not in self._later:
+                later = factor_prefixes(self._of_chain(chain, beyond))
+                self._later[chain, beyond] = self._scope.add("Keys", later)
+            expressions.append(self._later[chain, beyond])
         return expressions
 
     def _rest_production(self, state: _ObjectState) -> Expr:
         """Return what follows a value: more pairs, each after a comma, or the closing bracket."""
-        alternatives = [seq(self._layout.comma, pair) for pair in self._pairs(state)]
-        if self._may_end(state):
-            alternatives.append(self._layout.end_object)
-        return factor_prefixes(alternatives)
+        more = seq(self._layout.comma, self._pairs(state))
+        return self._layout.or_end(more) if self._may_end(state) else more
 
-
-class _DeclaredOrder:
-    """The objects of one chain, the usual case, in one pass: of `names`, of which `required` always come.
-
-    A state is how many properties came before. What follows a required property is inline; the other states,
-    to which several lead, are rules.
-
-    `values` are expressions by name, none of them empty; `others` are pairs of key and value that may come
-    anywhere in between.
-    """
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        required: frozenset[str],
-        values: Mapping[str, Expr],
-        others: Sequence[Expr],
-        layout: Layout,
-        scope: Scope,
-    ) -> None:
-        self._names = names
-        self._keys = [layout.key(name) for name in names]
-        self._values = values
-        self._others = others
-        self._layout = layout
-        self._scope = scope
-        # Those that may come next end with the first that must.
-        self._stops = [len(names)] * (len(names) + 1)
-        self._may_end = [True] * (len(names) + 1)
-        for index in reversed(range(len(names))):
-            needed = names[index] in required
-            self._stops[index] = index + 1 if needed else self._stops[index + 1]
-            self._may_end[index] = not needed and self._may_end[index + 1]
-        self._entries: list[Expr] = [EMPTY_LANGUAGE] * len(names)
-        self._later: dict[int, Expr] = {}
-
-    def expression(self) -> Expr:
-        """Return the objects, and add the productions that they need."""
-        count, layout = len(self._names), self._layout
-        first_of_run = 0
-        firsts = []  # of each property, the first state from which it may come next
-        for index in range(count):
-            firsts.append(first_of_run)
-            if self._stops[index] == index + 1:
-                first_of_run = index + 1
-        for state in range(count, 0, -1):
-            rest, name = self._rest(state), self._names[state - 1]
-            entry = seq(layout.colon, self._values[name], rest)
-            shared = firsts[state - 1] < state - 1
-            self._entries[state - 1] = self._scope.add(name + " Entry", entry) if shared else entry
-        begun = self._pairs(0, self._rest(0) if self._others else EMPTY_LANGUAGE)
-        alternatives = [seq(layout.begin_object, begun)]
-        if self._may_end[0]:
-            alternatives.append(layout.empty_object)
-        return factor_prefixes(alternatives)
-
-    def _rest(self, state: int) -> Expr:
-        """Return what follows a value: more pairs, each after a comma, or the closing bracket."""
-        if not self._others:
-            return self._production(state, EMPTY_LANGUAGE)
-        label = f"After {self._names[state - 1]}" if state else "More"
-        ref = self._scope.reserve(label)
-        return self._scope.define(ref, self._production(state, ref))
-
-    def _production(self, state: int, rest: Expr) -> Expr:
-        pairs = self._pairs(state, rest)
-        if pairs == EMPTY_LANGUAGE:
-            return self._layout.end_object if self._may_end[state] else EMPTY_LANGUAGE
-        more = seq(self._layout.comma, pairs)
-        return self._layout.or_end(more) if self._may_end[state] else more
-
-    def _pairs(self, state: int, rest: Expr) -> Expr:
-        """Return the pairs that may come next; `rest` follows additional ones."""
-        return alt(self._declared(state), *[seq(other, rest) for other in self._others])
-
-    def _declared(self, state: int) -> Expr:
-        """Return the declared properties that may come next: some inline, the others by reference."""
-        stop = self._stops[state]
-        limit = min((state // _CHUNK + 1) * _CHUNK, stop)
-        words = sorted(
-            zip(self._keys[state:limit], self._entries[state:limit], strict=True), key=itemgetter(0)
-        )
-        near = factor_prefixes([seq(Literal(key), entry) for key, entry in words])
-        if limit == stop:
-            return near
-        if limit not in self._later:
-            self._later[limit] = self._scope.add("Keys", self._declared(limit))
-        return alt(near, self._later[limit])
