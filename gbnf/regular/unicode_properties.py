@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
+import sys
+from array import array
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
-from itertools import chain, groupby
+from itertools import chain
 
 from gbnf.regular.charset import ANY_CHAR, CharSet
 
@@ -19,99 +21,36 @@ ESCAPED: Mapping[str, CharSet] = {
     "d": DIGIT, "D": ~DIGIT, "w": WORD, "W": ~WORD, "s": SPACE, "S": ~SPACE,
 }  # fmt: skip
 
-_LONG_NAMES = {
-    "Other": "C", "Control": "Cc", "cntrl": "Cc", "Format": "Cf", "Unassigned": "Cn", "Private_Use": "Co",
-    "Surrogate": "Cs", "Letter": "L", "Cased_Letter": "LC", "Lowercase_Letter": "Ll",
-    "Modifier_Letter": "Lm", "Other_Letter": "Lo", "Titlecase_Letter": "Lt", "Uppercase_Letter": "Lu",
-    "Mark": "M", "Combining_Mark": "M", "Spacing_Mark": "Mc", "Enclosing_Mark": "Me",
-    "Nonspacing_Mark": "Mn", "Number": "N", "Decimal_Number": "Nd", "digit": "Nd", "Letter_Number": "Nl",
-    "Other_Number": "No", "Punctuation": "P", "punct": "P", "Connector_Punctuation": "Pc",
-    "Dash_Punctuation": "Pd", "Close_Punctuation": "Pe", "Final_Punctuation": "Pf",
-    "Initial_Punctuation": "Pi", "Other_Punctuation": "Po", "Open_Punctuation": "Ps", "Symbol": "S",
-    "Currency_Symbol": "Sc", "Modifier_Symbol": "Sk", "Math_Symbol": "Sm", "Other_Symbol": "So",
-    "Separator": "Z", "Line_Separator": "Zl", "Paragraph_Separator": "Zp", "Space_Separator": "Zs",
-}  # fmt: skip
-
-#: Scripts whose characters' names say so.
-_NAMED_SCRIPTS = {
-    "Latin": "LATIN ", "Latn": "LATIN ", "Greek": "GREEK ", "Grek": "GREEK ", "Cyrillic": "CYRILLIC ",
-    "Cyrl": "CYRILLIC ", "Han": "CJK ", "Hani": "CJK ", "Hiragana": "HIRAGANA ", "Hira": "HIRAGANA ",
-    "Katakana": "KATAKANA ", "Kana": "KATAKANA ", "Hebrew": "HEBREW ", "Hebr": "HEBREW ",
-    "Arabic": "ARABIC ", "Arab": "ARABIC ", "Thai": "THAI ", "Hangul": "HANGUL ", "Hang": "HANGUL ",
-    "Devanagari": "DEVANAGARI ", "Deva": "DEVANAGARI ",
-}  # fmt: skip
+_KEYS = ("General_Category", "gc", "Script", "sc", "Script_Extensions", "scx")
 
 
 @cache
 def unicode_property(text: str) -> CharSet | None:
     """Return the characters of a property, as named between the braces of `\\p{...}`; None if it is unknown.
 
-    Known are general categories, scripts, ASCII, Any, Alphabetic and the like. Categories follow the Unicode
-    version of `unicodedata`. Scripts follow the names of characters, an
-    approximation: letters, and for Han also signs.
+    Known are Any, ASCII, Assigned, and what the package `regex` knows of general categories, scripts and
+    binary properties, by its version of Unicode.
     """
+    import regex  # noqa: PLC0415  # most patterns name no property
+
+    if text in ("Any", "ASCII"):
+        return ANY_CHAR if text == "Any" else CharSet.of((0, 0x7F))
+    if text == "Assigned":
+        return ~(unicode_property("Cn") or CharSet())
     key, equals, value = text.partition("=")
-    if equals:
-        if key in ("General_Category", "gc"):
-            return _category(value)
-        return _script(value) if key in ("Script", "sc", "Script_Extensions", "scx") else None
-    match text:
-        case "Any":
-            return ANY_CHAR
-        case "ASCII":
-            return CharSet.of((0, 0x7F))
-        case "Assigned":
-            unassigned = _category("Cn")
-            return None if unassigned is None else ~unassigned
-        case "Alphabetic" | "Alpha":
-            return CharSet.of(*[part for name in ("L", "Nl") if (part := _category(name))])
-        case "Lowercase" | "Lower":
-            return _category("Ll")
-        case "Uppercase" | "Upper":
-            return _category("Lu")
-        case "White_Space" | "space":
-            return (SPACE | CharSet.of("\x85")) - CharSet.of("\ufeff")
-    return _category(text)
-
-
-def _category(name: str) -> CharSet | None:
-    name = _LONG_NAMES.get(name, name)
-    if name == "LC":
-        names: tuple[str, ...] = ("Lu", "Ll", "Lt")
-    else:
-        names = tuple(known for known in _categories() if known.startswith(name)) if name else ()
-    return CharSet.of(*[_categories()[name] for name in names]) if names else None
-
-
-@cache
-def _categories() -> Mapping[str, CharSet]:
-    # Only these planes are assigned character by character (three of them, so far).
-    ranges = {"Co": [(0xF0000, 0xFFFFD), (0x100000, 0x10FFFD)],
-              "Cn": [(0x40000, 0xDFFFF), (0xE1000, 0xEFFFF), (0xFFFFE, 0xFFFFF), (0x10FFFE, 0x10FFFF)],
-              "Cs": []}  # fmt: skip
-    for codes in (range(0x40000), range(0xE0000, 0xE1000)):
-        low = codes[0]
-        for category, run in groupby(map(unicodedata.category, map(chr, codes))):
-            high = low + sum(1 for _ in run)
-            ranges.setdefault(category, []).append((low, high - 1))
-            low = high
-    return {category: CharSet.of(*pairs) for category, pairs in ranges.items()}
-
-
-@cache
-def _script(name: str) -> CharSet | None:
-    prefix = _NAMED_SCRIPTS.get(name)
-    if prefix is None:
+    if not key or (equals and not (key in _KEYS and value)):
         return None
-    kinds = ("L",) if prefix != "CJK " else ("L", "S", "N")
-    candidates = (_category(kind) or CharSet() for kind in kinds)
-    return CharSet.of(
-        *[
-            char
-            for char in chain.from_iterable(candidates)
-            if unicodedata.name(char, "").removeprefix("FULLWIDTH ").startswith(prefix)
-        ]
-    )
+    for name in [text] if equals else [f"gc={text}", f"{text}=Yes"]:
+        with suppress(regex.error):
+            runs = regex.compile(rf"\p{{{name}}}+").finditer(_every_char())
+            return CharSet.of(*[(ord(run[0][0]), ord(run[0][-1])) for run in runs])
+    return None
+
+
+@cache
+def _every_char() -> str:
+    codes = array("I", chain.from_iterable(range(low, high + 1) for low, high in ANY_CHAR.ranges))
+    return codes.tobytes().decode(f"utf-32-{sys.byteorder[0]}e")
 
 
 def ignoring_case(chars: CharSet) -> CharSet:
