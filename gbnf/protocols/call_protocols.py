@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -29,7 +30,10 @@ from gbnf.protocols.protocol import (
     for_template,
 )
 from gbnf.protocols.readers import REASONING_KEY, AnswerReader, FinalAnswerText, TextCalls, WholeJsonCall
-from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta, ToolFormat
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, TextDelta, ToolFormat
+from gbnf.tool_formats.cursor import Delimiters, Steps
+from gbnf.tool_formats.streaming import DeltaStream
+from gbnf.tool_formats.value_reading import EndOfTextError, read_json
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 
 
@@ -323,7 +327,8 @@ def pop_reasoning(call: Any) -> tuple[str, Any]:
 
 
 _BEGIN = '{"name":'
-_HEAD = re.compile(r'\{"name": ?("(?:[^"\\]|\\.)*"), ?"arguments": ?(?=\{)')
+_BEGINNING, _NOTHING = Delimiters([re.escape(_BEGIN)]), Delimiters([])
+_HEAD = Delimiters([r'\{"name": ?("(?:[^"\\]|\\.)*"), ?"arguments": ?(?=\{)'])
 # no rule of a pool has one of these names: those of its tools begin with "args"
 _CALL, _TEXT, _REST = Ref("oneCall"), Ref("plainText"), Ref("restOfText")
 
@@ -356,90 +361,27 @@ def json_grammar(
     return Grammar(Rules({"root": root, _CALL.name: call, **productions}), pool.report)
 
 
-class JsonCallStream:
+class JsonCallStream(DeltaStream):
     """Reads an answer of `json_grammar` piece by piece. The text has been matched against the grammar."""
 
     def __init__(self, *, final_answer: bool) -> None:
-        self._final_answer = final_answer
-        self._pending = ""
-        self._mode: Literal["start", "text", "head", "arguments", "tail", "message"] = "start"
-        self._index = -1
-        self._object = _ObjectEnd()
-        self._message = FinalAnswerText()
+        super().__init__()
+        self._final_answer, self._index = final_answer, 0
 
-    def feed(self, chunk: str) -> list[Delta]:
-        """Add the next characters; return what they tell."""
-        self._pending += chunk
-        return list(self._deltas())
-
-    def close(self, *, truncated: bool = False) -> list[Delta]:  # noqa: ARG002 - see AnswerReader
-        """End the answer; return the rest of its text."""
-        if self._mode == "start" and self._pending:
-            return [TextDelta(self._pending)]
-        return []
-
-    def _deltas(self) -> Iterator[Delta]:
-        while self._pending:
-            if self._mode == "start":
-                if self._pending.startswith(_BEGIN):
-                    self._mode = "head"
-                elif _BEGIN.startswith(self._pending):
-                    return
-                else:
-                    self._mode = "text"
-            elif self._mode == "text":
-                yield TextDelta(self._take(len(self._pending)))
-            elif self._mode == "head":
-                found = _HEAD.search(self._pending)
-                if found is None:
-                    return
-                name = json.loads(found[1])
+    def _read(self) -> Steps[None]:
+        cursor, add, message = self._cursor, self._deltas.append, FinalAnswerText()
+        if (yield from cursor.match(_BEGINNING, read=False)) is None:
+            yield from cursor.until(_NOTHING, lambda piece: add(TextDelta(piece)))
+        with suppress(EndOfTextError):
+            while (head := (yield from cursor.match(_HEAD, read=False))) is not None:
+                name = json.loads(head[1])
                 if self._final_answer and name == FINAL_ANSWER.name:
-                    self._mode = "message"
-                else:
-                    self._take(found.end())
-                    self._index += 1
-                    self._mode, self._object = "arguments", _ObjectEnd()
-                    yield CallStarted(self._index, f"call_{self._index + 1}", name)
-            elif self._mode == "message":
-                yield from self._message.feed(self._take(len(self._pending)))
-            elif self._mode == "arguments":
-                end = self._object.find(self._pending)
-                yield ArgumentsDelta(self._index, self._take(len(self._pending) if end is None else end))
-                if end is not None:
-                    self._mode = "tail"
-            else:
-                self._take(1)  # the brace after the arguments
-                yield CallEnded(self._index)
-                self._mode = "head"
-
-    def _take(self, count: int) -> str:
-        taken, self._pending = self._pending[:count], self._pending[count:]
-        return taken
-
-
-class _ObjectEnd:
-    """Finds the end of a JSON object that arrives in pieces."""
-
-    def __init__(self) -> None:
-        self._depth, self._in_string, self._escaped = 0, False, False
-
-    def find(self, piece: str) -> int | None:
-        """Return the index after the object's last character, None if it is not in the piece."""
-        at = 0
-        if self._escaped and piece:
-            at, self._escaped = 1, False
-        for found in _STRUCTURE.finditer(piece, at):
-            sign = found[0]
-            if sign == '"':
-                self._in_string = not self._in_string
-            elif sign[0] == "\\":
-                self._escaped = len(sign) == 1
-            elif not self._in_string:
-                self._depth += 1 if sign == "{" else -1
-                if not self._depth:
-                    return found.end()
-        return None
-
-
-_STRUCTURE = re.compile(r'["{}]|\\.?', re.DOTALL)
+                    yield from cursor.until(_NOTHING, lambda piece: self._deltas.extend(message.feed(piece)))
+                    break
+                cursor.at = head.end()
+                add(CallStarted(self._index, f"call_{self._index + 1}", name))
+                yield from read_json(cursor, lambda piece: add(ArgumentsDelta(self._index, piece)))
+                if (yield from cursor.skip_exactly("}")):
+                    add(CallEnded(self._index))
+                yield from cursor.skip_space()
+                self._index += 1

@@ -18,7 +18,38 @@ from gbnf.tool_formats.format import FormatFields
 from gbnf.tools import Tool
 
 
-class CallDeltas:
+class DeltaStream:
+    """Reads an answer chunk by chunk: `run` advances over `cursor`, and appends to `deltas`."""
+
+    def __init__(self) -> None:
+        self._cursor = AnswerCursor()
+        self._deltas: list[Delta] = []
+        self._run: Steps[None] | None = None
+
+    def _read(self) -> Steps[None]:
+        """Read the whole answer."""
+        raise NotImplementedError
+
+    def feed(self, chunk: str) -> list[Delta]:
+        """Take the next characters, and return what they make certain."""
+        self._cursor.feed(chunk)
+        return self._advance()
+
+    def close(self, *, truncated: bool = False) -> list[Delta]:
+        """Return the rest of the answer. `truncated`: a token limit ended it."""
+        del truncated
+        self._cursor.ended = True
+        return self._advance()
+
+    def _advance(self) -> list[Delta]:
+        self._run = self._run or self._read()
+        next(self._run, None)
+        merged = _merged(self._deltas)
+        self._deltas.clear()
+        return merged
+
+
+class CallDeltas(DeltaStream):
     """Reads an answer chunk by chunk.
 
     `reasoning`: the template was asked for reasoning, so that an answer may begin inside it (see
@@ -33,44 +64,31 @@ class CallDeltas:
         reasoning: bool = False,
         text_only: bool = False,
     ) -> None:
+        super().__init__()
         self._delimiters = format_delimiters(format)
-        self._cursor = AnswerCursor()
-        self._deltas: list[Delta] = []
         self._calls = CallReader(self._cursor, format, tools, self._deltas.append)
         self._pending: list[str] = []  # text that counts only if other text follows
         self._dropped = ""  # the controls in it, which count only then, and what follows them
         self._said = False  # whether there is text, after the reasoning and the last call
         self._had_calls = self._had_reasoning = False
-        begins_inside = reasoning and format.reasoning is not None and format.reasoning.prompt == "open"
-        answer = self._reasoned_text if text_only else self._answer
-        self._run = answer(begins_inside=begins_inside)
-        next(self._run)
+        self._text_only = text_only
+        self._begins_inside = reasoning and format.reasoning is not None and format.reasoning.prompt == "open"
 
     @property
     def calls(self) -> list[WrittenCall]:
         """The calls that have begun so far."""
         return self._calls.calls
 
-    def feed(self, chunk: str) -> list[Delta]:
-        """Take the next characters, and return what they make certain."""
-        self._cursor.feed(chunk)
-        return self._advance()
-
     def close(self, *, truncated: bool = False) -> list[Delta]:
         """Return the rest of the answer. `truncated`: a token limit ended it."""
-        self._cursor.ended = True
         self._calls.truncated = truncated
-        return self._advance()
+        return super().close()
 
-    def _advance(self) -> list[Delta]:
-        next(self._run, None)
-        merged = _merged(self._deltas)
-        self._deltas.clear()
-        return merged
+    def _read(self) -> Steps[None]:
+        return self._reasoned_text() if self._text_only else self._answer()
 
-    def _answer(self, *, begins_inside: bool) -> Steps[None]:
-        yield
-        if begins_inside:
+    def _answer(self) -> Steps[None]:
+        if self._begins_inside:
             yield from self._reasoning(opened=True)
         yield from self._begin()
         while (found := (yield from self._cursor.until(self._delimiters.in_text, self._text))) is not None:
@@ -88,10 +106,9 @@ class CallDeltas:
         if not self._had_calls:
             self._flush()
 
-    def _reasoned_text(self, *, begins_inside: bool) -> Steps[None]:
-        yield
+    def _reasoned_text(self) -> Steps[None]:
         yield from self._cursor.skip_space()
-        if begins_inside:
+        if self._begins_inside:
             yield from self._reasoning(opened=True)
             yield from self._cursor.skip_space()
         while (yield from self._cursor.match(self._delimiters.reasoning_begin)) is not None:
