@@ -272,7 +272,9 @@ class _ObjectAutomaton:
         for pair in sorted(entered):
             into.setdefault(pair.follower, []).append(pair)
         for state in sorted(states, key=lambda state: (sum(state.at), state), reverse=True):
-            self._rests[state] = self._rest(state, shared=uses.get(state, 0) > 1, recursive=state in recursive)
+            self._rests[state] = self._rest(
+                state, shared=uses.get(state, 0) > 1, recursive=state in recursive
+            )
             for pair in into.get(state, ()):
                 name = self._name(pair)
                 entry = seq(self._layout.colon, self._values[name], self._rests[state])
@@ -310,4 +312,3 @@ class _ObjectAutomaton:
         """Return what follows a value: more pairs, each after a comma, or the closing bracket."""
         more = seq(self._layout.comma, self._pairs(state))
         return self._layout.or_end(more) if self._may_end(state) else more
-

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from graphlib import CycleError, TopologicalSorter
 
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal, references
@@ -60,23 +61,14 @@ def find_left_recursion(rules: Rules, empty: frozenset[str] | None = None) -> tu
     """
     if empty is None:
         empty = nullable(rules)
-    done: set[str] = set()
-    for start in rules.productions:
-        if start in done:
-            continue
-        path: dict[str, None] = {start: None}
-        pending = [_left_references(rules.productions[start], empty)]
-        while pending:
-            name = next(pending[-1], None)
-            if name is None:
-                pending.pop()
-                done.add(path.popitem()[0])
-            elif name in path:
-                names = list(path)
-                return tuple(names[names.index(name) :])
-            elif name not in done and name in rules.productions:
-                path[name] = None
-                pending.append(_left_references(rules.productions[name], empty))
+    first = {
+        name: [used for used in _left_references(expr, empty) if used in rules.productions]
+        for name, expr in rules.productions.items()
+    }
+    try:
+        TopologicalSorter(first).prepare()
+    except CycleError as error:
+        return tuple(reversed(error.args[1][1:]))
     return None
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 from gbnf.errors import InvalidArgumentError
 from gbnf.regular.charset import ONE_CLASS, CharSet, common_refinement, minterms
@@ -124,12 +125,14 @@ class Dfa:
         shortest = self.shortest()
         if shortest is None:
             raise InvalidArgumentError("the empty language has no words, so they have no lengths")
-        order = self._reverse_topological
-        if order is None:
-            return len(shortest), None
         longest: dict[int, int] = {}
-        for state in order:
-            longest[state] = max((longest[target] + 1 for target in self.targets(state)), default=0)
+        try:
+            for state in TopologicalSorter(
+                {state: self.targets(state) for state in range(len(self.table.rows))}
+            ).static_order():
+                longest[state] = max((longest[target] + 1 for target in self.targets(state)), default=0)
+        except CycleError:
+            return len(shortest), None
         return len(shortest), longest[0]
 
     def shortest(self) -> str | None:
@@ -152,22 +155,6 @@ class Dfa:
     def targets(self, state: int) -> list[int]:
         """Return the next states, each once, in the order of the first characters that lead to them."""
         return [target for target in dict.fromkeys(self.table.rows[state]) if target != DEAD]
-
-    @cached_property
-    def _reverse_topological(self) -> list[int] | None:
-        """The states, each after all that follow it; None if there is a cycle."""
-        waiting = [len(self.targets(state)) for state in range(len(self.table.rows))]
-        sources: list[list[int]] = [[] for _ in self.table.rows]
-        for state in range(len(self.table.rows)):
-            for target in self.targets(state):
-                sources[target].append(state)
-        order = [state for state, count in enumerate(waiting) if count == 0]
-        for state in order:  # it grows while it is walked
-            for source in sources[state]:
-                waiting[source] -= 1
-                if waiting[source] == 0:
-                    order.append(source)
-        return order if len(order) == len(self.table.rows) else None
 
     # Operations
 
