@@ -139,8 +139,11 @@ class Upstreams(RequestBackend):
             upstream.backend.clear_prompt_cache()
 
     def close(self) -> None:
-        """Close the backends. Idempotent."""
+        """Close the backends, and end the probes. Idempotent."""
         for upstream in self.upstreams:
+            if (probing := upstream.probing) is not None:
+                with suppress(RuntimeError):  # its loop is closed
+                    probing.get_loop().call_soon_threadsafe(probing.cancel)
             upstream.backend.close()
 
     def start_probing(self) -> None:

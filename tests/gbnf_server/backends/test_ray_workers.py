@@ -199,3 +199,12 @@ def test_models_that_differ_or_do_not_open_are_refused(cluster: Any, way: Any, s
 def test_an_address_without_a_cluster(address: str) -> None:
     with pytest.raises(SetupError, match="no Ray cluster"):
         RayWorkers(address, OPEN)
+
+
+def test_a_probe_after_the_end_does_not_connect_again(cluster: Any) -> None:
+    """It would block the event loop that all blocking calls share."""
+    with RayWorkers(cluster.address, OPEN) as workers:
+        probes = [upstream.probe for upstream in workers.upstreams]
+    ray.shutdown()
+    assert not any(asyncio.run(probe()) for probe in probes)
+    assert not ray.is_initialized()

@@ -270,3 +270,18 @@ async def test_a_backend_that_failed_in_a_blocking_call_is_asked_again(serves: s
         await until(lambda: upstreams.upstreams[0].healthy)
         assert (await asyncio.to_thread(upstreams.complete, asking("x"))).text == "a"
         assert fakes[0].probes
+
+
+@in_event_loop
+async def test_nothing_is_probed_once_it_is_closed() -> None:
+    fakes = [Fake("a")]
+    fakes[0].fault = DOWN
+    async with playing(fakes) as upstreams:
+        with pytest.raises(BackendUnreachableError):
+            await asyncio.to_thread(upstreams.complete, asking("x"))  # the probe is in another loop
+        await until(lambda: fakes[0].probes > 1)
+        probing = upstreams.upstreams[0].probing
+        assert probing is not None
+        await asyncio.to_thread(upstreams.close)
+        await until(probing.done)
+        assert probing.cancelled()
