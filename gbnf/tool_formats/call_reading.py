@@ -133,7 +133,7 @@ class CallReader:
 
     def _arguments(self, schema: object, take: Take) -> Steps[None]:
         if self._elements is not None:
-            yield from self._elements.read(TypedSchema(schema, schema), take)
+            yield from self._elements.read(TypedSchema.of(schema), take)
             return
         yield from self._cursor.skip_space()
         sign = yield from self._cursor.peek()

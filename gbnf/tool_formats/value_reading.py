@@ -3,24 +3,38 @@
 A text without quotes stands for a value by its schema. Where strings are not the only type, a text that is
 JSON, or else a Python literal, of another type that the schema allows is that value. Any other text is a
 string if strings are allowed. So the text `5` is a number where both are allowed, and `1.2.3` a string. The
-types of a schema are read leniently: rather too many than too few, and never an error.
+types of a schema are those of its grammar: rather too many than too few, and never an error.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, load
 from gbnf.calls.parsing.readers import read_literal as read_python
-from gbnf.errors import GbnfError
-from gbnf.schema.keywords import resolve_pointer
+from gbnf.compiler.values import shape_type
+from gbnf.errors import GbnfError, SchemaError
+from gbnf.schema.document import Document
+from gbnf.schema.value_sets import (
+    ALL_VALUES,
+    UNCONSTRAINED,
+    Array,
+    Conjunction,
+    Number,
+    Object,
+    Shape,
+    ValueSet,
+)
 from gbnf.strict_json import InvalidJsonError, has_type, json_type, parse_json
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
+from gbnf.work_limits import limit_work
+
+if TYPE_CHECKING:
+    from gbnf.schema.expand import Expander
 
 _PAIRS: Final = {"}": "{", "]": "[", ")": "("}
 _BRACKETS: Final = (r"\{", r"\}", r"\[", r"\]")
@@ -128,88 +142,54 @@ def _value(read: Callable[[str], Any], text: str) -> tuple[Any, str] | None:
     return value, json.dumps(value, ensure_ascii=False)
 
 
-ANY: Final = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
-_DEPTH = 16
-
-
-@dataclass(frozen=True)
 class TypedSchema:
-    """A subschema of the document `root`."""
+    """The values that a schema allows at one location: those of any of some conjunctions."""
 
-    raw: Any
-    root: Any
+    def __init__(self, expander: Expander | None, choices: Iterable[Conjunction]) -> None:
+        self._expander, self._choices = expander, tuple(dict.fromkeys(choices))
+
+    @staticmethod
+    def of(raw: Any) -> TypedSchema:
+        """Return the values of a whole schema."""
+        from gbnf.schema.expand import Expander  # noqa: PLC0415  # most formats write arguments as JSON
+
+        try:
+            document = Document(raw)
+        except SchemaError:
+            return TypedSchema(None, ())
+        return TypedSchema(Expander(document, lambda *_: None), [(document.root,)])
+
+    @cached_property
+    def _sets(self) -> list[ValueSet]:
+        """The values; all values where the schema is malformed, or takes too much work."""
+        try:
+            with limit_work():
+                return (
+                    [self._expander.expand(one) for one in self._choices] if self._expander else [ALL_VALUES]
+                )
+        except (GbnfError, RecursionError):
+            return [ALL_VALUES]
 
     @cached_property
     def types(self) -> frozenset[str]:
         """The types that it allows; "integer" beside every "number"."""
-        return _types(self.raw, self.root, _DEPTH)
+        found = {json_type(value) for one in self._sets for value in one.values}
+        for shape in self._shapes():
+            is_integer = isinstance(shape, Number) and shape.integer
+            found.add("integer" if is_integer else shape_type(shape))
+        return frozenset(found | ({"integer"} if "number" in found else set()))
+
+    def _shapes(self) -> Iterator[Shape]:
+        return chain.from_iterable(one.shapes for one in self._sets)
 
     def property(self, name: str) -> TypedSchema:
-        """Return the subschema of a property."""
-        return TypedSchema(_member(self.raw, self.root, name, _DEPTH), self.root)
+        """Return the values of a property."""
+        return self._inside(shape.child(name) for shape in self._shapes() if isinstance(shape, Object))
 
     def item(self, index: int) -> TypedSchema:
-        """Return the subschema of an item."""
-        return TypedSchema(_member(self.raw, self.root, index, _DEPTH), self.root)
+        """Return the values of an item."""
+        arrays = (shape for shape in self._shapes() if isinstance(shape, Array))
+        return self._inside((*array.prefix, array.items)[min(index, len(array.prefix))] for array in arrays)
 
-
-def _types(raw: Any, root: Any, depth: int) -> frozenset[str]:
-    if raw is False:
-        return frozenset()
-    if not isinstance(raw, Mapping) or not depth:
-        return ANY
-    declared = raw.get("type", ())
-    names = {declared} if isinstance(declared, str) else {each for each in declared if isinstance(each, str)}
-    types = (frozenset(names) & ANY) or ANY
-    types |= {"integer"} if "number" in types else frozenset()
-    listed = [raw["const"]] if "const" in raw else raw.get("enum")
-    if isinstance(listed, list):
-        kinds = frozenset(map(json_type, listed))
-        types &= kinds | ({"integer"} if "number" in kinds else frozenset())
-    for part in _all_of(raw, root):
-        types &= _types(part, root, depth - 1)
-    for choices in _any_of(raw):
-        types &= frozenset().union(*(_types(choice, root, depth - 1) for choice in choices))
-    return types
-
-
-def _member(raw: Any, root: Any, key: str | int, depth: int) -> Any:
-    """Return a schema that implies the constraints on a member."""
-    if not isinstance(raw, Mapping) or not depth:
-        return True
-    parts = [_own_member(raw, key), *(_member(part, root, key, depth - 1) for part in _all_of(raw, root))]
-    owner = "array" if isinstance(key, int) else "object"
-    for choices in _any_of(raw):
-        owners = [choice for choice in choices if owner in _types(choice, root, depth - 1)]
-        parts.append({"anyOf": [_member(choice, root, key, depth - 1) for choice in owners or choices]})
-    parts = [part for part in parts if part is not True]
-    return True if not parts else parts[0] if len(parts) == 1 else {"allOf": parts}
-
-
-def _own_member(raw: Mapping[str, Any], key: str | int) -> Any:
-    if isinstance(key, int):
-        first = raw.get("prefixItems", ())
-        return first[key] if isinstance(first, list) and key < len(first) else raw.get("items", True)
-    properties = raw.get("properties")
-    if isinstance(properties, Mapping) and key in properties:
-        return properties[key]
-    patterns = raw.get("patternProperties")
-    for pattern, schema in patterns.items() if isinstance(patterns, Mapping) else ():
-        try:
-            if re.search(pattern, key):
-                return schema
-        except re.error:
-            return True
-    return raw.get("additionalProperties", True)
-
-
-def _all_of(raw: Mapping[str, Any], root: Any) -> list[Any]:
-    parts = raw.get("allOf")
-    found = list(parts) if isinstance(parts, list) else []
-    if "$ref" in raw and (target := resolve_pointer(raw["$ref"], root)) is not None:
-        found.append(target[1])
-    return found
-
-
-def _any_of(raw: Mapping[str, Any]) -> list[list[Any]]:
-    return [raw[key] for key in ("anyOf", "oneOf") if isinstance(raw.get(key), list)]
+    def _inside(self, choices: Iterable[Conjunction]) -> TypedSchema:
+        return TypedSchema(self._expander, list(choices) or [UNCONSTRAINED])
