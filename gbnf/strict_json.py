@@ -57,6 +57,18 @@ def has_type(value: Any, types: Collection[str]) -> bool:
     return kind in types or (kind == "integer" and "number" in types)
 
 
+def nests_deeper(value: Any, most: int) -> bool:
+    """Return whether objects and arrays are nested deeper than `most` levels."""
+    level = [value] if isinstance(value, Mapping | list | tuple) else []
+    for _ in range(most):
+        if not level:
+            return False
+        members = (member for one in level for member in (one.values() if isinstance(one, Mapping) else one))
+        nested = [member for member in members if isinstance(member, Mapping | list | tuple)]
+        level = list({id(member): member for member in nested}.values())  # a value may have several parents
+    return bool(level)
+
+
 def parse_json(text: str, *, control_characters: bool = False, surrogates: bool = False) -> Any:
     """Return the value of a text that is one JSON value. Raises InvalidJsonError.
 

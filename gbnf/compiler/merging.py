@@ -27,16 +27,13 @@ from gbnf.compiler.structures import (
     StructureLowering,
 )
 from gbnf.compiler.value_syntax import ValueSyntax
-from gbnf.compiler.values import json_type
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     UNSATISFIABLE,
     Array,
-    Boolean,
     Conjunction,
     KeyClass,
-    Null,
     Object,
     Shape,
     ValueSet,
@@ -53,13 +50,9 @@ _Either = Callable[[Sequence[Conjunction], str], Expr]
 
 def _listed(values: ValueSet) -> frozenset[Any] | None:
     """Return keys of all values of a set; None where it has other shapes than null and booleans."""
-    if not all(isinstance(shape, Null | Boolean) for shape in values.shapes):
+    few = values.listed()
+    if few is None or any(isinstance(value, list | dict) for value in few):
         return None
-    few = [value for value in values.values if json_type(value) not in ("array", "object")]
-    if len(few) < len(values.values):
-        return None
-    for shape in values.shapes:
-        few += [None] if isinstance(shape, Null) else [False, True]
     return frozenset(map(value_key, few))
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gbnf.compiler.any_order import DUPLICATES_COUNT, ObjectMembers, OrderBudget, any_order_expr
 from gbnf.compiler.arrays import (
@@ -34,14 +34,10 @@ from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     UNSATISFIABLE,
     Array,
-    Boolean,
     Conjunction,
-    Null,
-    Number,
     Object,
     String,
     conjunction,
-    distinct,
 )
 from gbnf.work_limits import spend
 
@@ -239,8 +235,9 @@ class StructureLowering(ABC):
             report_keyword(self.report, shape, location.pointer, keyword, reason)
 
         if shape.unique and not (items.maximum is not None and items.maximum <= 1):
-            values = None if shape.prefix or shape.contains else self._few_values(shape.items)
-            if values is not None:
+            is_plain = not shape.prefix and not shape.contains
+            values = self._expander.expand(shape.items).listed(MAX_UNIQUE) if is_plain else None
+            if values is not None and len(values) <= MAX_UNIQUE:
                 pairs = self._pairs(location)
                 texts = [value_expr(value, syntax.item(), pairs) for value in values]
                 written = [text for text in texts if text != EMPTY_LANGUAGE]
@@ -263,22 +260,6 @@ class StructureLowering(ABC):
                 return expr
         not_enforced("contains", "it takes too many states beside the other bounds")
         return None
-
-    def _few_values(self, subschemas: Conjunction) -> list[Any] | None:
-        """Return all values that satisfy `subschemas`, where they are few."""
-        allowed = self._expander.expand(subschemas)
-        values = list(allowed.values)
-        for shape in allowed.shapes:
-            if isinstance(shape, Null):
-                values.append(None)
-            elif isinstance(shape, Boolean):
-                values += [False, True]
-            elif isinstance(shape, Number) and (few := shape.few_integers(MAX_UNIQUE)) is not None:
-                values += few
-            else:
-                return None
-        values = distinct(values)
-        return values if len(values) <= MAX_UNIQUE else None
 
     def _object(self, shape: Object, location: SchemaLocation, syntax: ValueSyntax) -> Expr:
         if shape == ANY_OBJECT:

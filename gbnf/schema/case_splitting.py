@@ -29,6 +29,7 @@ from gbnf.schema.value_sets import (
     ValueSet,
     value_key,
 )
+from gbnf.strict_json import json_type
 from gbnf.work_limits import TooManyStatesError, spend
 
 #: Maximum branches that are tried.
@@ -39,10 +40,6 @@ _CONJUNCT_WORK = 8
 _SETTLING = frozenset({"const", "enum"})
 #: Maximum values of an enumeration whose types are checked.
 _FEW = 20
-_TYPE_OF = {
-    type(None): "null", bool: "boolean", int: "number", float: "number",
-    str: "string", list: "array", dict: "object",
-}  # fmt: skip
 
 
 class _Facts:
@@ -152,12 +149,16 @@ def _types(conjunct: Subschema) -> frozenset[str] | None:
     declared = conjunct.raw.get("type")
     names = [declared] if isinstance(declared, str) else declared
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
-        allowed = frozenset(["number" if name == "integer" else name for name in names])
+        allowed = _merged(names)
     listed = [conjunct.raw["const"]] if "const" in conjunct.raw else conjunct.raw.get("enum")
     if isinstance(listed, list) and len(listed) <= _FEW:
-        of_values = frozenset([_TYPE_OF[type(value)] for value in listed])
+        of_values = _merged(map(json_type, listed))
         allowed = of_values if allowed is None else allowed & of_values
     return allowed
+
+
+def _merged(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(["number" if name == "integer" else name for name in names])
 
 
 def _names(conjunct: Subschema, keyword: str) -> Iterable[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.keywords import KEYWORDS, PRIVATE, UNEVALUATED
 from gbnf.schema.value_sets import value_key
+from gbnf.strict_json import nests_deeper
 from gbnf.work_limits import spend
 
 #: How deep a value of `enum` or `const` may nest.
@@ -68,13 +69,7 @@ class ConjunctValidator:
 
 def is_deep(value: Any) -> bool:
     """Return whether a value nests deeper than `_MAX_VALUE_DEPTH`."""
-    level = [value] if isinstance(value, list | dict) else []
-    for _ in range(_MAX_VALUE_DEPTH):
-        if not level:
-            return False
-        members = (member for one in level for member in (one.values() if isinstance(one, dict) else one))
-        level = [member for member in members if isinstance(member, list | dict)]
-    return bool(level)
+    return type(value) not in _SCALARS and nests_deeper(value, _MAX_VALUE_DEPTH)
 
 
 def _denied(raw: Any) -> frozenset[Hashable]:

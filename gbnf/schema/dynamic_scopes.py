@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urldefrag, urljoin
 
@@ -18,31 +17,22 @@ from gbnf.schema.keywords import REFERENCES
 _ROOT_URI = "urn:schema"
 
 
-@dataclass(frozen=True, slots=True)
-class _Survey:
-    """What a schema contains that affects references.
+def _survey(schema: Any) -> tuple[Counter[str], bool, bool]:
+    """Return what a schema contains that affects references.
 
-    `dynamic` are the names of all dynamic anchors, "" for each `$recursiveAnchor`.
+    The names of all dynamic anchors, "" for each `$recursiveAnchor`; whether it has anchors, or identifiers
+    below the root; whether it refers outside.
     """
-
-    dynamic: Counter[str]
-    has_names: bool  # anchors, or identifiers below the root
-    refers_outside: bool
-
-    @staticmethod
-    def of(schema: Any) -> _Survey:
-        dynamic: Counter[str] = Counter()
-        has_names = refers_outside = False
-        for raw in _objects(schema):
-            if raw is not schema and not _IDENTIFYING.isdisjoint(raw):
-                has_names = True
-            if not _NAMING.isdisjoint(raw):
-                has_names = True
-                dynamic.update(_own_dynamic_anchors(raw))
-            for keyword in raw.keys() & REFERENCES:
-                reference = raw[keyword]
-                refers_outside = refers_outside or (isinstance(reference, str) and reference[:1] != "#")
-        return _Survey(dynamic, has_names, refers_outside)
+    dynamic: Counter[str] = Counter()
+    has_names = refers_outside = False
+    for raw in _objects(schema):
+        has_names |= raw is not schema and not _IDENTIFYING.isdisjoint(raw)
+        if not _NAMING.isdisjoint(raw):
+            has_names = True
+            dynamic.update(_own_dynamic_anchors(raw))
+        for keyword in raw.keys() & REFERENCES:
+            refers_outside |= isinstance(raw[keyword], str) and raw[keyword][:1] != "#"
+    return dynamic, has_names, refers_outside
 
 
 _MAX_NODES = 200_000
@@ -87,9 +77,9 @@ class DynamicScopes:
     def __init__(self, specification: Specification[Any], schema: Any) -> None:
         resource: Resource[Any] = specification.create_resource(schema)
         self._root = resource.id() or _ROOT_URI
-        survey = _Survey.of(schema)
+        dynamic, has_names, refers_outside = _survey(schema)
         registry: Registry[Any] = SPECIFICATIONS.with_resource(self._root, resource)
-        if survey.has_names or survey.refers_outside:
+        if has_names or refers_outside:
             if _expanded_size(schema) > _MAX_NODES:
                 problem = (
                     f"with shared values counted each time, it has over {_MAX_NODES:,} objects and arrays"
@@ -99,9 +89,9 @@ class DynamicScopes:
                 registry = registry.crawl()  # once, and not at each reference
         self._registry = registry
         self.resolver = registry.resolver(self._root)
-        several = {name for name, count in survey.dynamic.items() if count > 1}
+        several = {name for name, count in dynamic.items() if count > 1}
         # The metaschemas have an anchor "meta", or recursive ones.
-        self._several = frozenset(several | {"meta", ""}) if survey.refers_outside else frozenset(several)
+        self._several = frozenset(several | {"meta", ""}) if refers_outside else frozenset(several)
         self._provided: dict[str, frozenset[str]] = {}
         self._resolvers: dict[tuple[str, tuple[str, ...]], Any] = {}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -165,6 +165,23 @@ class ValueSet:
     def is_everything(self) -> bool:
         """Whether every JSON value is allowed; only the shapes are checked."""
         return len(self.shapes) == len(ALL_VALUES.shapes) and self.shapes == ALL_VALUES.shapes
+
+    def listed(self, most_integers: int = 0) -> list[Any] | None:
+        """Return all the values, where they are few: at most so many integers in a row; None elsewhere."""
+        values = list(self.values)
+        for shape in self.shapes:
+            few: Iterable[Any] | None = None
+            match shape:
+                case Null():
+                    few = [None]
+                case Boolean():
+                    few = [False, True]
+                case Number():
+                    few = shape.few_integers(most_integers)
+            if few is None:
+                return None
+            values += few
+        return distinct(values)
 
 
 ALL_VALUES = ValueSet(shapes=(Null(), Boolean(), Number(), String(), Array(), Object()))

@@ -21,6 +21,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from gbnf.compiler.layout import Whitespace
+from gbnf.schema.keywords import resolve_pointer
 from gbnf.schema.value_sets import whole_numbers
 
 _TOO_LARGE = 10**39
@@ -132,7 +133,8 @@ class ValueGenerator:
             if not isinstance(schema, Mapping) or any(schema is one for one in found):
                 continue
             found.append(schema)
-            inside = [self._target(schema["$ref"])] if "$ref" in schema else []
+            target = resolve_pointer(schema.get("$ref"), self._root)
+            inside = [] if target is None else [target[1]]
             pending = [*inside, *schema.get("allOf", ()), *pending]
             if draw is not None:
                 later += [list(schema[keyword]) for keyword in ("anyOf", "oneOf") if keyword in schema]
@@ -140,19 +142,6 @@ class ValueGenerator:
                     then = [schema["if"], schema.get("then", True)]
                     later.append([[schema.get("else", True)], then])
         return found
-
-    def _target(self, reference: Any) -> Any:
-        """Return the target of a JSON Pointer into this document; True for other references."""
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            return True
-        target = self._root
-        for step in reference[1:].split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            try:
-                target = target[int(key) if isinstance(target, list) else key]
-            except (KeyError, IndexError, ValueError, TypeError):
-                return True
-        return target
 
     def value(self, draw: st.DrawFn, schemas: Sequence[Any], depth: int = 0) -> Any:
         """Draw a value that often satisfies all of the schemas."""

@@ -40,7 +40,6 @@ _SWITCHES: tuple[tuple[str, Any, Any], ...] = (
     ("enable_thinking", True, False),
     ("thinking", True, False),
     ("thinking_mode", "enabled", "disabled"),
-    ("no_think", None, None),  # a value of reasoning_effort, see `switches`
 )
 
 
@@ -96,7 +95,7 @@ def message_of_calls(shape: Shape, message: dict[str, Any]) -> dict[str, Any]:
 
 def switches(source: str, *, reasoning: bool) -> dict[str, Any]:
     """Return the variables by which a template is asked for reasoning, or for none."""
-    chosen = {name: on if reasoning else off for name, on, off in _SWITCHES[:3] if name in source}
+    chosen = {name: on if reasoning else off for name, on, off in _SWITCHES if name in source}
     if "no_think" in source and "reasoning_effort" in source:
         chosen["reasoning_effort"] = "high" if reasoning else "no_think"
     return chosen

@@ -11,8 +11,9 @@ from typing import Any
 from gbnf.findings import Finding, Kind
 from gbnf.schema.drafts import as_2020_12
 from gbnf.schema.keywords import APPLICATORS, SchemaPath, path_pointer
+from gbnf.strict_json import nests_deeper
 from gbnf.tools.argument_schema import UNDECLARED, ArgumentSchemaError, checked_argument_schema
-from gbnf.tools.manifest_checks import json_like, manifest_fields, nests_deeper
+from gbnf.tools.manifest_checks import json_like, manifest_fields
 from gbnf.tools.tool import Tool
 
 _MOST_REMOVED = 100

@@ -19,6 +19,7 @@ from typing import Any, Literal, NoReturn
 from gbnf.errors import ManifestError
 from gbnf.findings import Finding
 from gbnf.schema.drafts import as_2020_12
+from gbnf.strict_json import nests_deeper
 from gbnf.tools.argument_schema import (
     ArgumentSchemaError,
     checked_argument_schema,
@@ -170,18 +171,6 @@ def _undeclared(name: str, args: Mapping[str, Any]) -> Iterator[Finding]:
 def json_like(value: Any) -> Any:
     """Return a copy of `value` in JSON's types, as in a manifest. Raises ManifestError."""
     return _ManifestChecker(_NO_FILE).json_like("args", value)
-
-
-def nests_deeper(value: Any, most: int) -> bool:
-    """Return whether tables and arrays are nested deeper than `most` levels."""
-    level = [value] if isinstance(value, Mapping | list | tuple) else []
-    for _ in range(most):
-        members = (member for one in level for member in (one.values() if isinstance(one, Mapping) else one))
-        nested = [member for member in members if isinstance(member, Mapping | list | tuple)]
-        level = list({id(member): member for member in nested}.values())  # a value may have several parents
-        if not level:
-            return False
-    return True
 
 
 class _ManifestChecker:

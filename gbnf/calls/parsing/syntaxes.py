@@ -196,24 +196,8 @@ def read_object(text: str, match: re.Match[str], context: ReaderContext) -> Pars
     return read_body(text, start, context.names) or ParsedSpan(found.end, closed=False)
 
 
-def _write_fenced(call: ToolCall) -> str:
-    return "\n".join(["```tool", call.name, *keyed_lines(call), "```"])
-
-
-def _write_call(call: ToolCall) -> str:
-    return f"CALL {call.name} {json_of(call.arguments)}"
-
-
 def _write_bare(call: ToolCall) -> str:
     return json_of({"name": call.name, "arguments": call.arguments})
-
-
-def _write_tagged(call: ToolCall) -> str:
-    return f"<tool_call>\n{_write_bare(call)}\n</tool_call>"
-
-
-def _write_function(call: ToolCall) -> str:
-    return f"<function={call.name}>{json_of(call.arguments)}</function>"
 
 
 def _write_yaml(call: ToolCall) -> str:
@@ -221,18 +205,8 @@ def _write_yaml(call: ToolCall) -> str:
     return "\n".join([f"tool: {call.name}", *lines])
 
 
-def _write_python(call: ToolCall) -> str:
-    return f"{call.name}({write_arguments(call.arguments)})"
-
-
-def _write_tool_calls(calls: Sequence[ToolCall]) -> str:
-    listed = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
-    return json_of({"tool_calls": listed})
-
-
-def _write_mistral(calls: Sequence[ToolCall]) -> str:
-    listed = [{"name": call.name, "arguments": call.arguments, "id": call.id} for call in calls]
-    return f"[TOOL_CALLS]{json_of(listed)}"
+def _listed(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    return [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
 
 
 def _write_openai(calls: Sequence[ToolCall]) -> str:
@@ -262,16 +236,30 @@ class CallSyntax:
 
 
 CALL_SYNTAXES: tuple[CallSyntax, ...] = (
-    CallSyntax("fenced", FENCE, read_fenced, _each(_write_fenced)),
-    CallSyntax("call", CALL, read_call, _each(_write_call)),
-    CallSyntax("tool_calls", OBJECT, read_object, _write_tool_calls),
+    CallSyntax(
+        "fenced",
+        FENCE,
+        read_fenced,
+        _each(lambda call: "\n".join(["```tool", call.name, *keyed_lines(call), "```"])),
+    ),
+    CallSyntax("call", CALL, read_call, _each(lambda call: f"CALL {call.name} {json_of(call.arguments)}")),
+    CallSyntax("tool_calls", OBJECT, read_object, lambda calls: json_of({"tool_calls": _listed(calls)})),
     CallSyntax("bare", OBJECT, read_object, _each(_write_bare)),
     CallSyntax("openai", OBJECT, read_object, _write_openai),
-    CallSyntax("tagged", TAG, read_tagged, _each(_write_tagged)),
-    CallSyntax("function", FUNCTION, read_function, _each(_write_function)),
-    CallSyntax("mistral", MISTRAL, read_mistral, _write_mistral),
+    CallSyntax(
+        "tagged", TAG, read_tagged, _each(lambda call: f"<tool_call>\n{_write_bare(call)}\n</tool_call>")
+    ),
+    CallSyntax(
+        "function",
+        FUNCTION,
+        read_function,
+        _each(lambda call: f"<function={call.name}>{json_of(call.arguments)}</function>"),
+    ),
+    CallSyntax("mistral", MISTRAL, read_mistral, lambda calls: f"[TOOL_CALLS]{json_of(_listed(calls))}"),
     CallSyntax("yaml", YAML, read_yaml, _each(_write_yaml)),
-    CallSyntax("python", PYTHON, read_python, _each(_write_python)),
+    CallSyntax(
+        "python", PYTHON, read_python, _each(lambda call: f"{call.name}({write_arguments(call.arguments)})")
+    ),
 )
 """Every syntax. If a text has calls in several syntaxes, only those of the first count."""
 

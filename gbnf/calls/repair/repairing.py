@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from gbnf.calls.parsing.results import ToolCall
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.calls.repair.arguments import ArgumentRepairer, Coercion, UnknownKeys
 from gbnf.calls.validation import ValidationResult, validate_call
-from gbnf.calls.validation.messages import short_repr
+from gbnf.calls.validation.validator import no_json
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
 from gbnf.work_limits import MAX_VALIDATION_WORK, WorkLimitError, limit_work
@@ -52,16 +52,9 @@ def repair_call(
     given = call.as_call() if isinstance(call, ToolCall) else dict(call)
     if isinstance(call, ToolCall) and call.truncated:
         return RepairedCall(given, (), _TRUNCATED)
-    strange = next(_non_string_keys(given.get("arguments")), None)
-    if strange is not None:
-        return RepairedCall(
-            given,
-            (),
-            ValidationResult((f"the arguments have the key {short_repr(strange[0])}, which is not text",)),
-        )
     validation = validate_call(given, tools, steps=steps)
     tool = ToolNames(tools).find(given["name"]) if isinstance(given.get("name"), str) else None
-    if validation.ok or tool is None:
+    if validation.ok or tool is None or no_json(given.get("arguments")):
         return RepairedCall(given, (), validation)
     coercions: list[Coercion] = []
     named = {**given, "name": tool.name}
@@ -81,18 +74,6 @@ def repair_call(
         return RepairedCall(given, (), validation)
     named["arguments"] = arguments
     return RepairedCall(named, tuple(coercions), validate_call(named, tools, steps=steps))
-
-
-def _non_string_keys(value: Any) -> Iterator[tuple[Any]]:
-    """Yield the keys inside a value that are not strings, and so not JSON."""
-    pending = [value]
-    while pending:
-        here = pending.pop()
-        if isinstance(here, dict):
-            yield from ((key,) for key in here if not isinstance(key, str))
-            pending += here.values()
-        elif isinstance(here, list):
-            pending += here
 
 
 def _object(arguments: Any, coercions: list[Coercion]) -> Any:

@@ -83,7 +83,7 @@ def _errors(call: Any, tools: Sequence[Tool], steps: tuple[int, ...], *, closed:
         hint = "; write the object itself, not its text" if isinstance(arguments, str) else ""
         yield f"the arguments for tool '{name}' must be an object, got {typed_value(arguments)}{hint}"
         return
-    if fault := _no_json(arguments):
+    if fault := no_json(arguments):
         yield f"the arguments for tool '{name}' {fault}"
         return
     yield from _argument_errors(arguments, called_tool, steps, closed=closed)
@@ -134,7 +134,7 @@ def _validator(called_tool: Tool, with_steps: bool, closed: bool) -> Any:
     return schema_validator(validation_schema(called_tool.args, without, closed=closed))
 
 
-def _no_json(value: Any) -> str:
+def no_json(value: Any) -> str:
     """Return why `value` is not a JSON value that can be validated, "" if it is. Not recursive."""
     level: list[Any] = [value]
     for _ in range(_DEPTH_LIMIT):

@@ -22,10 +22,10 @@ from gbnf.protocols.protocol import AnswerFormat, CallProtocol, Offered, tools_p
 from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
 from gbnf.schema.keywords import SchemaPath, map_subschemas
 from gbnf.schema.metaschema import MetaschemaChecker
+from gbnf.strict_json import nests_deeper
 from gbnf.tool_formats import ToolFormat
 from gbnf.tool_formats.tool_format import part_options
 from gbnf.tools.loosening import loosened_argument_schema
-from gbnf.tools.manifest_checks import nests_deeper
 from gbnf.tools.tool import excluding
 from gbnf_server.backends.base import Dialect, ModelInfo
 from gbnf_server.gateway.answers import Enforcement
