@@ -36,9 +36,9 @@ CALL_LANGUAGES = frozenset(
 _DEPTH = 2  # of nested blocks
 _MOST_OPEN = (1, 2, 8)  # by depth: unclosed openers after which calls are searched
 
-_REASONING_START = pattern(rf"<(?:{'|'.join(REASONING_TAGS)})>")
+REASONING_START = pattern(rf"<(?:{'|'.join(REASONING_TAGS)})>")
 REASONING_END = pattern(rf"</(?:{'|'.join(REASONING_TAGS)})>")
-_FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>[^\s`]*)[^\n`]*$")
+FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>[^\s`]*)[^\n`]*$")
 _INLINE = pattern(r"(?<!`)(?P<ticks>`{1,2})(?!`)")
 _SPACE = re.compile(r"\s*")
 _QUOTATION = pattern(r"^[ \t]*>[^\n]*$")
@@ -61,11 +61,11 @@ class Scanner:
     def __init__(self, names: ToolNames, depth: int = _DEPTH) -> None:
         self._context = ReaderContext(names, self._only_calls)
         self._depth = depth
-        readers: list[tuple[re.Pattern[str], Reader]] = [(_FENCE, self._fence)]
+        readers: list[tuple[re.Pattern[str], Reader]] = [(FENCE, self._fence)]
         readers += dict.fromkeys((syntax.opener, syntax.read) for syntax in CALL_SYNTAXES)
         readers.append((_INLINE, self._inline))
         readers.append((_QUOTATION, lambda _text, match, _context: ParsedSpan(match.end())))
-        self._readers = sorted(readers, key=lambda reader: reader[0] is _FENCE)  # tool fences before others
+        self._readers = sorted(readers, key=lambda reader: reader[0] is FENCE)  # tool fences before others
         self._names = names
 
     def segments(self, text: str, at: int = 0, *, ends: bool = True) -> Iterator[Segment]:
@@ -77,7 +77,7 @@ class Scanner:
         open_left = _MOST_OPEN[self._depth]
         while (opener := _OPENERS.search(text, at)) is not None:
             start = opener.start()
-            if reasoning := _REASONING_START.match(text, start):
+            if reasoning := REASONING_START.match(text, start):
                 end = REASONING_END.search(text, reasoning.end())
                 yield from _text(plain, start)
                 plain = at = len(text) if end is None else end.end()
@@ -155,7 +155,7 @@ def _text(start: int, end: int) -> Iterator[Segment]:
         yield Segment("text", start, end)
 
 
-def _joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
+def joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
     """Return one pattern that matches where any of them does; their groups lose their names."""
     parts = []
     for each in patterns:
@@ -164,12 +164,12 @@ def _joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
     return pattern("|".join(parts))
 
 
-_OPENERS = _joined(
+_OPENERS = joined(
     [
-        _REASONING_START,
+        REASONING_START,
         REASONING_END,
         *dict.fromkeys(syntax.opener for syntax in CALL_SYNTAXES),
-        _FENCE,
+        FENCE,
         _INLINE,
         _QUOTATION,
     ]

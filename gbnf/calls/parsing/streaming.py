@@ -16,9 +16,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gbnf.calls.parsing.parser import REASONING_END, TEXT_LIMIT, Scanner, parse_tool_calls
+import regex
+
+from gbnf.calls.parsing.parser import (
+    FENCE,
+    REASONING_END,
+    REASONING_START,
+    TEXT_LIMIT,
+    Scanner,
+    joined,
+    parse_tool_calls,
+)
 from gbnf.calls.parsing.readers import LINE
 from gbnf.calls.parsing.results import ParseResult
+from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.tools import Tool
 
@@ -26,23 +37,12 @@ _PATIENCE = 8  # the buffer grows by an eighth before it is scanned again
 _LOOK_BACK = 16
 """Characters before a position that decide what starts there: the longest is the end tag of reasoning."""
 
-_NAME_KEYS = r"tool|tool_name|function|name|action"
-_BEGUN = re.compile(
-    "|".join(
-        [
-            r"<[^<>\n]{0,240}\Z",  # a tag
-            r"\[[ \t]*[\w.:/-]*\Z",  # [TOOL_CALLS], or a list
-            rf"{LINE}`{{1,3}}[^`\n]*`{{0,3}}\Z",  # a fence, or inline code
-            rf"{LINE}(?:print\(|(?:return|await)[ ]|\w++[ \t]*+(?:=[ \t]*+)?)[ \t]*+[\w.:/-]*\Z",
-            rf"{LINE}(?:CALL|Call|call|TOOL_CALL)\b[^\n{{(]*\Z",
-            rf"(?i:{LINE}[\"'*]*(?:{_NAME_KEYS})[\"'*]*[ \t]*:[^\n]*(?:\r?\n[ \t\r]*\n?[^\n:]{{0,24}})?\Z)",
-            rf"{LINE}[\[\"'*]*\Z",
-        ]
-    ),
-    re.MULTILINE,
+#: What more text may make a call, or reasoning: the openers, of which the end of a text may be the beginning.
+_OPENERS = regex.compile(
+    joined([REASONING_START, REASONING_END, FENCE, *(syntax.opener for syntax in CALL_SYNTAXES)]).pattern,
+    regex.MULTILINE,
 )
-_WORD = re.compile(rf"{LINE}[\[\"'*]*(?P<word>[A-Za-z_][\w.:/-]*)\Z", re.MULTILINE)
-_KEYWORDS = ("call", "tool_call", "tool_name", "function", "name", "action", "print", "return", "await")
+_CODE = re.compile(rf"{LINE}`{{1,3}}[^`\n]*`{{0,3}}\Z", re.MULTILINE)
 
 
 class CallStream:
@@ -50,8 +50,7 @@ class CallStream:
 
     def __init__(self, tools: Iterable[Tool], *, reasoning_opened: bool = False) -> None:
         self._tools = tuple(tools)
-        self._names = ToolNames(self._tools)
-        self._scanner = Scanner(self._names)
+        self._scanner = Scanner(ToolNames(self._tools))
         self._chunks: list[str] = []  # the whole text
         self._length = 0
         self._window = ""  # the end of the text that was scanned
@@ -170,16 +169,11 @@ class CallStream:
 
     def _begun(self, start: int, end: int) -> int:
         """Return where something that may become a call starts at the end of prose; otherwise `end`."""
-        text = self._window
-        begun = _BEGUN.search(text, start, end)
-        if begun is not None:
-            end = begun.start()
-        word = _WORD.search(text, start, len(text))
-        if word is not None and word.start() < end:
-            written = word["word"].casefold()
-            if self._names.may_become(written) or any(keyword.startswith(written) for keyword in _KEYWORDS):
-                end = word.start()
-        return end
+        at = start
+        while (found := _OPENERS.search(self._window, at, end, partial=True)) and not found.partial:
+            at = found.start() + 1
+        code = _CODE.search(self._window, start, end)
+        return min([end, *(match.start() for match in (found, code) if match is not None)])
 
     def _free(self, stretch: tuple[int, int]) -> str:
         start, end = max(stretch[0], self._passed), stretch[1]

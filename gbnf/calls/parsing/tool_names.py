@@ -36,11 +36,6 @@ class ToolNames:
                 return self.tools[meant[0]]
         return None
 
-    def may_become(self, written: str) -> bool:
-        """Return whether more letters could make this the name of a tool, with a namespace or without."""
-        beginning = fold(written[:_LIMIT].replace(":", ".").replace("/", ".").rpartition(".")[2])
-        return "." in written or any(name.startswith(beginning) for name in self._folded)
-
     def nearest(self, written: str) -> str | None:
         """Return the most similar tool name; None for an empty pool."""
         found = difflib.get_close_matches(fold(written[:_LIMIT]), self._folded, n=1, cutoff=0.0)

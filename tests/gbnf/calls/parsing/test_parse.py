@@ -307,7 +307,7 @@ def test_a_stream_emits_prose_at_once_and_withholds_a_call() -> None:
     assert stream.feed('"arguments": {}}</tool_call>') == ""
     assert isinstance(stream.close(), ToolCalls)
     stream = CallStream(POOL2)
-    assert (stream.feed("\n<b"), stream.feed("> bold")) == ("", "\n<b> bold")
+    assert (stream.feed("\n<t"), stream.feed("> bold")) == ("", "\n<t> bold")
     stream = CallStream(POOL2, reasoning_opened=True)
     assert stream.feed("hm, get_now") == ""
     assert stream.feed("</think>It is noon.") == "It is noon."
