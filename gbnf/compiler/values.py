@@ -16,7 +16,7 @@ from gbnf.compiler.literals import factor_prefixes, join_expressions
 from gbnf.compiler.notations import JSON_TYPES, JsonType
 from gbnf.compiler.value_syntax import FormsSyntax, ValueSyntax
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, alt, literal, seq
-from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, Shape, String, ValueSet
+from gbnf.schema.value_sets import ALL_VALUES, Shape, ValueSet
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 #: The longest spelling of a double that is listed: a sign and 39 digits.
@@ -94,14 +94,7 @@ _TYPES: dict[type, JsonType] = {
 }
 
 #: The shape of all values of a type.
-SHAPES: dict[JsonType, Shape] = {
-    "null": Null(),
-    "boolean": Boolean(),
-    "number": Number(),
-    "string": String(),
-    "array": Array(),
-    "object": Object(),
-}
+SHAPES: dict[JsonType, Shape] = dict(zip(JSON_TYPES, ALL_VALUES.shapes, strict=True))
 _TYPE_OF_SHAPE = {type(shape): kind for kind, shape in SHAPES.items()}
 
 

@@ -231,7 +231,14 @@ def canonical_json(value: Any) -> str:
 
 _EVERY_TYPE = ("null", "boolean", "number", "string", "array", "object")  # as in ALL_VALUES
 _ALL_TYPES = frozenset(_EVERY_TYPE)
+_TYPE_OF_SHAPE = {type(shape): name for shape, name in zip(ALL_VALUES.shapes, _EVERY_TYPE, strict=True)}
 _SINGLE = {name: frozenset([name]) for name in _EVERY_TYPE} | {"integer": frozenset(["number"])}
+
+
+def type_of_shape(shape: Shape) -> str:
+    """Return the JSON type of the values of a shape; "integer" for integers."""
+    is_integer = isinstance(shape, Number) and shape.integer
+    return "integer" if is_integer else _TYPE_OF_SHAPE[type(shape)]
 
 
 def allowed_types(conjuncts: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:

@@ -9,6 +9,7 @@ import regex
 
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.compiler.notations import ElementArguments
+from gbnf.schema.locations import Location
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 from gbnf.tool_formats.delimiters import format_delimiters
@@ -17,7 +18,6 @@ from gbnf.tool_formats.elements import ElementReader
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.value_reading import (
     EndOfTextError,
-    TypedSchema,
     UnreadableError,
     read_json,
     read_string,
@@ -133,7 +133,7 @@ class CallReader:
 
     def _arguments(self, schema: object, take: Take) -> Steps[None]:
         if self._elements is not None:
-            yield from self._elements.read(TypedSchema.of(schema), take)
+            yield from self._elements.read(Location.of(schema), take)
             return
         yield from self._cursor.skip_space()
         sign = yield from self._cursor.peek()

@@ -14,12 +14,12 @@ from functools import lru_cache
 from typing import Final
 
 from gbnf.compiler.notations import ElementArguments, JsonType, NestedElements, Part, ValueForm, ValueForms
+from gbnf.schema.locations import Location
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
 from gbnf.tool_formats.delimiters import format_delimiters, joined, words
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.value_reading import (
     EndOfTextError,
-    TypedSchema,
     UnreadableError,
     json_of_raw,
     read_literal,
@@ -72,17 +72,17 @@ class ElementReader:
         self._tail = format_delimiters(format).tail
         self._empty = Delimiters([lenient(arguments.empty.strip())] if arguments.empty else [])
 
-    def read(self, schema: TypedSchema, take: Take) -> Steps[None]:
+    def read(self, location: Location, take: Take) -> Steps[None]:
         """Read the elements as a JSON object. Raises EndOfTextError and UnreadableError."""
         yield from self._cursor.skip_space()
         if (yield from self._cursor.match(self._empty)) is not None:
             take("{}")
             return
         yield from self._cursor.match(self._members.begin)
-        yield from self._object(self._members, self._tail, schema, take, 0)
+        yield from self._object(self._members, self._tail, location, take, 0)
 
     def _object(
-        self, members: Members, after: Delimiters, schema: TypedSchema, take: Take, depth: int
+        self, members: Members, after: Delimiters, location: Location, take: Take, depth: int
     ) -> Steps[None]:
         """Read elements up to their end. `after` follows it, and is not read."""
         before = "{"
@@ -99,11 +99,11 @@ class ElementReader:
             take(f"{before}{json.dumps(key, ensure_ascii=False)}: ")
             before = ", "
             group = members.groups[head.re.pattern]
-            yield from self._value(group, follow, schema.property(key), key, take, depth)
+            yield from self._value(group, follow, location.property(key), key, take, depth)
         take("{}" if before == "{" else "}")
 
     def _array(
-        self, members: Members, after: Delimiters, schema: TypedSchema, take: Take, depth: int
+        self, members: Members, after: Delimiters, location: Location, take: Take, depth: int
     ) -> Steps[None]:
         """Read items up to their end. `after` follows it, and is not read."""
         count = 0
@@ -118,7 +118,7 @@ class ElementReader:
                 yield from self._no_end(members)
                 break
             take(", " if count else "[")
-            yield from self._value(group, follow, schema.item(count), "", take, depth)
+            yield from self._value(group, follow, location.item(count), "", take, depth)
             count += 1
         take("]" if count else "[]")
 
@@ -140,7 +140,7 @@ class ElementReader:
         self,
         group: FormGroup,
         follow: Sequence[str],
-        schema: TypedSchema,
+        location: Location,
         key: str,
         take: Take,
         depth: int,
@@ -148,7 +148,7 @@ class ElementReader:
         """Read a value, and what comes after it."""
         if depth > _DEPTH:
             raise UnreadableError("the arguments are nested too deeply")
-        forms = group.of(schema.types)
+        forms = group.of(location.types)
         raw = next((form for form in forms.values() if form.encoding == "raw"), None)
         if raw is None or raw.trimmed:
             yield from self._cursor.skip_space()
@@ -156,24 +156,24 @@ class ElementReader:
             yield from self._cursor.skip_exactly(group.space)
         nested = {kind for kind, form in forms.items() if form.encoding == "nested"}
         after = _literals(frozenset(form.after for kind, form in forms.items() if kind in nested), key)
-        if nested and (yield from self._nested_value(nested, after, schema, take, depth)):
+        if nested and (yield from self._nested_value(nested, after, location, take, depth)):
             yield from self._cursor.skip_space()
             yield from self._cursor.match(after)
             return
-        yield from self._plain_value(forms, raw, tuple(follow), schema, key, take)
+        yield from self._plain_value(forms, raw, tuple(follow), location, key, take)
 
     def _plain_value(
         self,
         forms: Mapping[JsonType, ValueForm],
         raw: ValueForm | None,
         follow: tuple[str, ...],
-        schema: TypedSchema,
+        location: Location,
         key: str,
         take: Take,
     ) -> Steps[None]:
         afters = frozenset(form.after for form in forms.values())
         end = _value_end(afters, follow, key)
-        only_string = raw is not None and (schema.types == {"string"} or set(forms) == {"string"})
+        only_string = raw is not None and (location.types == {"string"} or set(forms) == {"string"})
         if only_string:
             take('"')
 
@@ -202,23 +202,23 @@ class ElementReader:
             take(
                 without_items[0]
                 if not given and without_items
-                else json_of_raw(given, schema.types, quoted=raw is None)
+                else json_of_raw(given, location.types, quoted=raw is None)
             )
         yield from self._cursor.skip_space()
         yield from self._cursor.match(_literals(afters, key))
 
     def _nested_value(
-        self, kinds: set[JsonType], after: Delimiters, schema: TypedSchema, take: Take, depth: int
+        self, kinds: set[JsonType], after: Delimiters, location: Location, take: Take, depth: int
     ) -> Steps[bool]:
         """Read an array or object if one begins here."""
         assert self._nested is not None
         array = _array_members(self._nested)
         fields = _object_members(self._nested, self._arguments)
         if "array" in kinds and (yield from self._begins(array)):
-            yield from self._array(array, after, schema, take, depth + 1)
+            yield from self._array(array, after, location, take, depth + 1)
             return True
         if "object" in kinds and (yield from self._begins(fields)):
-            yield from self._object(fields, after, schema, take, depth + 1)
+            yield from self._object(fields, after, location, take, depth + 1)
             return True
         return False
 

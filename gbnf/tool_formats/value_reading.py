@@ -9,32 +9,15 @@ types of a schema are those of its grammar: rather too many than too few, and ne
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cached_property, lru_cache
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Collection
+from functools import lru_cache
+from typing import Any, Final
 
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, load
 from gbnf.calls.parsing.readers import read_literal as read_python
-from gbnf.compiler.values import shape_type
-from gbnf.errors import GbnfError, SchemaError
-from gbnf.schema.document import Document
-from gbnf.schema.value_sets import (
-    ALL_VALUES,
-    UNCONSTRAINED,
-    Array,
-    Conjunction,
-    Number,
-    Object,
-    Shape,
-    ValueSet,
-)
-from gbnf.strict_json import InvalidJsonError, has_type, json_type, parse_json
+from gbnf.errors import GbnfError
+from gbnf.strict_json import InvalidJsonError, has_type, parse_json
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
-from gbnf.work_limits import limit_work
-
-if TYPE_CHECKING:
-    from gbnf.schema.expand import Expander
 
 _PAIRS: Final = {"}": "{", "]": "[", ")": "("}
 _BRACKETS: Final = (r"\{", r"\}", r"\[", r"\]")
@@ -140,56 +123,3 @@ def _value(read: Callable[[str], Any], text: str) -> tuple[Any, str] | None:
     except InvalidJsonError:
         return None
     return value, json.dumps(value, ensure_ascii=False)
-
-
-class TypedSchema:
-    """The values that a schema allows at one location: those of any of some conjunctions."""
-
-    def __init__(self, expander: Expander | None, choices: Iterable[Conjunction]) -> None:
-        self._expander, self._choices = expander, tuple(dict.fromkeys(choices))
-
-    @staticmethod
-    def of(raw: Any) -> TypedSchema:
-        """Return the values of a whole schema."""
-        from gbnf.schema.expand import Expander  # noqa: PLC0415  # most formats write arguments as JSON
-
-        try:
-            document = Document(raw)
-        except SchemaError:
-            return TypedSchema(None, ())
-        return TypedSchema(Expander(document, lambda *_: None), [(document.root,)])
-
-    @cached_property
-    def _sets(self) -> list[ValueSet]:
-        """The values; all values where the schema is malformed, or takes too much work."""
-        try:
-            with limit_work():
-                return (
-                    [self._expander.expand(one) for one in self._choices] if self._expander else [ALL_VALUES]
-                )
-        except (GbnfError, RecursionError):
-            return [ALL_VALUES]
-
-    @cached_property
-    def types(self) -> frozenset[str]:
-        """The types that it allows; "integer" beside every "number"."""
-        found = {json_type(value) for one in self._sets for value in one.values}
-        for shape in self._shapes():
-            is_integer = isinstance(shape, Number) and shape.integer
-            found.add("integer" if is_integer else shape_type(shape))
-        return frozenset(found | ({"integer"} if "number" in found else set()))
-
-    def _shapes(self) -> Iterator[Shape]:
-        return chain.from_iterable(one.shapes for one in self._sets)
-
-    def property(self, name: str) -> TypedSchema:
-        """Return the values of a property."""
-        return self._inside(shape.child(name) for shape in self._shapes() if isinstance(shape, Object))
-
-    def item(self, index: int) -> TypedSchema:
-        """Return the values of an item."""
-        arrays = (shape for shape in self._shapes() if isinstance(shape, Array))
-        return self._inside((*array.prefix, array.items)[min(index, len(array.prefix))] for array in arrays)
-
-    def _inside(self, choices: Iterable[Conjunction]) -> TypedSchema:
-        return TypedSchema(self._expander, list(choices) or [UNCONSTRAINED])

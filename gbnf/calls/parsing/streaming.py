@@ -112,7 +112,7 @@ class CallStream:
         return parse_tool_calls("".join(self._chunks), self._tools)
 
     def _give(self, prose: str) -> str:
-        if not self._shown:
+        if not any(self._shown):
             if not prose.strip():
                 self._blank.append(prose)
                 return ""

@@ -1,0 +1,100 @@
+"""What a schema allows at each location of a value, as the compiler reads it, for readers of values.
+
+Invariants: rather too much is allowed than too little; a malformed schema, and one that takes too much work,
+allows any value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from gbnf.errors import GbnfError, SchemaError
+from gbnf.schema.document import Document
+from gbnf.schema.expand import Expander
+from gbnf.schema.value_sets import (
+    ALL_VALUES,
+    UNCONSTRAINED,
+    UNSATISFIABLE,
+    Array,
+    Conjunction,
+    Object,
+    ValueSet,
+    type_of_shape,
+)
+from gbnf.strict_json import json_type
+from gbnf.work_limits import limit_work
+
+#: The work that the values of one location may take, in the units of `gbnf.work_limits`.
+_MAX_WORK = 300_000
+
+
+class Location:
+    """The values that are allowed at one location: those of any of some conjunctions."""
+
+    def __init__(self, expander: Expander | None, choices: Iterable[Conjunction]) -> None:
+        self._expander, self._choices = expander, tuple(dict.fromkeys(choices))
+
+    @staticmethod
+    def of(schema: Any) -> Location:
+        """Return the location of a whole value."""
+        try:
+            document = Document(schema)
+        except SchemaError:
+            return Location(None, ())
+        return Location(Expander(document, lambda *_: None), [(document.root,)])
+
+    @cached_property
+    def _sets(self) -> list[ValueSet]:
+        if self._expander is None:
+            return [ALL_VALUES]
+        try:
+            with limit_work(_MAX_WORK):
+                return [self._expander.expand(one) for one in self._choices]
+        except (GbnfError, RecursionError):
+            return [ALL_VALUES]
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """The types; "integer" beside every "number"."""
+        found = {json_type(value) for one in self._sets for value in one.values}
+        found |= {type_of_shape(shape) for one in self._sets for shape in one.shapes}
+        return frozenset(found | ({"integer"} if "number" in found else set()))
+
+    @cached_property
+    def _objects(self) -> list[Object]:
+        return [shape for one in self._sets for shape in one.shapes if isinstance(shape, Object)]
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The declared properties that an object may have."""
+        declared = chain.from_iterable(shape.properties for shape in self._objects)
+        return filter(self.knows, dict.fromkeys(declared))
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The properties that some of the objects must have."""
+        return frozenset(name for shape in self._objects for name in shape.required)
+
+    def knows(self, name: str) -> bool:
+        """Return whether an object may have a property, declared or not; True if there are no objects."""
+        listed = (value for one in self._sets for value in one.values)
+        return (
+            not self._objects
+            or any(shape.child(name) != UNSATISFIABLE for shape in self._objects)
+            or any(isinstance(value, dict) and name in value for value in listed)
+        )
+
+    def property(self, name: str) -> Location:
+        """Return the location of a property."""
+        return self._inside(shape.child(name) for shape in self._objects)
+
+    def item(self, index: int) -> Location:
+        """Return the location of an item."""
+        arrays = (shape for one in self._sets for shape in one.shapes if isinstance(shape, Array))
+        return self._inside((*array.prefix, array.items)[min(index, len(array.prefix))] for array in arrays)
+
+    def _inside(self, choices: Iterable[Conjunction]) -> Location:
+        return Location(self._expander, list(choices) or [UNCONSTRAINED])
