@@ -45,7 +45,8 @@ INFINITE = Fraction(2**1024 - 2**970)
 #: Rules of `number_rules`: every number without a sign, and those with the least and the greatest exponent.
 UNSIGNED, TINY, HUGE = Ref("unsigned"), Ref("tinyNumber"), Ref("hugeNumber")
 
-_DIGIT = char_class((0x30, 0x39))
+_DIGITS = "0123456789"
+_DIGIT = char_class(_DIGITS)
 _NONZERO = char_class((0x31, 0x39))
 _ZERO = char_class((0x30, 0x30))
 #: Where digits are not counted, bounds of more decimals are rounded inwards.
@@ -239,7 +240,7 @@ def _digits_in(low: str, high: str, known: str, whole: int, limits: DigitLimits)
     """Return a digit from `low` to `high` after `known`, and any more after it."""
     behind = {digit: _more(whole, known + digit, limits) for digit in (low, high)}
     if behind[low] == behind[high]:
-        return seq(_digit_range(low, high), behind[low])
+        return seq(_any_of(_DIGITS[int(low) : int(high) + 1]), behind[low])
     return alt(seq(Literal(low), behind[low]), _digits_in("1", high, known, whole, limits))
 
 
@@ -319,36 +320,37 @@ def _natural(low: int, high: int | None, most: int | None = None) -> Expr:
         if low == 1:
             return seq(_NONZERO, repeat(_DIGIT, 0, more))
         longer = seq(_NONZERO, repeat(_DIGIT, len(digits), more))
-        return alt(_between(digits, "9" * len(digits)), longer)
+        return alt(digits_between(digits, "9" * len(digits)), longer)
     ranges = []
     for length in range(len(str(low)), len(str(high)) + 1):
         least = max(low, 10 ** (length - 1) if length > 1 else 0)
         most = min(high, 10**length - 1)
-        ranges.append(_between(str(least), str(most)))
+        ranges.append(digits_between(str(least), str(most)))
     return alt(*ranges)
 
 
-def _between(low: str, high: str) -> Expr:
-    """Return the digit strings from `low` to `high`, both of one length."""
-    if not low:
-        return EPSILON
+def digits_between(low: str, high: str, digits: str = _DIGITS) -> Expr:
+    """Return the strings of digits from `low` to `high`, both of one length."""
     if low == high:
         return literal(low)
     rest = len(low) - 1
-    if low[1:] == "0" * rest and high[1:] == "9" * rest:
-        return seq(_digit_range(low[0], high[0]), repeat(_DIGIT, rest, rest))
-    if low[0] == high[0]:
-        return seq(literal(low[0]), _between(low[1:], high[1:]))
-    parts = [seq(literal(low[0]), _between(low[1:], "9" * rest))]
-    if int(low[0]) + 1 < int(high[0]):
-        middle = _digit_range(str(int(low[0]) + 1), str(int(high[0]) - 1))
-        parts.append(seq(middle, repeat(_DIGIT, rest, rest)))
-    parts.append(seq(literal(high[0]), _between("0" * rest, high[1:])))
+    first, last = digits.index(low[0]), digits.index(high[0])
+    least, most = digits[0] * rest, digits[-1] * rest
+    more = repeat(_any_of(digits), rest, rest)
+    if low[1:] == least and high[1:] == most:
+        return seq(_any_of(digits[first : last + 1]), more)
+    if first == last:
+        return seq(literal(low[0]), digits_between(low[1:], high[1:], digits))
+    parts = [seq(literal(low[0]), digits_between(low[1:], most, digits))]
+    if first + 1 < last:
+        parts.append(seq(_any_of(digits[first + 1 : last]), more))
+    parts.append(seq(literal(high[0]), digits_between(least, high[1:], digits)))
     return alt(*parts)
 
 
-def _digit_range(low: str, high: str) -> Expr:
-    return literal(low) if low == high else char_class((ord(low), ord(high)))
+@lru_cache(maxsize=128)
+def _any_of(digits: str) -> Expr:
+    return literal(digits) if len(digits) == 1 else char_class(digits)
 
 
 def intersection(left: Expr, right: Expr) -> Expr:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 
 from gbnf.compiler.automaton_rules import quoted_expr
+from gbnf.compiler.decimals import digits_between
 from gbnf.compiler.layout import Layout, without
 from gbnf.compiler.literals import factor_prefixes, raw_char
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Literal, alt, char_class, repeat, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, alt, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 
@@ -112,29 +113,5 @@ def _char(chars: CharSet, quote: str) -> Expr:
 
 def _coded(letter: str, width: int, chars: CharSet) -> Expr:
     """Return the code points of a set, each as hexadecimal digits after a letter."""
-    spelled = [_digits(f"{low:0{width}x}", f"{high:0{width}x}") for low, high in chars.ranges]
-    return seq(Literal(letter), factor_prefixes(spelled))
-
-
-def _digits(low: str, high: str) -> Expr:
-    """Return the hexadecimal numbers of a range, whose ends have the same number of digits."""
-    if not low:
-        return EPSILON
-    if low[0] == high[0]:
-        return seq(Literal(low[0]), _digits(low[1:], high[1:]))
-    rest = len(low) - 1
-    first, last = int(low[0], 16), int(high[0], 16)
-    parts: list[Expr] = []
-    if low[1:] != "0" * rest:
-        parts.append(seq(Literal(low[0]), _digits(low[1:], "f" * rest)))
-        first += 1
-    if high[1:] != "f" * rest:
-        parts.append(seq(Literal(high[0]), _digits("0" * rest, high[1:])))
-        last -= 1
-    if first <= last:
-        digits = "0123456789abcdef"[first : last + 1]
-        parts.append(seq(char_class(digits), repeat(_HEX, rest, rest)))
-    return alt(*parts)
-
-
-_HEX = char_class((0x30, 0x39), (0x61, 0x66))
+    ends = [(f"{low:0{width}x}", f"{high:0{width}x}") for low, high in chars.ranges]
+    return seq(Literal(letter), factor_prefixes([digits_between(*both, "0123456789abcdef") for both in ends]))

@@ -9,9 +9,11 @@ parser strips the space after it, and its result must be a line of the grammar t
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import Literal, Ref, alt, char_class, optional, repeat, seq
+from gbnf.compiler.grammar import Grammar
+from gbnf.compiler.rules import RuleTable, Scope
+from gbnf.grammar.ir import Literal, Ref, Rules, alt, char_class, optional, repeat, seq
 
 _BREAKS = ((0x00, 0x1F), (0x7F, 0x9F), (0x2028, 0x2029))
 _SPACES = ((0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200B), (0x202F, 0x202F), (0x205F, 0x2060),
@@ -34,26 +36,16 @@ def line_rule(limit: int, scope: Scope) -> Ref:
     )
 
 
-def _negated(*spans: tuple[int, int] | str) -> str:
-    """Return the negated class for `re`."""
-    parts = (re.escape(span) if isinstance(span, str) else f"{chr(span[0])}-{chr(span[1])}" for span in spans)
-    return f"[^{''.join(parts)}]"
-
-
-_LINE_FIRST = re.compile(_negated(*_BREAKS, *_SPACES, _OPENERS))
-_LINE_CHAR = re.compile(
-    f"{_negated(*_BREAKS, '<>')}(?<![{_BEFORE_MORE}](?=>))|<{_negated(*_BREAKS, '</>')}|[{_BEFORE_MORE}]>"
-)
+@lru_cache(maxsize=64)
+def _line_grammar(limit: int) -> Grammar:
+    table = RuleTable(frozenset())
+    root = line_rule(limit, Scope(table, ())).name
+    return Grammar(Rules(table.productions, root))
 
 
 def is_line(line: str, limit: int) -> bool:
     """Return whether the line is in the grammar."""
-    if not _LINE_FIRST.match(line):
-        return False
-    at, count = 1, 1
-    while at < len(line) and (char := _LINE_CHAR.match(line, at)):
-        at, count = char.end(), count + 1
-    return line[at:] in ("", "<") and count <= limit
+    return _line_grammar(limit).match(line).complete
 
 
 _REASONING = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
