@@ -89,19 +89,19 @@ def compare(adapter: Path, conversations: int, server: str | None) -> None:
     from training.llama import read_base  # noqa: PLC0415
     from training.lora.model import Adapted, read_adapter  # noqa: PLC0415
     from training.lora.samples import group  # noqa: PLC0415
-    from training.lora.train import ALPHA, FIRST, RANK  # noqa: PLC0415
+    from training.lora.train import ALPHA, FIXED, RANK  # noqa: PLC0415
     from training.source import Source  # noqa: PLC0415
 
     torch.set_num_threads(1)
     vocabulary = NativeModel(smollm2_path(), vocab_only=True)
-    model = Adapted(read_base(smollm2_path(), torch.float32), rank=RANK, alpha=ALPHA, first=FIRST)
+    model = Adapted(read_base(smollm2_path(), torch.float32), rank=RANK, alpha=ALPHA, fixed=FIXED)
     read_adapter(model, adapter)
     llama = open_llama(adapter)
     places = same = right = served = 0
     for seed in range(conversations):
         rows = group(Source(f"compare {seed}"), lambda text: vocabulary.tokenize(text, special=True))
         kept = rows.parts <= 1
-        tokens, trained = rows.tokens[kept], np.flatnonzero(rows.trained[kept])
+        tokens, trained = rows.tokens[kept], np.flatnonzero(rows.weights[kept])
         with torch.no_grad():
             vectors = model(torch.from_numpy(tokens), torch.arange(len(tokens)), (len(tokens),))
             ours = model.logits(vectors[trained - 1]).argmax(-1).numpy()

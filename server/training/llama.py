@@ -1,6 +1,6 @@
 """The Llama architecture in torch, with the weights that llama.cpp runs: read from a GGUF file, and written.
 
-Shapes: x is (…, T, width) for T tokens; queries, keys and values are (…, heads, T, width of a head). The
+Shapes: x is (T, width) for T tokens; queries, keys and values are (heads, T, width of a head). The
 computation equals llama.cpp's `llama` graph with the dequantised weights; llama.cpp also quantises the
 vectors that it multiplies with quantised weights, so logits differ a little. Rotary pairs are neighbours, as
 in the file, so that no weights are permuted.
@@ -8,10 +8,10 @@ in the file, so that no weights are permuted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import gguf
 import numpy as np
@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From queries, keys and values to what the queries read."""
+from training.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,12 @@ def write_weights(tensors: dict[str, Tensor], like: Path, path: Path) -> None:
 
 
 class Llama(nn.Module):  # type: ignore[misc]  # torch's types are not read
-    """Tokens to the vectors before the output layer, which is tied to the embedding."""
+    """Tokens to the vectors before the output layer, which is tied to the embedding.
+
+    The first blocks, `fixed`, get no gradient.
+    """
+
+    fixed = 0
 
     def __init__(self, base: Base) -> None:
         super().__init__()
@@ -90,22 +94,24 @@ class Llama(nn.Module):  # type: ignore[misc]  # torch's types are not read
         embedding = self.base.tensors["token_embd"]
         return functional.linear(vectors.to(embedding.dtype), embedding).float()
 
-    def vectors(self, tokens: Tensor, places: Tensor, attend: Attend, *, fixed: int = 0) -> Tensor:
-        """Return the last vectors. `places`: of the tokens. The first blocks, `fixed`, get no gradient."""
+    def forward(self, tokens: Tensor, places: Tensor, sizes: Sequence[int]) -> Tensor:
+        """Return the last vectors, (T, width).
+
+        `places`: of the tokens. `sizes`: tokens of the shared beginning, and of each part after it: a part
+        reads the beginning and itself.
+        """
         tensors, shape = self.base.tensors, self.base.shape
         x = functional.embedding(tokens, tensors["token_embd"]).float()
         half = tensors["blk.0.attn_q"].shape[0] // shape.heads // 2
         speeds = shape.rope_base ** (-torch.arange(half, device=places.device) / half)
         angles = places[:, None].float() * speeds
         turns = angles.cos(), angles.sin()
-        with torch.no_grad():
-            for block in range(fixed):
-                x = self._block(block, x, turns, attend)
-        for block in range(fixed, shape.layers):
-            x = self._block(block, x, turns, attend)
+        for block in range(shape.layers):
+            with torch.set_grad_enabled(block >= self.fixed and torch.is_grad_enabled()):
+                x = self._block(block, x, turns, sizes)
         return functional.rms_norm(x, x.shape[-1:], tensors["output_norm"], shape.epsilon)
 
-    def _block(self, block: int, x: Tensor, turns: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+    def _block(self, block: int, x: Tensor, turns: tuple[Tensor, Tensor], sizes: Sequence[int]) -> Tensor:
         tensors, shape = self.base.tensors, self.base.shape
 
         def normal(name: str) -> Tensor:
@@ -118,7 +124,7 @@ class Llama(nn.Module):  # type: ignore[misc]  # torch's types are not read
         seen = normal("attn_norm")
         query = _rotate(heads("attn_q", shape.heads), *turns)
         key = _rotate(heads("attn_k", shape.key_heads), *turns)
-        mixed = attend(query, key, heads("attn_v", shape.key_heads))
+        mixed = _attention(query, key, heads("attn_v", shape.key_heads), sizes)
         x = x + self.times(block, "attn_output", mixed.transpose(-3, -2).flatten(-2))
         seen = normal("ffn_norm")
         gated = functional.silu(self.times(block, "ffn_gate", seen)) * self.times(block, "ffn_up", seen)
@@ -130,3 +136,40 @@ def _rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     even, odd = x[..., 0::2].float(), x[..., 1::2].float()
     turned = torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), -1)
     return turned.flatten(-2).to(x.dtype)
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Return the attention of (heads, T, width).
+
+    Each part by itself, and by plain products: half the time of torch's kernel for CPUs with one mask.
+    """
+    shared, *parts = sizes
+    found, begin = [_attended(query[:, :shared], key[:, :shared], value[:, :shared])], shared
+    for size in parts:
+        own = slice(begin, begin + size)
+        keys, values = (torch.cat((each[:, :shared], each[:, own]), 1) for each in (key, value))
+        found.append(_attended(query[:, own], keys, values))
+        begin += size
+    return torch.cat(found, 1)
+
+
+def _attended(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Return causal attention; the last query is the last key's. Heads of queries share those of keys."""
+    heads, asking, width = query.shape
+    keys, read = key.shape[:2]
+    rows = heads // keys * asking
+    scores = torch.bmm(query.reshape(keys, rows, width) * width**-0.5, key.transpose(1, 2))
+    later = torch.ones(asking, read, dtype=torch.bool, device=query.device).triu(read - asking + 1)
+    weights = scores.view(heads, asking, read).masked_fill(later, -torch.inf).softmax(-1, torch.float32)
+    return torch.bmm(weights.to(query.dtype).view(keys, rows, read), value).view(heads, asking, width)
+
+
+def loss_of(model: Llama, rows: Rows) -> Tensor:
+    """Return the weighted mean cross-entropy of the tokens that the model learns."""
+    device = model.base.tensors["token_embd"].device
+    given = rows.tokens, rows.places, rows.weights.astype(np.float32)
+    tokens, places, weights = (torch.from_numpy(each).to(device) for each in given)
+    vectors = model(tokens, places, rows.sizes)
+    learned = torch.nonzero(weights).flatten()  # none begins a part
+    losses = functional.cross_entropy(model.logits(vectors[learned - 1]), tokens[learned], reduction="none")
+    return (losses * weights[learned]).sum() / weights.sum()

@@ -7,23 +7,41 @@ the embedding and the norms. `trained.gguf` in the output folder is what llama.c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
-from training.batches import Rows, rows
-from training.llama import Base, Llama, read_base, write_weights
+from training.llama import Base, Llama, loss_of, read_base, write_weights
 from training.loop import Learner, Plan, parse_plan, train
+from training.rows import Conversation, rows_of
 from training.source import Source
+from training.traces import Trace, trace
 
 MATRIX_RATE, VECTOR_RATE, LAST_RATE = 0.008, 1.2e-3, 0.04  # the last as a share of the first
 WARM_UP = 60  # steps
+
+
+ANSWER_WEIGHT = 0.4
+"""Loss weight of the last turn: an answer is long, and a clumsy one does less harm than a wrong call."""
+LONGEST = 640
+"""Tokens of a conversation; longer ones are skipped. A group has as many."""
+
+
+def conversation(made: Trace, encode: Callable[[str], list[int]]) -> Conversation:
+    """Return the tokens of a trace."""
+    turns = [("system", made.system()), *made.turns()]
+    found: Conversation = []
+    for place, (role, content) in enumerate(turns):
+        says = role == "assistant" and place // 2 > made.given
+        weight = ANSWER_WEIGHT if place == len(turns) - 1 and made.steps else 1.0
+        head, *said = encode(f"<|{role}|>{content}<|end|>")  # the mark of the role is part of the prompt
+        found += [(head, 0.0), *((token, weight if says else 0.0) for token in said)]
+    return found
 
 
 class Model(Llama):
@@ -34,38 +52,12 @@ class Model(Llama):
         super().__init__(Base(base.shape, dict(weights)))
         self.weights = nn.ParameterDict({name.replace(".", "_"): each for name, each in weights.items()})
 
-    def forward(self, tokens: Tensor, members: Tensor) -> Tensor:
-        """Return (B, T, width) for (B, T) tokens. A token reads the earlier ones of its `members`."""
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        seen = (places[:, None] >= places) & (members[:, None, :, None] == members[:, None, None, :])
-        mask = torch.where(seen, 0.0, -1e9)
-
-        def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            # on CPUs, compiled, this is several times faster than scaled_dot_product_attention
-            scores = torch.matmul(query, key.transpose(-1, -2)).float() * key.shape[-1] ** -0.5 + mask
-            return torch.matmul(scores.softmax(-1).to(query.dtype), value)
-
-        return self.vectors(tokens, places, attend)
-
-
-def loss_of(model: Model, forward: Any, batch: Rows, device: str = "cpu") -> Tensor:
-    """Return the weighted mean of the next token's cross-entropy; `forward` is the model, compiled or not."""
-    ids, weights = torch.from_numpy(batch.tokens).to(device), torch.from_numpy(batch.weights).to(device)
-    with torch.autocast(device, torch.bfloat16):
-        vectors = forward(ids, torch.from_numpy(batch.members).to(device))
-        counted = weights > 0
-        logits = model.logits(vectors[counted])
-    following = torch.roll(ids, -1, 1)[counted]
-    each = functional.cross_entropy(logits, following, reduction="none")
-    return (each * weights[counted]).sum() / weights.sum()
-
 
 def make(plan: Plan) -> Learner:
     """Return the model with what it learns."""
     start = plan.start or model_path()
     vocabulary = NativeModel(start, vocab_only=True)
     model = Model(read_base(start, torch.float32)).to(plan.device)
-    forward = torch.compile(model, dynamic=False)
     weights = model.base.tensors
     is_matrix = {name: each.ndim == 2 and name != "token_embd" for name, each in weights.items()}
     matrices = [each for name, each in weights.items() if is_matrix[name]]
@@ -77,7 +69,10 @@ def make(plan: Plan) -> Learner:
         return vocabulary.tokenize(text, special=True)
 
     def losses(source: Source) -> Iterator[Tensor]:
-        yield loss_of(model, forward, rows(source, encode, plan.groups), plan.device) * plan.groups
+        drawn = (conversation(trace(source), encode) for _ in count())
+        rows = rows_of((each for each in drawn if len(each) <= LONGEST), LONGEST * plan.groups)
+        with torch.autocast(plan.device, torch.bfloat16):
+            yield loss_of(model, rows) * plan.groups
 
     def export(path: Path) -> None:
         write_weights(weights, start, path)

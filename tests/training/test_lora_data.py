@@ -61,13 +61,13 @@ def test_a_group_teaches_calls_and_answers_alone(random: Source) -> None:
     vocabulary = NativeModel(path, vocab_only=True)
     rows = group(random, lambda text: vocabulary.tokenize(text, special=True))
     prefix = int((rows.parts == 0).sum())
-    assert not rows.trained[rows.parts == 0].any()
+    assert not rows.weights[rows.parts == 0].any()
     for part in range(1, rows.parts.max() + 1):
         members = np.flatnonzero(rows.parts == part)
         assert rows.places[members].tolist() == list(range(prefix, prefix + len(members)))
         text = b"".join(vocabulary.piece(token) for token in rows.tokens[members]).decode()
         trained = b"".join(
-            vocabulary.piece(token) for token in rows.tokens[members][rows.trained[members]]
+            vocabulary.piece(token) for token in rows.tokens[members][rows.weights[members] > 0]
         ).decode()
         said = re.findall(r"<\|im_start\|>assistant\n(.*?<\|im_end\|>)", text, re.DOTALL)
         assert trained == "".join(said)

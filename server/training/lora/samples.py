@@ -10,15 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gbnf.prompts.messages import PromptStyle, call_text, describe_added_tools, system_prompt
 from gbnf.protocols.protocol import tools_prompt
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
 from training.lora.domains import OfferedTool, bare_request, domains, offer, others, request
 from training.lora.values import LISTS, filled
 from training.pools import bundled_tools
+from training.rows import Conversation, Rows, rows_of
 from training.source import Source
 from training.traces import trace
 from training.vocabulary import pseudo_word
@@ -50,20 +48,6 @@ class Pool:
             return tools_prompt(tools, "full")
         own = [*((FIND_TOOLS,) if self.searches else ()), *((ASK_USER,) if self.asks else ()), FINAL_ANSWER]
         return system_prompt([*tools, *own], style=self.style)
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A group as arrays of one length: tokens, their places, what they belong to, and which are trained.
-
-    `parts`: 0 for the system message, then 1, 2 … for the conversations. `trained`: whether the token is the
-    assistant's, so that it counts in the loss.
-    """
-
-    tokens: NDArray[np.int64]
-    places: NDArray[np.int64]
-    parts: NDArray[np.int64]
-    trained: NDArray[np.bool_]
 
 
 def pool(random: Source) -> Pool:
@@ -223,20 +207,13 @@ def group(random: Source, encode: Callable[[str], list[int]]) -> Rows:
         given = pool(random)
         system, conversations = given.system, [conversation(random, given) for _ in range(_REQUESTS)]
     prefix = encode(f"<|im_start|>system\n{system}<|im_end|>\n")
-    rows = [(token, place, 0, False) for place, token in enumerate(prefix)]
-    for part, turns in enumerate(conversations, 1):
-        said = _encoded(turns, encode)
-        if len(rows) + len(said) > _LONGEST and part > 1:
-            break
-        rows += [(token, place, part, trained) for place, (token, trained) in enumerate(said, len(prefix))]
-    return Rows(*map(np.array, zip(*rows, strict=True)))
+    return rows_of((_encoded(turns, encode) for turns in conversations), _LONGEST, prefix)
 
 
-def _encoded(turns: Sequence[Turn], encode: Callable[[str], list[int]]) -> list[tuple[int, bool]]:
-    """Return the tokens of turns, and whether each is the assistant's."""
-    found: list[tuple[int, bool]] = []
+def _encoded(turns: Sequence[Turn], encode: Callable[[str], list[int]]) -> Conversation:
+    found: Conversation = []
     for role, text in turns:
-        found += [(token, False) for token in encode(f"<|im_start|>{role}\n")]
-        found += [(token, role == "assistant") for token in encode(f"{text}<|im_end|>")]
-        found += [(token, False) for token in encode("\n")]
+        found += [(token, 0.0) for token in encode(f"<|im_start|>{role}\n")]
+        found += [(token, float(role == "assistant")) for token in encode(f"{text}<|im_end|>")]
+        found += [(token, 0.0) for token in encode("\n")]
     return found

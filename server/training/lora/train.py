@@ -10,7 +10,6 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import torch
 from llama_cpp import Llama
 from torch import Tensor
@@ -19,14 +18,14 @@ from torch.nn import functional
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.process_globals import patch_default_model_params
 from gbnf_server.system.model_files import smollm2_path
-from training.llama import read_base
+from training.llama import loss_of, read_base
 from training.loop import Learner, Plan, parse_plan, train
 from training.lora.model import Adapted, read_adapter, write_adapter
-from training.lora.samples import Rows, group
+from training.lora.samples import group
 from training.source import Source
 from training.vocabulary import WORDS
 
-RANK, ALPHA, FIRST = 16, 32.0, 10
+RANK, ALPHA, FIXED = 16, 32.0, 10
 RATE, WARM_UP, LAST_RATE = 1e-3, 20, 0.05  # of AdamW; steps; the last as a share of the first
 TEXTS, LENGTH, WEIGHT = 20, 300, 0.15  # texts of the base model, their tokens, and what their change counts
 ABOUT = {
@@ -35,17 +34,6 @@ ABOUT = {
     "license": "mit",
     "base_model.0.name": "SmolLM2-135M-Instruct",
 }
-
-
-def loss_of(model: Adapted, rows: Rows) -> Tensor:
-    """Return the mean cross-entropy of what the assistant says in a group."""
-    device = model.base.tensors["token_embd"].device
-    tokens, places, trained = (
-        torch.from_numpy(each).to(device) for each in (rows.tokens, rows.places, rows.trained)
-    )
-    vectors = model(tokens, places, np.bincount(rows.parts).tolist())
-    saying = torch.nonzero(trained).flatten()  # none begins a group, and what is before one is of its part
-    return functional.cross_entropy(model.logits(vectors[saying - 1]), tokens[saying])
 
 
 def change_of(model: Adapted, tokens: Tensor) -> Tensor:
@@ -66,7 +54,7 @@ def make(plan: Plan) -> Learner:
     """Return the adapted model with what it learns."""
     base_path = smollm2_path()
     vocabulary = NativeModel(base_path, vocab_only=True)
-    model = Adapted(read_base(base_path, torch.bfloat16), rank=RANK, alpha=ALPHA, first=FIRST)
+    model = Adapted(read_base(base_path, torch.bfloat16), rank=RANK, alpha=ALPHA, fixed=FIXED)
     model.base.tensors.update({name: each.to(plan.device) for name, each in model.base.tensors.items()})
     model.to(plan.device)
     if plan.start is not None:
