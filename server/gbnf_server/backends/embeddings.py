@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from gbnf.prompts.descriptions import describe_tool
 from gbnf.tools import Tool
-from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, parse_response
+from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, read_object
 from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.native import default_threads
 from gbnf_server.llama.process_globals import initialize_engine, patch_default_model_params
@@ -107,10 +107,7 @@ class ServerEmbeddings:
     async def _request(self, session: HttpSession, texts: Sequence[str]) -> list[Sequence[float]]:
         body = {**self._body, "input": list(texts), "encoding_format": "float"}
         response = await session.request("POST", "/v1/embeddings", body)
-        answer, error = parse_response(response)
-        if error:
-            raise ServerResponseError(response.status_code, error)
-        items = answer.get("data")
+        items = read_object(response).get("data")
         vectors: list[Any] = [
             item.get("embedding") if isinstance(item, dict) else None
             for item in (items if isinstance(items, list) else ())

@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
@@ -28,15 +28,30 @@ from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats.probing import switches
 from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
-from gbnf_server.backends.base import DEMO_MODEL_NAME, BackendEvent, Completion, Dialect, ModelInfo, Request
+from gbnf_server.backends.base import (
+    DEMO_MODEL_NAME,
+    BackendEvent,
+    Completion,
+    Dialect,
+    ModelInfo,
+    Request,
+    Timings,
+    Usage,
+)
 from gbnf_server.backends.http_backend import CompletionStream, HttpBackend, stream_answer
-from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy
+from gbnf_server.backends.http_client import (
+    GrammarErrors,
+    HttpClient,
+    HttpSession,
+    Method,
+    RetryPolicy,
+    read_object,
+)
 from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images
-from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
 from gbnf_server.backends.prompts import PROBES, Conversation, TemplateRules, find_tool_format, read_roles
 from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags
 from gbnf_server.backends.template_copy import TemplateCopy, TemplateInput, samples
-from gbnf_server.backends.wire import parse_count, value_at
+from gbnf_server.backends.wire import message_text, parse_count, parse_logprobs, parse_number, value_at
 from gbnf_server.llama.grammar_limits import guard_grammar, missing_token
 from gbnf_server.system.errors import (
     BackendError,
@@ -226,7 +241,8 @@ class LlamaServer(HttpBackend):
         open_tags = open_reasoning_tags(prompt)
 
         def read(response: httpx.Response, streamed: dict[str, Any]) -> Completion:
-            return read_completion(unpack_response(response, streamed), request, properties.context_length)
+            answer = read_object(response, streamed, grammar_errors=_GRAMMAR_ERRORS)
+            return read_completion(answer, request, properties.context_length)
 
         with ExitStack() as stack:
             if request.cache_salt:
@@ -369,7 +385,37 @@ async def _request(
     session: HttpSession, method: Method, path: str, body: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Send a request, and return the JSON object of the response."""
-    return unpack_response(await session.request(method, path, body))
+    return read_object(await session.request(method, path, body))
+
+
+def read_completion(
+    answer: dict[str, Any], request: Request, context_length: int | None = None
+) -> Completion:
+    """Return the Completion of a response of `/completion`."""
+    text, stop = answer.get("content"), answer.get("stop_type")
+    if not isinstance(text, str) or stop not in ("eos", "word", "limit", "none"):
+        raise BackendError("llama-server's answer has no text, or no reason for its end. Update the server.")
+    finish: Literal["stop", "length"] = (
+        "stop" if stop in {"eos", "word"} and not answer.get("truncated") else "length"
+    )
+    timings = answer.get("timings")
+    stopped = answer.get("stopping_word") if stop == "word" else None
+    return Completion(
+        text=text,
+        finish_reason=finish,
+        usage=Usage(
+            parse_count(answer.get("tokens_evaluated")),
+            parse_count(answer.get("tokens_predicted")),
+            parse_count(value_at(timings, "cache_n")),
+        ),
+        timings=Timings(
+            parse_number(value_at(timings, "prompt_ms")) / 1000,
+            parse_number(value_at(timings, "predicted_ms")) / 1000,
+        ),
+        context_length=context_length,
+        stop_string=message_text(stopped),
+        logprobs=parse_logprobs(answer.get("completion_probabilities"), request.logprobs),
+    )
 
 
 def _template_input(conversation: Conversation, media_marker: str) -> tuple[TemplateInput, list[str]]:
@@ -392,5 +438,6 @@ def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[s
     return []
 
 
+_GRAMMAR_ERRORS: GrammarErrors = ((400,), ("grammar",))
 _MEDIA_MARKER = "<__media__>"
 """The marker of an image in a prompt, if the server reports none: llama.cpp's default."""

@@ -37,11 +37,11 @@ from gbnf_server.backends.base import (
 )
 from gbnf_server.backends.http_backend import HttpBackend, OllamaStream, stream_answer
 from gbnf_server.backends.http_client import (
+    GrammarErrors,
     HttpClient,
     HttpSession,
     RetryPolicy,
-    is_context_overflow,
-    parse_response,
+    read_object,
 )
 from gbnf_server.backends.image_messages import ollama_message
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
@@ -61,6 +61,7 @@ or more per counted token. So may prose and tables: this alone proves nothing.""
 _KEPT = 16
 """How many tokens beyond half of the context a server may keep: half of `num_keep`, by default 4."""
 
+_GRAMMAR_ERRORS: GrammarErrors = ((400, 500), ("format", "grammar", "schema"))
 _NANO = 1e-9
 
 
@@ -150,9 +151,15 @@ class Ollama(HttpBackend):
         return body
 
     def _read(self, response: httpx.Response, streamed: dict[str, Any], body: dict[str, Any]) -> Completion:
-        answer, error = parse_response(response, streamed)
-        if error:
-            raise self._refusal(response.status_code, error)
+        try:
+            answer = read_object(
+                response, streamed, context_length=self._context_length, grammar_errors=_GRAMMAR_ERRORS
+            )
+        except ServerResponseError as error:
+            if error.status == httpx.codes.NOT_FOUND and "model" in error.message:
+                hint = f"Get it with `ollama pull {self.model}`."
+                raise ServerResponseError(error.status, f"{error.message}. {hint}") from None
+            raise
         text = message_text(value_at(answer, "message", "content"))
         if text is None or answer.get("done") is not True:
             raise BackendError(f"{self.name} returned no text, or only a part. Is it Ollama?")
@@ -188,15 +195,6 @@ class Ollama(HttpBackend):
         is_half = 0 <= counted - self._context_length // 2 <= _KEPT
         if counted >= self._context_length - 1 or (is_half and size / counted > _BYTES_PER_TOKEN):
             raise ContextOverflowError(None, self._context_length)
-
-    def _refusal(self, status: int, error: str) -> BackendError:
-        if is_context_overflow(error):
-            return ContextOverflowError(None, self._context_length)
-        if status == httpx.codes.NOT_FOUND and "model" in error:
-            return ServerResponseError(status, f"{error}. Get it with `ollama pull {self.model}`.")
-        if status in {400, 500} and any(word in error.lower() for word in ("format", "grammar", "schema")):
-            return GrammarRefusedError(error)
-        return ServerResponseError(status, error)
 
 
 def require_schema(grammar: AnswerFormat, name: str) -> Mapping[str, Any]:

@@ -33,11 +33,11 @@ from gbnf.tool_formats import detect
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
 from gbnf_server.backends.http_backend import ChatStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import (
+    GrammarErrors,
     HttpClient,
     HttpSession,
     RetryPolicy,
-    is_context_overflow,
-    parse_response,
+    read_object,
 )
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
@@ -46,11 +46,9 @@ from gbnf_server.backends.wire import abbreviate, message_text, parse_count, par
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,
-    ContextOverflowError,
     ConversationRefusedError,
     GrammarRefusedError,
     RequestNotSupportedError,
-    ServerResponseError,
 )
 from gbnf_server.system.event_loop import shared_loop
 
@@ -63,7 +61,10 @@ _DIALECTS: dict[ServerKind, Dialect] = {
     "lm_studio": "json_schema",
     "plain": "none",
 }
-_GRAMMAR_ERROR_WORDS = ("grammar", "ebnf", "structured", "guided", "response_format", "schema")
+_GRAMMAR_ERRORS: GrammarErrors = (
+    (400, 422),
+    ("grammar", "ebnf", "structured", "guided", "response_format", "schema"),
+)
 
 
 class OpenAICompatible(HttpBackend):
@@ -178,11 +179,7 @@ class OpenAICompatible(HttpBackend):
             await self._fetch_model(session)
 
     async def _fetch_model(self, session: HttpSession) -> None:
-        response = await session.request("GET", "/v1/models")
-        answer, error = parse_response(response)
-        if error:
-            raise ServerResponseError(response.status_code, error)
-        listed = answer.get("data")
+        listed = read_object(await session.request("GET", "/v1/models")).get("data")
         if not isinstance(listed, list | None):
             raise BackendError(f"{self.url}/v1/models returned {abbreviate(listed)} instead of a list")
         cards = [card for card in listed or () if isinstance(card, dict)]
@@ -254,9 +251,9 @@ class OpenAICompatible(HttpBackend):
                 raise GrammarRefusedError(f"{self.name} takes no grammar: use the call format text")
 
     def _read(self, response: httpx.Response, streamed: dict[str, Any], request: Request) -> Completion:
-        answer, error = parse_response(response, streamed)
-        if error:
-            raise self._refusal(response.status_code, error)
+        answer = read_object(
+            response, streamed, context_length=self._context_length, grammar_errors=_GRAMMAR_ERRORS
+        )
         choices = answer.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         message = choice.get("message") if isinstance(choice, dict) else None
@@ -289,10 +286,3 @@ class OpenAICompatible(HttpBackend):
             stop_string=next((each for each in told if each in request.stop), None),
             logprobs=parse_logprobs(value_at(choice, "logprobs", "content"), request.logprobs),
         )
-
-    def _refusal(self, status: int, error: str) -> BackendError:
-        if is_context_overflow(error):
-            return ContextOverflowError(None, self._context_length)
-        if status in {400, 422} and any(word in error.lower() for word in _GRAMMAR_ERROR_WORDS):
-            return GrammarRefusedError(error)
-        return ServerResponseError(status, error)

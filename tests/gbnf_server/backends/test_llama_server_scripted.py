@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 
 from gbnf_server.backends.base import Completion, Request, Timings, Usage
-from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.backends.llama_server_responses import read_completion, unpack_response
+from gbnf_server.backends.http_client import read_object
+from gbnf_server.backends.llama_server import LlamaServer, read_completion
 from gbnf_server.system.errors import (
     BackendError,
     BackendUnreachableError,
@@ -109,7 +109,7 @@ def test_answers_are_replayed(ask: Ask, reply: Reply, finish: str, violates: boo
 @given(answer=odd(completion("a\ud83d").body))
 def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     try:
-        read = read_completion(unpack_response(httpx.Response(200, content=json.dumps(answer))), Request(()))
+        read = read_completion(read_object(httpx.Response(200, content=json.dumps(answer))), Request(()))
     except BackendError as error:
         str(error).encode()
     else:
