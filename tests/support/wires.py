@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from typing import Any
 
 from hypothesis import strategies as st
 
+from gbnf_server.backends.http_backend import EventStream
 from gbnf_server.backends.reasoning import ReasoningSplitter, ReasoningTags
 
 _CHARS = st.sampled_from(
@@ -86,3 +88,11 @@ def split_reasoning(text: str, open_tags: ReasoningTags | None = None) -> tuple[
     splitter = ReasoningSplitter(lambda _: None, open_tags)
     splitter.feed(text)
     return splitter.close()
+
+
+def told(parser: type[EventStream], answer: Any) -> EventStream:
+    """What a parser has read of an answer that comes as one object."""
+    stream = parser(ReasoningSplitter(lambda _: None))
+    stream.feed(json.dumps(answer))
+    stream.end()
+    return stream

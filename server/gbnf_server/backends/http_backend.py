@@ -6,8 +6,8 @@ Answers are streamed in three wire formats:
     chat servers   data: {"choices": [{"delta": {"content": "…"}}]}, at the end data: [DONE]
     Ollama         {"message": {"content": "…"}, "done": false}
 
-A parser of each takes lines, passes each piece of text to a `ReasoningSplitter`, and returns at the end the
-object that the server would have sent without streaming, so that both are read by the same code.
+A parser of each takes lines, passes each piece of text to a `ReasoningSplitter`, and keeps what else the
+server tells of the answer.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import httpx
 
 from gbnf_server.backends.answer import RequestBackend
-from gbnf_server.backends.base import BackendEvent, Completion, Request
+from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
 from gbnf_server.backends.http_client import HttpClient, HttpSession
 from gbnf_server.backends.reasoning import ReasoningSplitter, ReasoningTags
 from gbnf_server.backends.wire import SurrogateJoiner, abbreviate, message_text, parse_json, value_at
@@ -32,8 +32,6 @@ _LONG_TOKEN = 16
 """Characters of a long token; hardly any text has more per token on average."""
 _SKIPPED = (":", "event:", "id:", "retry:")
 """Prefixes of lines of server-sent events without data."""
-ReadResponse: TypeAlias = Callable[[httpx.Response, dict[str, Any]], Completion]
-"""Parses a response, and the object that its lines add up to, without splitting reasoning from its text."""
 
 
 class HttpBackend(RequestBackend):
@@ -74,10 +72,13 @@ async def stream_answer(
     body: dict[str, Any],
     request: Request,
     parser: type[EventStream],
-    read: ReadResponse,
+    read: Callable[[httpx.Response, EventStream], Completion],
     open_tags: ReasoningTags | None = None,
 ) -> AsyncGenerator[BackendEvent, None]:
-    """Send the body, and yield the events of the response. `open_tags`: see `ReasoningSplitter`."""
+    """Send the body, and yield the events of the response. `open_tags`: see `ReasoningSplitter`.
+
+    `read` returns a completion, without its text and reasoning.
+    """
     arrived: list[BackendEvent] = []
     splitter = ReasoningSplitter(arrived.append, open_tags, constrained=request.is_whole_text)
     stream = parser(splitter, request.max_tokens)
@@ -96,9 +97,13 @@ async def stream_answer(
             arrived.clear()
             if repeats and line.strip():  # and this line did not end it
                 break
-    completion = read(response, stream.end())
+    stream.end()
+    is_broken_off = stream.repeated and not stream.last
+    completion = (
+        Completion("", "length", Usage(0, stream.pieces)) if is_broken_off else read(response, stream)
+    )
     reasoning, text = splitter.close()
-    completion = replace(completion, text=text, reasoning=completion.reasoning or reasoning)
+    completion = replace(completion, text=text, reasoning=stream.reasoning or reasoning)
     if stream.repeated and completion.finish_reason == "length":
         completion = replace(completion, shortened_at=len(completion.text), repeated=stream.repeated)
     for event in arrived:
@@ -109,8 +114,9 @@ async def stream_answer(
 class EventStream(ABC):
     """Parses lines: server-sent events, or one object per line.
 
-    A server or a proxy that does not stream sends one object, on one line or several. `repeated`: what the
-    text repeats without an end, "" if it does not; what has arrived of it is truncated.
+    A server or a proxy that does not stream sends one object, on one line or several. `last`: what the server
+    tells of the whole answer, {} if it ended too early; `logprobs` and `pieces`: those that have come.
+    `repeated`: what the text repeats without an end, "" if it does not; what has arrived of it is truncated.
     """
 
     FIELDS: ClassVar[Mapping[str, Any]] = {"stream": True}
@@ -124,10 +130,10 @@ class EventStream(ABC):
         self._texts: dict[str, list[str]] = {key: [] for key in ("content", *self.REASONING)}
         self._joiners = {key: SurrogateJoiner() for key in self._texts}
         self._reasoning_key = ""
-        self._pieces = self._characters = 0
+        self.pieces = self._characters = 0
         self._detector = RepetitionDetector()
-        self._last: dict[str, Any] = {}
-        self._logprobs: list[Any] = []
+        self.last: dict[str, Any] = {}
+        self.logprobs: list[Any] = []
 
     def feed(self, line: str) -> None:
         """Parse a line. Raises BackendError if an event is not a JSON object."""
@@ -149,16 +155,17 @@ class EventStream(ABC):
                     return
         self._others.append(line)
 
-    def end(self) -> dict[str, Any]:
-        """Return the object that the server would have sent without streaming; {} if the stream ended early.
-
-        Raises BackendError for lines that are neither events nor an object.
-        """
+    def end(self) -> None:
+        """Parse the rest. Raises BackendError for lines that are neither events nor an object."""
         if self._others:
             self._read(_object("\n".join(self._others)))
         for joiner in self._joiners.values():
             joiner.end()
-        return self._whole({key: "".join(texts) for key, texts in self._texts.items()})
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning that the server has separated from the text."""
+        return "".join(self._texts.get(self._reasoning_key, ()))
 
     @property
     def repeated(self) -> str:
@@ -196,23 +203,20 @@ class EventStream(ABC):
         A piece is a token, or a part of one if a proxy splits the text: so both the pieces and the characters
         have to be too many.
         """
-        self._pieces += bool(text)
+        self.pieces += bool(text)
         self._characters += len(text)
         most = self._max_tokens
-        if most is not None and self._pieces > most and self._characters > _LONG_TOKEN * most:
+        if most is not None and self.pieces > most and self._characters > _LONG_TOKEN * most:
             raise BackendError(
                 f"the server did not stop after {most} tokens as requested. Update the server."
             )
 
     def _add_logprobs(self, found: Any) -> None:
         if isinstance(found, list):
-            self._logprobs += found
+            self.logprobs += found
 
     @abstractmethod
     def _read(self, event: dict[str, Any]) -> None: ...
-
-    @abstractmethod
-    def _whole(self, texts: dict[str, str]) -> dict[str, Any]: ...
 
 
 class CompletionStream(EventStream):
@@ -222,14 +226,7 @@ class CompletionStream(EventStream):
         self._add(event)
         self._add_logprobs(event.get("completion_probabilities"))
         if event.get("stop") or _has_error(event):
-            self._last = event
-
-    def _whole(self, texts: dict[str, str]) -> dict[str, Any]:
-        last = self._last
-        if self.repeated and not last:
-            last = {"stop_type": "limit", "tokens_predicted": self._pieces}
-        logprobs = {"completion_probabilities": self._logprobs} if self._logprobs else {}
-        return {**last, **texts, **logprobs} if last else {}
+            self.last = event
 
 
 class ChatStream(EventStream):
@@ -237,43 +234,24 @@ class ChatStream(EventStream):
 
     FIELDS: ClassVar[Mapping[str, Any]] = {"stream": True, "stream_options": {"include_usage": True}}
     REASONING = ("reasoning_content", "reasoning")
-
-    def __init__(self, splitter: ReasoningSplitter, max_tokens: int | None = None) -> None:
-        super().__init__(splitter, max_tokens)
-        self._begun = False
-        self._finish: Any = None
-        self._stop_reason: Any = None
-        self._usage: Any = None
+    _TOLD = ("usage", "finish_reason", "stop_reason", "matched_stop")
 
     def _read(self, event: dict[str, Any]) -> None:
         if _has_error(event):
-            self._last = event
-        self._usage = event.get("usage") or self._usage
+            self.last = event
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
-        if not isinstance(choice, dict):
-            return
-        message = choice.get("delta")
-        if message is None and isinstance(choice.get("text"), str):  # of /v1/completions
-            message = {"content": choice["text"]}
+        message = value_at(choice, "delta")
+        if message is None and isinstance(text := value_at(choice, "text"), str):  # of /v1/completions
+            message = {"content": text}
         elif message is None and not any(self._texts.values()):
-            message = choice.get("message")
-        self._begun = self._begun or isinstance(message, dict)
+            message = value_at(choice, "message")
         self._add(message)
         self._add_logprobs(value_at(choice, "logprobs", "content"))
-        self._stop_reason = choice.get("stop_reason") or choice.get("matched_stop") or self._stop_reason
-        self._finish = choice.get("finish_reason") or self._finish
-
-    def _whole(self, texts: dict[str, str]) -> dict[str, Any]:
-        if self._last or not self._begun:
-            return self._last
-        choice = {
-            "message": texts,
-            "finish_reason": self._finish or ("length" if self.repeated else None),
-            "stop_reason": self._stop_reason,
-            "logprobs": {"content": self._logprobs},
-        }
-        return {"choices": [choice], "usage": self._usage}
+        if isinstance(message, dict) or self.last:
+            told = {**event, **(choice if isinstance(choice, dict) else {})}
+            found = {key: told[key] for key in self._TOLD if told.get(key)}
+            self.last = {"usage": None, **self.last, **found}
 
 
 class OllamaStream(EventStream):
@@ -284,13 +262,7 @@ class OllamaStream(EventStream):
     def _read(self, event: dict[str, Any]) -> None:
         self._add(event.get("message"))
         if event.get("done") is True or _has_error(event):
-            self._last = event
-
-    def _whole(self, texts: dict[str, str]) -> dict[str, Any]:
-        last = self._last
-        if self.repeated and not last:
-            last = {"done": True, "done_reason": "length", "eval_count": self._pieces}
-        return {**last, "message": texts} if last else {}
+            self.last = event
 
 
 def _object(text: str) -> dict[str, Any]:

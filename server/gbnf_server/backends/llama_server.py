@@ -38,7 +38,7 @@ from gbnf_server.backends.base import (
     Timings,
     Usage,
 )
-from gbnf_server.backends.http_backend import CompletionStream, HttpBackend, stream_answer
+from gbnf_server.backends.http_backend import CompletionStream, EventStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import (
     GrammarErrors,
     HttpClient,
@@ -240,9 +240,8 @@ class LlamaServer(HttpBackend):
             body["preserved_tokens"] = preserved  # otherwise the server drops special tokens
         open_tags = open_reasoning_tags(prompt)
 
-        def read(response: httpx.Response, streamed: dict[str, Any]) -> Completion:
-            answer = read_object(response, streamed, grammar_errors=_GRAMMAR_ERRORS)
-            return read_completion(answer, request, properties.context_length)
+        def read(response: httpx.Response, stream: EventStream) -> Completion:
+            return _read_completion(response, stream, request, properties.context_length)
 
         with ExitStack() as stack:
             if request.cache_salt:
@@ -388,20 +387,21 @@ async def _request(
     return read_object(await session.request(method, path, body))
 
 
-def read_completion(
-    answer: dict[str, Any], request: Request, context_length: int | None = None
+def _read_completion(
+    response: httpx.Response, stream: EventStream, request: Request, context_length: int
 ) -> Completion:
-    """Return the Completion of a response of `/completion`."""
-    text, stop = answer.get("content"), answer.get("stop_type")
-    if not isinstance(text, str) or stop not in ("eos", "word", "limit", "none"):
-        raise BackendError("llama-server's answer has no text, or no reason for its end. Update the server.")
+    """Return what the end of an answer tells; see llama.cpp's `tools/server/README.md`."""
+    answer = read_object(response, stream.last, grammar_errors=_GRAMMAR_ERRORS)
+    stop = answer.get("stop_type")
+    if stop not in ("eos", "word", "limit", "none"):
+        raise BackendError("llama-server's answer has no reason for its end. Update the server.")
     finish: Literal["stop", "length"] = (
         "stop" if stop in {"eos", "word"} and not answer.get("truncated") else "length"
     )
     timings = answer.get("timings")
     stopped = answer.get("stopping_word") if stop == "word" else None
     return Completion(
-        text=text,
+        text="",
         finish_reason=finish,
         usage=Usage(
             parse_count(answer.get("tokens_evaluated")),
@@ -414,7 +414,7 @@ def read_completion(
         ),
         context_length=context_length,
         stop_string=message_text(stopped),
-        logprobs=parse_logprobs(answer.get("completion_probabilities"), request.logprobs),
+        logprobs=parse_logprobs(stream.logprobs, request.logprobs),
     )
 
 

@@ -35,7 +35,7 @@ from gbnf_server.backends.base import (
     Timings,
     Usage,
 )
-from gbnf_server.backends.http_backend import HttpBackend, OllamaStream, stream_answer
+from gbnf_server.backends.http_backend import EventStream, HttpBackend, OllamaStream, stream_answer
 from gbnf_server.backends.http_client import (
     GrammarErrors,
     HttpClient,
@@ -45,9 +45,8 @@ from gbnf_server.backends.http_client import (
 )
 from gbnf_server.backends.image_messages import ollama_message
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
-from gbnf_server.backends.wire import message_text, parse_count, parse_number, value_at
+from gbnf_server.backends.wire import parse_count, parse_number
 from gbnf_server.system.errors import (
-    BackendError,
     ContextOverflowError,
     GrammarRefusedError,
     RequestNotSupportedError,
@@ -150,34 +149,29 @@ class Ollama(HttpBackend):
             body["options"]["stop"] = list(request.stop)
         return body
 
-    def _read(self, response: httpx.Response, streamed: dict[str, Any], body: dict[str, Any]) -> Completion:
+    def _read(self, response: httpx.Response, stream: EventStream, body: dict[str, Any]) -> Completion:
         try:
             answer = read_object(
-                response, streamed, context_length=self._context_length, grammar_errors=_GRAMMAR_ERRORS
+                response, stream.last, context_length=self._context_length, grammar_errors=_GRAMMAR_ERRORS
             )
         except ServerResponseError as error:
             if error.status == httpx.codes.NOT_FOUND and "model" in error.message:
                 hint = f"Get it with `ollama pull {self.model}`."
                 raise ServerResponseError(error.status, f"{error.message}. {hint}") from None
             raise
-        text = message_text(value_at(answer, "message", "content"))
-        if text is None or answer.get("done") is not True:
-            raise BackendError(f"{self.name} returned no text, or only a part. Is it Ollama?")
         self._check_whole(answer, body["messages"])
         # servers before 0.3 give no reason: then only the count shows a truncation
         full = parse_count(answer.get("eval_count")) >= body["options"]["num_predict"]
         reason = answer.get("done_reason", "length" if full else "stop")
         finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
-        reasoning = message_text(value_at(answer, "message", "thinking")) or ""
         return Completion(
-            text=text,
+            text="",
             finish_reason=finish,
             usage=Usage(parse_count(answer.get("prompt_eval_count")), parse_count(answer.get("eval_count"))),
             timings=Timings(
                 parse_number(answer.get("prompt_eval_duration")) * _NANO,
                 parse_number(answer.get("eval_duration")) * _NANO,
             ),
-            reasoning=reasoning,
             context_length=self._context_length,
         )
 

@@ -31,7 +31,7 @@ from gbnf.prompts.messages import PromptStyle
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import detect
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
-from gbnf_server.backends.http_backend import ChatStream, HttpBackend, stream_answer
+from gbnf_server.backends.http_backend import ChatStream, EventStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import (
     GrammarErrors,
     HttpClient,
@@ -42,7 +42,7 @@ from gbnf_server.backends.http_client import (
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages
-from gbnf_server.backends.wire import abbreviate, message_text, parse_count, parse_logprobs, value_at
+from gbnf_server.backends.wire import abbreviate, parse_count, parse_logprobs, value_at
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,
@@ -250,28 +250,15 @@ class OpenAICompatible(HttpBackend):
             case "plain":
                 raise GrammarRefusedError(f"{self.name} takes no grammar: use the call format text")
 
-    def _read(self, response: httpx.Response, streamed: dict[str, Any], request: Request) -> Completion:
+    def _read(self, response: httpx.Response, stream: EventStream, request: Request) -> Completion:
         answer = read_object(
-            response, streamed, context_length=self._context_length, grammar_errors=_GRAMMAR_ERRORS
+            response, stream.last, context_length=self._context_length, grammar_errors=_GRAMMAR_ERRORS
         )
-        choices = answer.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else None
-        message = choice.get("message") if isinstance(choice, dict) else None
-        if isinstance(choice, dict) and isinstance(choice.get("text"), str):  # of /v1/completions
-            message = {"content": choice["text"]}
-        if not isinstance(choice, dict) or not isinstance(message, dict):
-            raise BackendError(f"{self.name} returned no message. Is it a chat server?")
-        text = message_text(message.get("content") or "")
-        if text is None:
-            raise BackendError(f"{self.name} returned {abbreviate(message['content'])} instead of a text")
         # any other reason ("content_filter", "abort", …) is a truncation, so that no call is executed
-        finish: Literal["stop", "length"] = "stop" if choice.get("finish_reason") == "stop" else "length"
-        reasoning = (
-            message_text(message.get("reasoning_content")) or message_text(message.get("reasoning")) or ""
-        )
-        usage, told = answer.get("usage"), (choice.get("stop_reason"), choice.get("matched_stop"))
+        finish: Literal["stop", "length"] = "stop" if answer.get("finish_reason") == "stop" else "length"
+        usage, told = answer.get("usage"), (answer.get("stop_reason"), answer.get("matched_stop"))
         return Completion(
-            text=text,
+            text="",
             finish_reason=finish,
             usage=Usage(
                 parse_count(value_at(usage, "prompt_tokens")),
@@ -280,9 +267,8 @@ class OpenAICompatible(HttpBackend):
                 if self.dialect == "gbnf" or not request.cache_salt
                 else 0,
             ),
-            reasoning=reasoning,
             context_length=self._context_length,
             # as far as the server tells (vLLM, SGLang)
             stop_string=next((each for each in told if each in request.stop), None),
-            logprobs=parse_logprobs(value_at(choice, "logprobs", "content"), request.logprobs),
+            logprobs=parse_logprobs(stream.logprobs, request.logprobs),
         )

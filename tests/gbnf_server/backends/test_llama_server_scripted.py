@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 
 from gbnf_server.backends.base import Completion, Request, Timings, Usage
-from gbnf_server.backends.http_client import read_object
-from gbnf_server.backends.llama_server import LlamaServer, read_completion
+from gbnf_server.backends.http_backend import CompletionStream
+from gbnf_server.backends.llama_server import LlamaServer, _read_completion
 from gbnf_server.system.errors import (
     BackendError,
     BackendUnreachableError,
@@ -27,7 +27,7 @@ from support.backends import ASK, Ask, PlayedSession, acomplete, ask_fixture
 from support.llama_client import CALL, hasty
 from support.processes import limits_s
 from support.server import PROPS, Reply, completion, scripted
-from support.wires import odd
+from support.wires import odd, told
 
 ask = ask_fixture(lambda _: CALL)
 
@@ -109,11 +109,10 @@ def test_answers_are_replayed(ask: Ask, reply: Reply, finish: str, violates: boo
 @given(answer=odd(completion("a\ud83d").body))
 def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     try:
-        read = read_completion(read_object(httpx.Response(200, content=json.dumps(answer))), Request(()))
+        read = _read_completion(httpx.Response(200), told(CompletionStream, answer), Request(()), 9)
     except BackendError as error:
         str(error).encode()
     else:
-        read.text.encode()
         assert min(read.usage.prompt_tokens, read.usage.completion_tokens, read.usage.cached_tokens) >= 0
         assert min(read.timings.prompt_s, read.timings.completion_s) >= 0
 

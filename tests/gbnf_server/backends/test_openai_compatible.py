@@ -23,6 +23,7 @@ from gbnf.prompts.messages import Message
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Backend, Request
+from gbnf_server.backends.http_backend import ChatStream
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.planner import Planner
@@ -37,7 +38,7 @@ from gbnf_server.system.errors import (
 from support.backends import ASK, CALL, QUICK, SEEN, Ask, PlayedSession, ask_fixture
 from support.executors import world
 from support.server import Reply, scripted
-from support.wires import closed, odd
+from support.wires import closed, odd, told
 
 GBNF = compile_pool([FINAL_ANSWER])
 SCHEMA = call_schema([FINAL_ANSWER])
@@ -277,7 +278,7 @@ def test_what_is_not_essential_may_be_odd(
 def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     with client("http://127.0.0.1:9", model="m") as backend:
         try:
-            read = backend._read(httpx.Response(200, content=json.dumps(answer)), answer, Request(()))
+            read = backend._read(httpx.Response(200), told(ChatStream, answer), Request(()))
         except BackendError as error:
             str(error).encode()
         else:
