@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from gbnf.errors import GbnfError
@@ -67,6 +67,17 @@ def nests_deeper(value: Any, most: int) -> bool:
         nested = [member for member in members if isinstance(member, Mapping | list | tuple)]
         level = list({id(member): member for member in nested}.values())  # a value may have several parents
     return bool(level)
+
+
+def map_json(value: Any, scalar: Callable[[Any], Any], key: Callable[[str], str] = str) -> Any:
+    """Return a JSON value, `scalar` applied to all that is neither an array nor an object, `key` to keys."""
+    match value:
+        case Mapping():
+            return {key(name): map_json(member, scalar, key) for name, member in value.items()}
+        case list() | tuple():
+            return [map_json(member, scalar, key) for member in value]
+        case _:
+            return scalar(value)
 
 
 def parse_json(text: str, *, control_characters: bool = False, surrogates: bool = False) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.strict_json import InvalidJsonError, map_json, parse_json
 from gbnf.surrogates import has_surrogate, replace_lone_surrogates
 from support.json_values import json_values
 
@@ -65,3 +65,16 @@ def test_what_is_no_fault() -> None:
     assert parse_json('{"a": [1], "a": [1]}') == {"a": [1]}
     assert parse_json('{"a": "x\ny"}', control_characters=True) == {"a": "x\ny"}
     assert parse_json('["\\ud800"]', surrogates=True) == ["\ud800"]
+
+
+@given(json_values)
+def test_every_scalar_and_key_of_a_value_is_mapped(value: Any) -> None:
+    assert map_json(value, lambda scalar: scalar) == value
+    mapped = map_json(value, lambda scalar: [scalar], lambda key: f"{key}!")
+    assert map_json(mapped, lambda scalar: scalar, lambda key: key.removesuffix("!")) == nested(value)
+
+
+def nested(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: nested(member) for key, member in value.items()}
+    return [nested(member) for member in value] if isinstance(value, list) else [value]

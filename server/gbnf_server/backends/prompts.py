@@ -28,6 +28,7 @@ from typing import Any
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import Escape, escape_control_tokens
 from gbnf.prompts.messages import Message
+from gbnf.strict_json import map_json
 from gbnf.tool_formats import ToolFormat, detect
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.reasoning import (
@@ -98,15 +99,7 @@ def adapt_messages(
 
 def _escape_texts(value: Any, escape: Escape) -> Any:
     """Return a JSON value with `escape` applied to each string and key in it."""
-    match value:
-        case str():
-            return escape(value)
-        case Mapping():
-            return {escape(key): _escape_texts(member, escape) for key, member in value.items()}
-        case list() | tuple():
-            return [_escape_texts(member, escape) for member in value]
-        case _:
-            return value
+    return map_json(value, lambda part: escape(part) if isinstance(part, str) else part, escape)
 
 
 def _escaped(message: Message, escape: Escape) -> Message:

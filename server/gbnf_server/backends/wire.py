@@ -7,13 +7,13 @@ MalformedTextError and the ValueError of `parse_json` are raised.
 
 from __future__ import annotations
 
-import itertools
 import json
 import reprlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from gbnf import surrogates
+from gbnf.strict_json import map_json, nests_deeper
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.system.errors import MalformedTextError
 
@@ -91,18 +91,8 @@ def _decoded(line: bytes) -> str:
 
 
 def join_all_surrogates(value: Any, joined: Callable[[str], str] = join_surrogates) -> Any:
-    """Return a JSON value, changed in place, with `joined` strings and keys. Raises MalformedTextError."""
-    box = [value]
-    for node in itertools.chain.from_iterable(_levels(box)):
-        if isinstance(node, dict):
-            members = {
-                joined(key): joined(each) if isinstance(each, str) else each for key, each in node.items()
-            }
-            node.clear()
-            node.update(members)
-        else:
-            node[:] = [joined(each) if isinstance(each, str) else each for each in node]
-    return box[0]
+    """Return a JSON value with `joined` strings and keys. Raises MalformedTextError."""
+    return map_json(value, lambda part: joined(part) if isinstance(part, str) else part, joined)
 
 
 def parse_json(text: str) -> Any:
@@ -112,7 +102,7 @@ def parse_json(text: str) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     is_flat = text.count("[") + text.count("{") <= _DEEPEST
-    if not is_flat and any(depth > _DEEPEST for depth, _ in enumerate(_levels(value), 1)):
+    if not is_flat and nests_deeper(value, _DEEPEST):
         raise ValueError("it is nested too deeply")
     return value
 
@@ -132,14 +122,6 @@ def parse_error_body(body: bytes) -> Any:
         return join_all_surrogates(value, surrogates.replace_lone_surrogates)
     except ValueError:
         return None
-
-
-def _levels(value: Any) -> Iterator[list[Any]]:
-    """Yield the objects and arrays of a JSON value, level by level."""
-    level = [value]
-    while level := [each for each in level if isinstance(each, dict | list)]:
-        yield level
-        level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
 
 
 def value_at(value: Any, *path: str) -> Any:

@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from gbnf.strict_json import map_json
 from gbnf.surrogates import replace_lone_surrogates
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.system.errors import ExecutorError
@@ -36,20 +37,17 @@ def nesting_depth(value: Any, enough: int) -> int:
 
 def redact_result(value: Any, secrets: Secrets) -> Any:
     """Return a result with handles for credentials, and without lone surrogates."""
-    match value:
-        case str():
-            return secrets.redact(replace_lone_surrogates(value))
-        case dict():
-            return {
-                secrets.redact(replace_lone_surrogates(key)): redact_result(member, secrets)
-                for key, member in value.items()
-            }
-        case list():
-            return [redact_result(member, secrets) for member in value]
-        case int() | float() if not isinstance(value, bool):
-            return secrets.redact_number(value)
-        case _:
-            return value
+
+    def text(part: str) -> str:
+        return secrets.redact(replace_lone_surrogates(part))
+
+    def scalar(part: Any) -> Any:
+        if isinstance(part, str):
+            return text(part)
+        is_number = isinstance(part, int | float) and not isinstance(part, bool)
+        return secrets.redact_number(part) if is_number else part
+
+    return map_json(value, scalar, text)
 
 
 def describe_failure(name: str, code: str, error: BaseException) -> str:

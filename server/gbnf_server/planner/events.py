@@ -30,6 +30,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from gbnf.protocols.readers import AnswerReader
+from gbnf.strict_json import map_json
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Request, Timings, Usage
 
@@ -80,6 +81,10 @@ class _StepEvent(_Event):
 
 
 def _plain(value: Any) -> Any:
+    return map_json(value, _plain_scalar)
+
+
+def _plain_scalar(value: Any) -> Any:
     match value:
         case _Json():
             return value.to_json()
@@ -89,10 +94,6 @@ def _plain(value: Any) -> Any:
             return value.isoformat()
         case float():
             return round(value, 6)
-        case Mapping():
-            return {key: _plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_plain(item) for item in value]
         case _:
             return value
 

@@ -29,6 +29,7 @@ from pydantic import BeforeValidator
 from gbnf import Grammar
 from gbnf.prompts.messages import Image
 from gbnf.protocols.protocol import AnswerFormat
+from gbnf.strict_json import map_json
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked
 from gbnf_server.backends.base import Completion, Request, Timings, Usage
 from gbnf_server.llama.token_values import TracedToken
@@ -186,18 +187,11 @@ def grammar_text(grammar: AnswerFormat | None) -> str:
 
 def _plain_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message as JSON; of images, only the type and the size."""
+    return {key: map_json(value, _plain_image) for key, value in message.items()}
 
-    def plain(value: Any) -> Any:
-        match value:
-            case Image(data, media_type):
-                return {"media_type": media_type, "bytes": len(data)}
-            case Mapping():
-                return {key: plain(member) for key, member in value.items()}
-            case list() | tuple():
-                return [plain(member) for member in value]
-        return value
 
-    return {key: plain(value) for key, value in message.items()}
+def _plain_image(value: Any) -> Any:
+    return {"media_type": value.media_type, "bytes": len(value.data)} if isinstance(value, Image) else value
 
 
 class GrammarLines:
