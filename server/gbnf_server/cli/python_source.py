@@ -28,7 +28,7 @@ def python_target(text: str) -> tuple[str, str] | None:
 
 def python_value(text: str) -> Any:
     """Return what `text` names; the module if it is only a file. Raises InputError."""
-    from gbnf.calls.validation.messages import suggestion
+    from gbnf.errors import suggestion
     from gbnf_server.system.errors import InputError
 
     target = python_target(text)
@@ -45,7 +45,7 @@ def python_value(text: str) -> Any:
 
 
 def _import_file(file: Path) -> ModuleType:
-    from gbnf.calls.validation.messages import suggestion
+    from gbnf.errors import suggestion
     from gbnf_server.system.errors import InputError
 
     if not file.is_file():
@@ -62,7 +62,7 @@ def _import_file(file: Path) -> ModuleType:
 
 def _import(module: str, folder: Path, text: str) -> ModuleType:
     """Import a module, with a folder first on the import path."""
-    from gbnf.calls.validation.messages import suggestion
+    from gbnf.errors import suggestion
     from gbnf.extras import missing_extra
     from gbnf_server.system.errors import InputError
 
