@@ -9,8 +9,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gbnf import Grammar
+from gbnf.protocols.call_protocols import JsonCalls, with_reasoning_grammar
+from gbnf.protocols.protocol import CallProtocol, Offered
+from gbnf_bench.mixed_calls import compile_name_and_arguments
 from gbnf_server.backends.base import Backend
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
+
+
+@dataclass(frozen=True)
+class MixedCalls(JsonCalls):
+    """Calls as JSON of which any name goes with any tool's arguments."""
+
+    def constraint(self, offered: Offered) -> Grammar:
+        """Return the grammar of an answer."""
+        grammar = compile_name_and_arguments(
+            offered.tools, final_answer=offered.answer, ask_user=offered.ask_user, steps=offered.steps
+        )
+        return with_reasoning_grammar(grammar) if self.reasoning_field else grammar
+
+
+class MixedOptions(ResolvedOptions):
+    """The options of a run with such calls."""
+
+    __slots__ = ()
+
+    @property
+    def protocol(self) -> CallProtocol:
+        """How the model writes calls."""
+        plain = ResolvedOptions.protocol.__get__(self)
+        return MixedCalls(reasoning_field=plain.reasoning_field) if type(plain) is JsonCalls else plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +57,8 @@ class Configuration:
 
     def resolve(self, options: PlannerOptions, backend: Backend) -> ResolvedOptions:
         """Return the options of a run, to which `settings` were added."""
-        return ResolvedOptions.resolve(options, backend, union=self.union, constrained=self.constrained)
+        kind = ResolvedOptions if self.union else MixedOptions
+        return kind.resolve(options, backend, constrained=self.constrained)
 
 
 _TEXT = "no grammar; calls parsed in any common syntax, and repaired"

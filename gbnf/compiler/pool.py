@@ -97,14 +97,6 @@ def left_out_finding(tool: Tool, error: SchemaError) -> Finding:
     return Finding(tool.name, pointer, keyword or "args", "left_out", error.problem)
 
 
-def compile_name_and_arguments(
-    tools: Sequence[Tool], *, final_answer: bool = False, ask_user: bool = False, steps: Sequence[int] = ()
-) -> Grammar:
-    """Compile a baseline for benchmarks: the grammar in which any name goes with any tool's arguments."""
-    options = CompileOptions("default", MAX_DEPTH, closed=True)
-    return _link_pool(pool_tools(tools, final_answer, ask_user), tuple(steps), options, discriminated=False)
-
-
 def pool_tools(tools: Sequence[Tool], final_answer: bool, ask_user: bool) -> tuple[Tool, ...]:
     """Return the tools and the built-in ones. Raises PoolError if there is none, or two share a name."""
     tools = (*tools, *((ASK_USER,) if ask_user else ()), *((FINAL_ANSWER,) if final_answer else ()))
@@ -138,12 +130,10 @@ def _link_pool(
     tools: tuple[Tool, ...],
     steps: tuple[int, ...],
     options: CompileOptions,
-    discriminated: bool = True,
     strict: bool = False,
 ) -> Grammar:
     pool = compile_tools(tools, options, bool(steps), strict=strict)
-    root = (_union if discriminated else _product)(pool.tools, LAYOUTS[options.whitespace])
-    return pool.link([root], steps, options)
+    return pool.link([_union(pool.tools, LAYOUTS[options.whitespace])], steps, options)
 
 
 def compile_tools(
@@ -228,14 +218,6 @@ def _emit_branches(branches: Iterable[Branch], middle: Expr, tools: Sequence[Com
         return f"{emit_literal(text + joined)}{between}{tools[word].arguments.name}"
 
     return " | ".join(map(emitted, branches))
-
-
-def _product(tools: Sequence[CompiledTool], layout: Layout) -> CompiledRules:
-    opening = seq(layout.begin_object, Literal('"name"'), layout.colon)
-    middle = seq(layout.comma, Literal('"arguments"'), layout.colon)
-    names = factor_prefixes([literal(json_string(tool.name)) for tool in tools])
-    arguments = factor_prefixes([tool.arguments for tool in tools])
-    return CompiledRules.of(Rules({"root": seq(opening, names, middle, arguments, layout.end_object)}))
 
 
 @lru_cache(maxsize=4096)

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal
 from gbnf import Grammar, compile_pool
 from gbnf.calls import FinalAnswer, ToolCall, parse_tool_calls, render_tool_calls
 from gbnf.compiler.layout import PropertyOrder, Whitespace
-from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema
 from gbnf.grammar import ir
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Ref, Rules, alt, char_class, literal, repeat, seq
@@ -142,8 +141,7 @@ class JsonCalls(CallProtocol):
 
     `is_constrained`: by a grammar, rather than by the prompt only. `answers_by_call`: each answer is one
     call. `also_final_answer`: of a text, which may also be written as a call of `final_answer`.
-    `reasoning_field`: the first property of a call is reasoning. `union` is off in comparisons only: then the
-    grammar allows any arguments with any tool name.
+    `reasoning_field`: the first property of a call is reasoning.
     """
 
     is_constrained: bool = True
@@ -151,7 +149,6 @@ class JsonCalls(CallProtocol):
     also_final_answer: bool = False
     reasoning_field: bool = False
     whitespace: Whitespace = "default"
-    union: bool = True
     name: ClassVar[str] = "json"
 
     def constraint(self, offered: Offered) -> Grammar | None:
@@ -166,15 +163,13 @@ class JsonCalls(CallProtocol):
                 final_answer=self.also_final_answer,
                 property_order=offered.property_order,
             )
-        options: dict[str, Any] = {
-            "final_answer": offered.answer,
-            "ask_user": offered.ask_user,
-            "steps": offered.steps,
-        }
-        if self.union:
-            grammar = compile_pool(offered.tools, whitespace=self.whitespace, **options)
-        else:
-            grammar = compile_name_and_arguments(offered.tools, **options)
+        grammar = compile_pool(
+            offered.tools,
+            final_answer=offered.answer,
+            ask_user=offered.ask_user,
+            steps=offered.steps,
+            whitespace=self.whitespace,
+        )
         return with_reasoning_grammar(grammar) if self.reasoning_field else grammar
 
     def reader(self, offered: Offered) -> AnswerReader:

@@ -127,7 +127,6 @@ class PlannerOptions:
 class ResolvedOptions(PlannerOptions):
     """The options of a run: those of the planner, and the properties of its backend.
 
-    `union` is off in comparisons only: then the grammar allows any arguments with any tool name.
     `constrained`: whether there is a grammar for the call format "json". `reasoning_tags` are None unless the
     backend renders the prompt itself and `reasoning` is "free". `tool_format` is that of the call format
     "native". `margin`: that of the pool filter. `is_small`: whether the model is told which tool fits best by
@@ -143,7 +142,6 @@ class ResolvedOptions(PlannerOptions):
     prompt_style: PromptStyle = "full"
     backend: str = ""
     tool_format: ToolFormat | None = None
-    union: bool = True
     constrained: bool = True
 
     @property
@@ -162,13 +160,10 @@ class ResolvedOptions(PlannerOptions):
             is_constrained=self.constrained,
             reasoning_field=reasons,
             whitespace=self.whitespace,
-            union=self.union,
         )
 
     @classmethod
-    def resolve(
-        cls, options: PlannerOptions, backend: Backend, *, union: bool = True, constrained: bool = True
-    ) -> Self:
+    def resolve(cls, options: PlannerOptions, backend: Backend, *, constrained: bool = True) -> Self:
         """Add the properties of `backend` to `options`.
 
         Raises RequestNotSupportedError for the call format "native" with a backend or model that has none,
@@ -208,6 +203,5 @@ class ResolvedOptions(PlannerOptions):
             prompt_style=info.prompt_style,
             backend=backend.name,
             tool_format=tool_format,
-            union=union,
             constrained=constrained,
         )

@@ -14,12 +14,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf import compile_pool, validate_call
-from gbnf.compiler.pool import _link_pool, compile_name_and_arguments, compile_tool
+from gbnf.compiler.pool import _link_pool, compile_tool
 from gbnf.errors import GbnfError, GrammarError, PoolError, SchemaError
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import references
 from gbnf.surrogates import has_surrogate
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
+from gbnf_bench.mixed_calls import compile_name_and_arguments
 from support.effort import scaled
 from support.oracle import engine
 from support.pools import BUNDLED

@@ -16,7 +16,6 @@ from jsonschema import Draft202012Validator
 from gbnf import Grammar, compile_pool
 from gbnf.calls.validation import validate_call
 from gbnf.compiler.layout import Whitespace
-from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.dialects import call_schema, schema_violation
 from gbnf.protocols.call_protocols import (
     MAX_REASONING_LENGTH,
@@ -31,6 +30,7 @@ from gbnf.protocols.call_protocols import (
 from gbnf.protocols.protocol import CallProtocol, Offered, UnreadableCallError
 from gbnf.testing import calls, derivations
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf_bench.mixed_calls import compile_name_and_arguments
 from support.by_hand import ANSWER, NOW, POOL, call
 from support.effort import scaled
 from support.oracle import engine

@@ -11,7 +11,6 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_pool, compile_schema, validate_call
-from gbnf.compiler.pool import compile_name_and_arguments
 from gbnf.testing import (
     LawBrokenError,
     NearMiss,
@@ -24,6 +23,7 @@ from gbnf.testing import (
     values,
 )
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf_bench.mixed_calls import compile_name_and_arguments
 from support.effort import scaled
 from support.oracle import engine
 from support.pools import BUNDLED

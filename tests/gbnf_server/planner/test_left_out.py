@@ -17,10 +17,9 @@ ANCHORED = Tool.from_mapping({"name": "anchored", "args": {"properties": {"a": {
 
 
 @pytest.mark.parametrize(("dialect", "broken"), [("gbnf", IMPOSSIBLE), ("json_schema", ANCHORED)])
-@pytest.mark.parametrize("union", [True, False])
-def test_it_is_neither_described_nor_offered(dialect: str, broken: Tool, union: bool) -> None:
-    options = resolved(dialect=dialect, union=union)
-    driven = drive_by_hand([broken, FINE], [completion(call("fine")), completion(ANSWER)], options=options)
+def test_it_is_neither_described_nor_offered(dialect: str, broken: Tool) -> None:
+    steps = [completion(call("fine")), completion(ANSWER)]
+    driven = drive_by_hand([broken, FINE], steps, options=resolved(dialect=dialect))
     assert driven.run.outcome == "answered"
     [warning] = driven.run.warnings
     assert broken.name in warning
