@@ -8,6 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import gbnf
+
+if "compile_pool" not in getattr(gbnf, "__all__", ()):  # its distribution may be installed over this one
+    raise ImportError(
+        "the package gbnf is not that of gbnf-toolkit: an unrelated package of this name replaces it. Run: "
+        "pip uninstall -y gbnf && pip install --force-reinstall --no-deps gbnf-toolkit"
+    )
+
 if TYPE_CHECKING:
     from gbnf_server.backends.base import Request as Request
     from gbnf_server.backends.in_process import InProcess as InProcess

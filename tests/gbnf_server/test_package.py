@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import gbnf
 import gbnf_server
 from gbnf import load_manifests
 from gbnf_server.system import folders
@@ -27,7 +28,28 @@ def test_another_name_is_not() -> None:
 def test_importing_it_imports_nothing_else() -> None:
     program = "import sys; import gbnf_server; print(*(n for n in sys.modules if n.startswith('gbnf')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["gbnf_server"]
+    assert sorted(done.stdout.split()) == ["gbnf", "gbnf_server"]
+
+
+@pytest.mark.parametrize("content", ["__all__ = ['GBNF']", "", None])
+@pytest.mark.parametrize("program", ["import gbnf_server.planner", "from gbnf_server.cli import main"])
+def test_an_unrelated_package_that_replaces_gbnf_is_named(
+    tmp_path: Path, content: str | None, program: str
+) -> None:
+    ours = Path(gbnf.__file__).parent
+    for path in ours.iterdir():
+        place = tmp_path / "gbnf" / path.name
+        place.parent.mkdir(exist_ok=True)
+        if path.name != "__init__.py":
+            place.symlink_to(path)
+        elif content is not None:
+            place.write_text(content)
+    found = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ours.parent / 'server')!r}]; {program}"
+    done = subprocess.run([sys.executable, "-IS", "-c", found], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        "ImportError: the package gbnf is not that of gbnf-toolkit"
+    )
 
 
 def test_the_bundled_manifests_are_found() -> None:

@@ -24,6 +24,7 @@ from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolic
 from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.native import default_threads
 from gbnf_server.llama.process_globals import initialize_engine, patch_default_model_params
+from gbnf_server.system.addresses import llama_server_url
 from gbnf_server.system.errors import BackendError, ModelLoadError, ServerResponseError
 from gbnf_server.system.event_loop import shared_loop
 from gbnf_server.system.model_files import check_gguf
@@ -73,13 +74,14 @@ class EmbeddingRanker:
 class ServerEmbeddings:
     """The embeddings of a llama-server that was started with `--embeddings`, or of another OpenAI server.
 
+    `url`: by default port 9931, or else 8080, of this machine.
     `model`: the server's name for the model, if it needs one. `api_key`: by default that of a server that
     this user started there. `timeout`: seconds for a request with its retries.
     """
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:8080",
+        url: str | None = None,
         *,
         model: str | None = None,
         api_key: str | None = None,
@@ -88,7 +90,7 @@ class ServerEmbeddings:
         """Prepare a client; no request is sent. Raises BackendUnreachableError if the URL is invalid."""
         self._body: dict[str, Any] = {} if model is None else {"model": model}
         self._http = HttpClient(
-            url,
+            url or llama_server_url(),
             server_name="llama-server",
             api_key=api_key,
             retry_policy=RetryPolicy(timeout),

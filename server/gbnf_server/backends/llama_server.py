@@ -53,6 +53,7 @@ from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_t
 from gbnf_server.backends.template_copy import TemplateCopy, TemplateInput, samples
 from gbnf_server.backends.wire import message_text, parse_count, parse_logprobs, parse_number, value_at
 from gbnf_server.llama.grammar_limits import guard_grammar, missing_token
+from gbnf_server.system.addresses import llama_server_url
 from gbnf_server.system.errors import (
     BackendError,
     ChatTemplateError,
@@ -138,7 +139,7 @@ class _ServerProperties:
 
 
 class LlamaServer(HttpBackend):
-    """A llama-server at an address.
+    """A llama-server at an address, by default on port 9931 or else 8080 of this machine.
 
     `api_key`: by default that of a server that this user started there. `timeout`, `connect_timeout`,
     `retries`, `backoff`, `loading_timeout`: see `RetryPolicy`. `prompt_style`: by default "minimal" for the
@@ -147,7 +148,7 @@ class LlamaServer(HttpBackend):
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:8080",
+        url: str | None = None,
         *,
         api_key: str | None = None,
         timeout: float = 600.0,
@@ -159,7 +160,7 @@ class LlamaServer(HttpBackend):
     ) -> None:
         """Prepare a client; no request is sent. Raises BackendUnreachableError if the URL is invalid."""
         self._http = HttpClient(
-            url,
+            url or llama_server_url(),
             server_name="llama-server",
             api_key=api_key,
             retry_policy=RetryPolicy(timeout, connect_timeout, retries, backoff, loading_timeout),

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -33,6 +34,7 @@ from gbnf_server.llama.cpu_support import REINSTALL, cpu_support, run_cpu_probe
 from gbnf_server.llama.prebuilt import prebuilt_library
 from gbnf_server.llama.server_build import compiler, find_llama_server
 from gbnf_server.llama.server_process import check_port
+from gbnf_server.system.addresses import LLAMA_SERVER_PORT
 from gbnf_server.system.cpu_cores import usable_cores
 from gbnf_server.system.errors import GbnfServerError, ModelLoadError, SetupError
 from gbnf_server.system.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_folder, profiles_folder
@@ -71,7 +73,7 @@ def doctor(
         str | None,
         typer.Option(metavar="F.gguf|NAME", help="Also check that this model, or smollm2, loads and fits."),
     ] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to check.")] = 8080,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to check.")] = LLAMA_SERVER_PORT,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """Check this machine: one line per check, with a fix for what is missing.
@@ -94,10 +96,14 @@ def doctor(
         raise typer.Exit(ExitCode.ENVIRONMENT)
 
 
-def checks(model: Path | None = None, *, port: int = 8080) -> Iterator[Check]:
+def checks(model: Path | None = None, *, port: int = LLAMA_SERVER_PORT) -> Iterator[Check]:
     """Yield the result of each check. `model`: a GGUF file to check. `port`: for llama-server."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     yield Check("Python", "ok", f"{python} on {platform.system()} {platform.machine()}")
+    with suppress(PackageNotFoundError):
+        found = f"gbnf {version('gbnf')} is installed, an unrelated package of the same import name"
+        fix = "pip uninstall -y gbnf && pip install --force-reinstall --no-deps gbnf-toolkit"
+        yield Check("package gbnf", "broken", found, fix)
     if is_installed("local"):
         cores = usable_cores()
         found = f"{cores.count} for a model: {cores.reason}; 1 for a small model"

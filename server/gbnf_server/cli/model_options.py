@@ -379,5 +379,4 @@ class ModelSource:
     def _llama_server(self, style: PromptStyle | None = None) -> LlamaServer:
         from gbnf_server.backends.llama_server import LlamaServer
 
-        url = self.server or "http://127.0.0.1:8080"
-        return LlamaServer(url, api_key=self.api_key, prompt_style=style)
+        return LlamaServer(self.server, api_key=self.api_key, prompt_style=style)

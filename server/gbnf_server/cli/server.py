@@ -13,6 +13,7 @@ from gbnf_server.cli.commands import reflow
 from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.model_options import HfOption, LoraOption, ModelSource
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, say, stderr_console, write
+from gbnf_server.system.addresses import LLAMA_SERVER_PORT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,7 +115,9 @@ def start(
         typer.Option(metavar="F.gguf|NAME", help="Model file, or smollm2. Default: the bundled model."),
     ] = None,
     hf: HfOption = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")
+    ] = LLAMA_SERVER_PORT,
     ctx_size: Annotated[
         int | None,
         typer.Option(min=1, help="Context size of a slot, in tokens. Default: the model's, at most 8192."),

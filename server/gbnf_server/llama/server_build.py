@@ -60,6 +60,7 @@ _SHA256 = {"0.3.36": "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db276
 """The hashes of source distributions, by version."""
 _SHOWN_LINES = 15  # of a log, in an error
 _GRACE_PERIOD = 0.3  # seconds for the compilers to end
+_CPU_MINUTES = 10  # of the compilers together
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +242,9 @@ class _Build:
         self._folder.mkdir(exist_ok=True)
         source = self._unpack(self._download())
         build = self._folder / "build"
-        self._progress(InstallProgress("configure", None, "cmake checks this machine"))
+        minutes = max(round(_CPU_MINUTES / min(jobs, os.cpu_count() or 1)), 1)
+        lasts = f"the build takes about {minutes} min, for a GPU longer"
+        self._progress(InstallProgress("configure", None, f"cmake checks this machine; {lasts}"))
         self._call(
             "configure",
             ["cmake", "-S", str(source / "vendor" / "llama.cpp"), "-B", str(build), *self._settings],

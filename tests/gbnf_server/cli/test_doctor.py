@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,14 @@ def test_a_machine_that_runs_the_tests_is_well(gbnf: Gbnf) -> None:
         *("cache folder", "profile folder"),
     }
     assert all(check["fix"] for check in checks.values() if check["state"] != "ok")
+
+
+def test_the_unrelated_package_gbnf_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = lambda name: "0.0.32" if name == "gbnf" else version(name)  # noqa: E731 - patched by its name
+    monkeypatch.setattr("gbnf_server.cli.doctor.version", found)
+    check = next(check for check in doctor.checks() if check.name == "package gbnf")
+    assert check.state == "broken"
+    assert "pip uninstall -y gbnf" in check.fix
 
 
 @pytest.mark.slow
