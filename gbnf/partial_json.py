@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -20,7 +21,7 @@ class JsonPosition:
 
     `start`: of the unfinished token. `keys`: those of the innermost object, so far. `index`: of the item in
     the innermost array; None in an object, and at the top level. `scalars`: the strings, numbers and names
-    that have ended, as they are written, each with its path.
+    that have ended, as they are written, each with its path and where it begins.
     """
 
     path: tuple[str | int, ...]
@@ -28,12 +29,12 @@ class JsonPosition:
     start: int
     keys: tuple[str, ...] = ()
     index: int | None = None
-    scalars: tuple[tuple[tuple[str | int, ...], str], ...] = ()
+    scalars: tuple[tuple[tuple[str | int, ...], str, int], ...] = ()
 
     @property
     def pointer(self) -> str:
         """The path as a JSON Pointer."""
-        return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in self.path)
+        return json_pointer(self.path)
 
 
 @dataclass(slots=True)
@@ -52,7 +53,7 @@ def locate(text: str) -> JsonPosition:
     """Return where the end of `text` is, the beginning of a JSON text. Never raises."""
     levels: list[_Level] = []
     where: Where = "value"
-    scalars: list[tuple[tuple[str | int, ...], str]] = []
+    scalars: list[tuple[tuple[str | int, ...], str, int]] = []
 
     def located(kind: Where, start: int) -> JsonPosition:
         inner = levels if kind in ("value", "inside") else levels[:-1]
@@ -85,9 +86,14 @@ def locate(text: str) -> JsonPosition:
                 return located("inside", found.start())
             case _:
                 if where == "value":
-                    scalars.append((tuple(level.step for level in levels), piece))
+                    scalars.append((tuple(level.step for level in levels), piece, found.start()))
                 where = "after" if levels else "end"
     return located(where, len(text))
+
+
+def json_pointer(path: Iterable[str | int]) -> str:
+    """Return a path as a JSON Pointer."""
+    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
 def after_scalar(position: JsonPosition) -> JsonPosition:

@@ -28,7 +28,7 @@ def compile_schema(
     *,
     whitespace: Whitespace = "default",
     max_depth: int | None = None,
-    closed: bool = False,
+    closed: bool | None = None,
     property_order: PropertyOrder = "any",
     bounded_digits: bool = True,
 ) -> Grammar:
@@ -38,9 +38,10 @@ def compile_schema(
     of them (the report names them). With `property_order="declared"`, the order is the schema's: objects of
     any size are exact then, and valid ones in another order are refused. See `gbnf.compiler.layout` for
     `whitespace`. Without `max_depth`, recursive schemas become recursive rules. If `closed`, an object that
-    declares properties but not `additionalProperties` allows no others; by default it does, as in the
-    standard. Numbers have at most 39 digits before the decimal point and 20 after it; with
-    `bounded_digits=False`, integers and fractions may have any number of digits.
+    declares properties but not `additionalProperties` allows no others. By default, those of a JSON Schema
+    are open, as in the standard, and those of a Python type are closed. Numbers have at most 39 digits before
+    the decimal point and 20 after it; with `bounded_digits=False`, integers and fractions may have any number
+    of digits.
 
     `schema` may also be any other type that pydantic validates, such as a dataclass.
 
@@ -51,9 +52,10 @@ def compile_schema(
     if type(schema) is not dict and not isinstance(
         schema, Mapping | list | tuple | str | float | int | None
     ):  # JSON values are not types
-        schema = json_schema_of(schema)
+        schema, closed = json_schema_of(schema), closed is not False
+    options = CompileOptions(whitespace, max_depth, bool(closed), property_order, bounded_digits)
     with compilation(schema):
-        return _compile(schema, CompileOptions(whitespace, max_depth, closed, property_order, bounded_digits))
+        return _compile(schema, options)
 
 
 def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Grammar:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from gbnf.errors import InvalidArgumentError
 
@@ -33,18 +34,99 @@ def json_schema_of(type_: Any) -> dict[str, Any]:
     return schema
 
 
+_OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = rf"{_OCTET}(\.{_OCTET}){{3}}"
+_IPV6 = "([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}"
+_REAL = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+_HEX = "[0-9A-Fa-f]"
+_PATTERNS = {
+    "ipv4network": f"{_IPV4}(/32)?",
+    "ipv6network": f"{_IPV6}(/128)?",
+    "ipv4interface": f"{_IPV4}(/([12]?[0-9]|3[0-2]))?",
+    "ipv6interface": f"{_IPV6}(/([1-9]?[0-9]|1[01][0-9]|12[0-8]))?",
+    "ipvanyaddress": f"{_IPV4}|{_IPV6}",
+    "ipvanynetwork": f"{_IPV4}/32|{_IPV6}/128",
+    "ipvanyinterface": f"{_IPV4}/32|{_IPV6}/128",
+    "fraction": "[+-]?[0-9]+(/0*[1-9][0-9]*)?",
+    "path": "[^\\u0000]*",
+    "base64": "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
+    "base64url": "([A-Za-z0-9_-]{4})*([A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3}=)?",
+    **{
+        f"uuid{version}": f"{_HEX}{{8}}-{_HEX}{{4}}-{version}{_HEX}{{3}}-[89abAB]{_HEX}{{3}}-{_HEX}{{12}}"
+        for version in range(1, 9)
+    },
+    "duration": "-?P([0-9]{1,6}D)?(T(?=[0-9])([0-9]{1,4}H)?([0-9]{1,4}M)?([0-9]{1,4}(\\.[0-9]{1,6})?S)?)?",
+}
+"""By a string's format: texts that pydantic accepts."""
+_HOST = "([A-Za-z0-9]{1,60}[.])*[A-Za-z]{2,60}(:[1-9][0-9]{0,3})?"
+_AFTER_HOST = r"([/?#][!#$&-;=?-Z_a-z~]*)?"
+
+
 @cache
 def _schema_generator() -> Any:
-    """Return pydantic's generator without titles made of the names of fields."""
+    """Return pydantic's generator, without titles made of the names of fields, and with exact strings.
+
+    Where pydantic's schema of a type says less than its validator, strings get a pattern.
+    """
     from pydantic.json_schema import GenerateJsonSchema  # noqa: PLC0415 - as in `_pydantic`
 
-    class Untitled(GenerateJsonSchema):
+    class Precise(GenerateJsonSchema):
         ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as in pydantic
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
             return False
 
-    return Untitled
+        def generate_inner(self, schema: Any) -> dict[str, Any]:
+            found: dict[str, Any] = super().generate_inner(schema)
+            for each in (found, *found.get("anyOf", ())):
+                if each.get("type") == "string" and each.get("format") in _PATTERNS:
+                    each.setdefault("pattern", f"^({_PATTERNS[each['format']]})$")
+                elif each.get("pattern", "").endswith(r"(\w+)?"):  # of `ByteSize`
+                    each["pattern"] = r"^[0-9]*\.?[0-9]+ ?(([kmgtpeKMGTPE]i?)?[bB])?$"
+            return found
+
+        def decimal_schema(self, schema: Any) -> dict[str, Any]:
+            bounds: Any = {
+                key: schema[key] for key in ("multiple_of", "gt", "ge", "lt", "le") if key in schema
+            }
+            number: dict[str, Any] = self.float_schema(bounds | {"type": "float"})
+            digits, places = schema.get("max_digits"), schema.get("decimal_places")
+            if digits is None and places is None and not bounds:
+                return {"anyOf": [number, {"type": "string", "pattern": f"^[+-]?{_REAL}$"}]}
+            if places is not None:
+                number.setdefault("multipleOf", float(f"1e-{places}"))
+            if digits is not None:
+                limit = 10 ** (digits - (places or 0))
+                number.setdefault("exclusiveMaximum", limit)
+                number.setdefault("exclusiveMinimum", -limit)
+            return number
+
+        def complex_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002 - pydantic's signature
+            return {"type": "string", "pattern": f"^[+-]?{_REAL}([+-]{_REAL}j)?$"}
+
+        def datetime_schema(self, schema: Any) -> dict[str, Any]:
+            if schema.get("tz_constraint") != "naive":
+                return dict(super().datetime_schema(schema))
+            day = "[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
+            time = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+            return {"type": "string", "pattern": f"^{day}T{time}$"}
+
+        def url_schema(self, schema: Any) -> dict[str, Any]:
+            schemes = "|".join(map(re.escape, schema.get("allowed_schemes") or ()))
+            if not schemes:
+                return dict(super().url_schema(schema))
+            host = "" if schemes == "file" else _HOST
+            return {"type": "string", "pattern": f"^({schemes})://{host}{_AFTER_HOST}$"}
+
+        multi_host_url_schema = url_schema
+
+        def dict_schema(self, schema: Any) -> dict[str, Any]:
+            found: dict[str, Any] = super().dict_schema(schema)
+            if schema.get("keys_schema", {}).get("type") == "int":
+                found.setdefault("propertyNames", {"pattern": "^-?(0|[1-9][0-9]*)$"})
+            return found
+
+    return Precise
 
 
 @dataclass(frozen=True)
@@ -70,10 +152,7 @@ class ArgumentsModel:
         try:
             read = self.model.model_validate_json(json.dumps(arguments))
         except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}"
-                for fault in error.errors(include_url=False, include_input=False, include_context=False)
-            )
+            faults = _faults(error, "arguments")
             raise InvalidArgumentError(f"the arguments of {self.name!r} do not fit: {faults}") from None
         return {self.names[field]: getattr(read, field) for field in read.model_fields_set}
 
@@ -109,6 +188,57 @@ def arguments_model(
             f"the tool {name!r} has a parameter that no JSON Schema describes: {_first_line(error)}"
         ) from None
     return ArgumentsModel(name, model, names)
+
+
+class InstanceReader:
+    """Makes instances of a type that pydantic validates from JSON values."""
+
+    def __init__(self, type_: Any) -> None:
+        self._type, self._adapter = type_, _pydantic().TypeAdapter(type_)
+
+    def read(self, given: Any) -> Any:
+        """Return the instance. Raises InvalidArgumentError, which names the fields that do not fit."""
+        from pydantic import ValidationError  # noqa: PLC0415 - as in `_pydantic`
+
+        try:
+            return self._adapter.validate_json(json.dumps(given))
+        except ValidationError as error:
+            raise InvalidArgumentError(_faults(error, "the value")) from None
+
+    def partial(self, given: Any) -> Any:
+        """Return an unfinished value: of a model, an instance without validation, and None for the rest."""
+        return _partial(self._type, given)
+
+
+def _partial(type_: Any, given: Any) -> Any:
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - as in `_pydantic`
+
+    items = get_args(type_)
+    if isinstance(given, dict) and is_model(type_):
+        fields = type_.model_fields.items()
+        known = {name: field.alias if field.alias in given else name for name, field in fields}
+        return type_.model_construct(
+            **{
+                name: _partial(field.annotation, given[known[name]]) if known[name] in given else None
+                for name, field in fields
+            }
+        )
+    if isinstance(given, list) and get_origin(type_) is list:
+        return [_partial(items[0], each) for each in given]
+    if type(None) in items and len(items) == 2:
+        return _partial(next(each for each in items if each is not type(None)), given)
+    try:
+        return TypeAdapter(type_).validate_json(json.dumps(given))
+    except ValidationError:
+        return given
+
+
+def _faults(error: Any, whole: str) -> str:
+    """Return the faults of a ValidationError on one line, each with its field."""
+    return "; ".join(
+        f"{'.'.join(map(str, fault['loc'])) or whole}: {fault['msg']}"
+        for fault in error.errors(include_url=False, include_input=False, include_context=False)
+    )
 
 
 def _pydantic() -> Any:

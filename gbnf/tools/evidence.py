@@ -175,7 +175,7 @@ def _written(calls: Sequence[Mapping[str, Any]]) -> str:
 
 def _values(arguments: Mapping[str, Any]) -> frozenset[str]:
     """Return the strings in arguments, and the numbers as JSON."""
-    scalars = [each for _, each in locate(json.dumps(arguments, ensure_ascii=False)).scalars]
+    scalars = [each for _, each, _ in locate(json.dumps(arguments, ensure_ascii=False)).scalars]
     return frozenset(each[1:-1] if each[0] == '"' else each for each in scalars if not each.isalpha())
 
 

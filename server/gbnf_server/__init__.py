@@ -26,6 +26,17 @@ if TYPE_CHECKING:
     from gbnf_server.planner import Planner as Planner
     from gbnf_server.planner import PlannerOptions as PlannerOptions
     from gbnf_server.planner import Run as Run
+    from gbnf_server.planner.extraction import Extraction as Extraction
+    from gbnf_server.planner.extraction import ExtractionError as ExtractionError
+    from gbnf_server.planner.extraction import Extractor as Extractor
+    from gbnf_server.planner.extraction import achoose as achoose
+    from gbnf_server.planner.extraction import aextract as aextract
+    from gbnf_server.planner.extraction import aextract_many as aextract_many
+    from gbnf_server.planner.extraction import aextract_stream as aextract_stream
+    from gbnf_server.planner.extraction import choose as choose
+    from gbnf_server.planner.extraction import extract as extract
+    from gbnf_server.planner.extraction import extract_many as extract_many
+    from gbnf_server.planner.extraction import extract_stream as extract_stream
     from gbnf_server.system.folders import manifests_path as manifests_path
 
 _MODULES = {
@@ -39,7 +50,14 @@ _MODULES = {
     "Request": "gbnf_server.backends.base",
     "Run": "gbnf_server.planner",
     "manifests_path": "gbnf_server.system.folders",
-}
+    **dict.fromkeys(
+        (
+            "Extraction", "ExtractionError", "Extractor", "achoose", "aextract", "aextract_many",
+            "aextract_stream", "choose", "extract", "extract_many", "extract_stream",
+        ),
+        "gbnf_server.planner.extraction",
+    ),
+}  # fmt: skip
 __all__ = sorted(_MODULES)  # noqa: PLE0605  # the table is the list
 
 

@@ -41,10 +41,8 @@ def test_the_place_before_each_value_is_found(value: Any) -> None:
     found = locate(text + " ")
     assert found.where == "end"
     scalars = [(path, at) for at, path in starts if text[at] not in "{["]
-    assert [path for path, _ in found.scalars] == [path for path, _ in scalars]
-    assert all(
-        text.startswith(scalar, at) for (_, scalar), (_, at) in zip(found.scalars, scalars, strict=True)
-    )
+    assert [(path, at) for path, _, at in found.scalars] == scalars
+    assert all(text.startswith(scalar, at) for _, scalar, at in found.scalars)
 
 
 @given(st.text(alphabet='{}[]":,\\ a1', max_size=30))

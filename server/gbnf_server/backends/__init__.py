@@ -1,6 +1,6 @@
 """Language models behind one interface: in this process, in a server, or in workers of a cluster.
 
 Public modules: `base` (the interface), `answer` (verified answers), one for each backend (`in_process`,
-`llama_server`, `ollama`, `openai_compatible`, `ray_workers`), `upstreams` (several as one), `embeddings` (a
-ranking of tools), `http_client` (requests with retries) and `reasoning` (reasoning tags).
+`llama_server`, `ollama`, `openai_compatible`, `ray_workers`), `opening` (by name), `upstreams` (several as
+one), `embeddings` (a ranking of tools), `http_client` (requests with retries) and `reasoning` (its tags).
 """

@@ -24,13 +24,17 @@ from typing import Self, TypeAlias
 
 from gbnf import Grammar
 from gbnf.calls.stop_strings import StopStrings
+from gbnf.compiler.schema import compile_schema
 from gbnf.dialects import schema_violation
 from gbnf.errors import AmbiguousGrammarError, GrammarError
 from gbnf.grammar.match import MatchState
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import AnswerNotAllowedError, AnswerReader, PlainText
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf_server.backends.base import Backend, BackendEvent, Completion, ModelInfo, Request, Usage
+from gbnf_server.backends.value_probabilities import ReportedTokens, value_probabilities
+from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.system.errors import BackendError, GrammarRefusedError
 from gbnf_server.system.event_loop import shared_loop
 
@@ -133,6 +137,9 @@ async def answer(backend: Backend, asked: Asked) -> AsyncGenerator[AnswerEvent, 
         is_last = has_left or attempt == asked.retries
         if not is_last and reading.violation is not None:
             continue
+        if request.probabilities and end.completion.logprobs:  # of a server
+            found = await asyncio.to_thread(_reported_probabilities, request.grammar, end.completion)
+            end = replace(end, completion=replace(end.completion, probabilities=found))
         if reading.violation is None and asked.check is not None:
             end = replace(end, invalid=await asyncio.to_thread(asked.check, end))
         if not is_last and end.invalid:
@@ -363,6 +370,18 @@ def _is_among(call: ReadCall, others: Sequence[ReadCall]) -> bool:
             canonical_json(parse_json(text)) for text in same
         )
     return False
+
+
+def _reported_probabilities(
+    grammar: AnswerFormat | None, completion: Completion
+) -> tuple[ValueProbability, ...]:
+    """Return the probabilities of an answer's values by the log-probabilities of its tokens."""
+    if grammar is None:
+        return ()
+    if not isinstance(grammar, Grammar):
+        grammar = compile_schema(grammar, whitespace="free")
+    text = completion.text
+    return value_probabilities(grammar, text, ReportedTokens(text, completion.logprobs))
 
 
 async def end_of(events: AsyncGenerator[AnswerEvent, None]) -> Answered:

@@ -33,7 +33,7 @@ from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import ReasoningDelta, TextDelta, ToolFormat
 from gbnf.tools.evidence import Evidence
 from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.llama.token_values import TokenLogprob, TracedToken, check_truncation
+from gbnf_server.llama.token_values import TokenLogprob, TracedToken, ValueProbability, check_truncation
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""
@@ -48,7 +48,8 @@ class ModelInfo:
     continues a `reasoning_message`. `takes_images`: whether messages may contain images; other backends
     refuse them. `tool_format`: the format of tool calls in the model's chat template, None if the template
     has none or is unknown. `traces`: whether a request may ask for a trace. `takes_evidence`: whether it may
-    have evidence, and the model is not trained to call its tools without. `parameters`: the number of the
+    have evidence, and the model is not trained to call its tools without. `gives_logprobs`: whether a request
+    may ask for log-probabilities and `probabilities`. `parameters`: the number of the
     model's weights, None if it is unknown. `slots`: how many answers a llama-server generates at a time;
     `build`: its version.
     """
@@ -60,6 +61,7 @@ class ModelInfo:
     tool_format: ToolFormat | None = None
     traces: bool = False
     takes_evidence: bool = False
+    gives_logprobs: bool = True
     parameters: int | None = None
     slots: int = 1
     build: str = ""
@@ -82,8 +84,9 @@ class Request:
     backend. `stop`: strings that end the answer, and are no part of it. `reasoning`: ask the template for
     reasoning; a grammar then covers it. `logprobs`: return the log-probabilities of the answer's tokens, and
     of this many alternatives to each. `trace`: return what happened at each token, at the cost of a mask over
-    the vocabulary for each. `evidence`: what gets a bonus in a JSON call (`gbnf_server.llama.evidence_bias`).
-    `timeout_s`: seconds after which the backend ends the generation with an error; None for its own limit.
+    the vocabulary for each. `probabilities`: return those of the values in a JSON answer. `evidence`: what
+    gets a bonus in a JSON call (`gbnf_server.llama.evidence_bias`). `timeout_s`: seconds after which the
+    backend ends the generation with an error; None for its own limit.
     `cache_salt`: the prompt shares a cache with those of the same salt only; of a server that cannot separate
     them, `cached_tokens` is 0.
     """
@@ -101,6 +104,7 @@ class Request:
     reasoning: bool = False
     logprobs: int | None = None
     trace: bool = False
+    probabilities: bool = False
     evidence: Evidence | None = None
     timeout_s: float | None = None
     cache_salt: str = ""
@@ -123,6 +127,11 @@ class Request:
     def is_native(self) -> bool:
         """Whether the answer is in the model's tool-call format: with calls, or reasoning in a grammar."""
         return bool(self.tools) or (self.reasoning and isinstance(self.grammar, Grammar))
+
+    @property
+    def reported_logprobs(self) -> int | None:
+        """The alternatives that a server is to report of each token, None for no log-probabilities."""
+        return MAX_LOGPROBS if self.probabilities and self.logprobs is None else self.logprobs
 
     @property
     def truncates(self) -> bool:
@@ -173,7 +182,8 @@ class Completion:
     the text from which on the token limit determined it, so that it could end: complete and valid, but
     another value than the model's own may be. `repeated`: the text that the model repeated there without an
     end, if that shortened or truncated it before the limit did, else "". `trace`: an entry for each token,
-    and one for the end of the generation, if it was asked for.
+    and one for the end of the generation, if it was asked for. `probabilities`: those of the values in the
+    text, if they were asked for (`gbnf_server.backends.value_probabilities`).
     """
 
     text: str
@@ -189,6 +199,7 @@ class Completion:
     repeated: str = ""
     logprobs: tuple[TokenLogprob, ...] = ()
     trace: tuple[TracedToken, ...] = ()
+    probabilities: tuple[ValueProbability, ...] = ()
 
 
 BackendEvent: TypeAlias = TextDelta | ReasoningDelta | Completion

@@ -36,6 +36,7 @@ from gbnf_server.backends.base import (
 from gbnf_server.backends.image_messages import refuse_images
 from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_of
 from gbnf_server.backends.reasoning import ReasoningSplitter, find_reasoning_tags, open_reasoning_tags
+from gbnf_server.backends.value_probabilities import value_probabilities
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
 from gbnf_server.llama.evidence_bias import EvidenceBias
@@ -44,6 +45,8 @@ from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.llama.kv_cache import KVCache, free
 from gbnf_server.llama.native import NativeModel, default_threads
 from gbnf_server.llama.sampler import Sampler, Truncation
+from gbnf_server.llama.token_values import ValueProbability
+from gbnf_server.llama.value_scores import AnswerScorer
 from gbnf_server.system.errors import (
     ChatTemplateError,
     ContextOverflowError,
@@ -116,7 +119,8 @@ class InProcess(RequestBackend):
             parameters=model.parameters,
         )
         # it rolls back the KV cache, which a recurrent model cannot
-        self._jumps = jump_forward and not model.has_recurrent_state
+        self._rolls_back = not model.has_recurrent_state
+        self._jumps = jump_forward and self._rolls_back
         self._deterministic = deterministic
         self._calls: set[Cancellation] = set()
         self._engine = grammar_engine(engine, model)
@@ -231,6 +235,11 @@ class InProcess(RequestBackend):
                     splits=None if self._deterministic else self._model.splits,
                 ).generate(tokens, min(request.max_tokens, self._context_length - len(tokens)))
                 ended = time.perf_counter()
+                probabilities: tuple[ValueProbability, ...] = ()
+                if request.probabilities and grammar is not None and self._rolls_back:
+                    cache = self._model, self._kv_cache, sequence, stop
+                    scorer = AnswerScorer(*cache, tokens, answer.tokens, answer.text, request.evidence)
+                    probabilities = value_probabilities(grammar, answer.text, scorer)
         finally:
             timer.cancel()
         begun = answer.first_token_at or ended
@@ -256,6 +265,7 @@ class InProcess(RequestBackend):
             repeated=answer.repeated,
             logprobs=tuple(answer.logprobs),
             trace=tuple(answer.trace),
+            probabilities=probabilities,
         )
 
     def _tokens(self, prompt: str) -> list[int]:

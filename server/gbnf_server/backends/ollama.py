@@ -96,6 +96,7 @@ class Ollama(HttpBackend):
         self._info = ModelInfo(
             name=model,
             prompt_style=prompt_style or ("minimal" if DEMO_MODEL_NAME in model else "full"),
+            gives_logprobs=False,
             takes_images=True,  # Ollama itself handles them for a model without vision
         )
         self.dialect: Dialect = "json_schema" if constrained else "none"
@@ -112,7 +113,7 @@ class Ollama(HttpBackend):
     def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         if request.tools:
             raise RequestNotSupportedError(self.name, "tools", "Ollama constrains no calls of its own tools.")
-        if request.logprobs is not None:
+        if request.reported_logprobs is not None:
             raise RequestNotSupportedError(self.name, "logprobs", "Use a llama-server.")
         if request.stop and request.grammar is not None:
             raise RequestNotSupportedError(self.name, "stop with a JSON Schema", "Leave out one of the two.")

@@ -163,7 +163,7 @@ class OpenAICompatible(HttpBackend):
         """Raise RequestNotSupportedError for what the server would ignore, or do in its own way."""
         if request.tools and self._tool_format is None:
             raise RequestNotSupportedError(self.name, "tools", "Set chat_template to that of the model.")
-        if self._renders(request) and request.logprobs is not None:
+        if self._renders(request) and request.reported_logprobs is not None:
             raise RequestNotSupportedError(self.name, "logprobs with tools", "Leave out one of the two.")
         if request.grammar is None or self._renders(request):
             return
@@ -201,8 +201,8 @@ class OpenAICompatible(HttpBackend):
         }
         if request.stop:
             body["stop"] = list(request.stop)
-        if request.logprobs is not None:
-            body |= {"logprobs": True, "top_logprobs": request.logprobs}
+        if request.reported_logprobs is not None:
+            body |= {"logprobs": True, "top_logprobs": request.reported_logprobs}
         if request.cache_salt and self.dialect == "gbnf":
             body["cache_salt"] = request.cache_salt  # of vLLM and SGLang
         if self.dialect == "gbnf":
@@ -270,5 +270,5 @@ class OpenAICompatible(HttpBackend):
             context_length=self._context_length,
             # as far as the server tells (vLLM, SGLang)
             stop_string=next((each for each in told if each in request.stop), None),
-            logprobs=parse_logprobs(stream.logprobs, request.logprobs),
+            logprobs=parse_logprobs(stream.logprobs, request.reported_logprobs),
         )

@@ -358,7 +358,7 @@ class TraceRecorder:
 
 
 def token_logprob(
-    model: NativeModel, logits: npt.NDArray[np.float32], token: int, count: int
+    model: NativeModel, logits: npt.NDArray[np.floating], token: int, count: int
 ) -> TokenLogprob:
     """Return the log-probability of a token, and of the `count` likeliest."""
     values = logits.astype(np.float64)

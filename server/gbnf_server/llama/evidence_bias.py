@@ -56,7 +56,7 @@ class CallPosition:
         unfinished, is_before = text[at.start :], at.where in {"value", "inside"}
         is_quoted = unfinished.startswith('"')
         container = at.path[:-1] if is_before else at.path
-        strings = [(path, written[1:-1]) for path, written in at.scalars if written.startswith('"')]
+        strings = [(path, written[1:-1]) for path, written, _ in at.scalars if written.startswith('"')]
         self.kind: _Kind = ("key" if at.where == "key" else "string") if is_quoted else "other"
         self.content = unfinished[1:] if is_quoted else ""
         self.tool = next((value for path, value in strings if path == ("name",)), "")
@@ -66,7 +66,7 @@ class CallPosition:
         self.values = frozenset(value for _, value in strings)
         self.items = [value for path, value in strings if path[:-1] == container]
         self.number = unfinished if is_before and not is_quoted else None
-        self.numbers = [written for _, written in at.scalars if not written.startswith('"')]
+        self.numbers = [written for _, written, _ in at.scalars if not written.startswith('"')]
         self.awaits_value = at.where == "value" and at.index is None
         self.ends_member = self.kind == "string" or at.where == "after" or bool(self.number)
 

@@ -23,6 +23,19 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueProbability:
+    """How probable a value of a JSON answer was, where the grammar left a choice.
+
+    `pointer`: the JSON Pointer of the value in the answer. `alternatives`: if they were few, the JSON texts
+    of all values that were possible there, each with its probability, descending; their sum is 1.
+    """
+
+    pointer: str
+    probability: float
+    alternatives: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A token that the model found likely, and what refused it, if anything did."""
 

@@ -13,6 +13,7 @@ profiles        the best strategy for a model, in a file
 fingerprints    what identifies a run and its model
 recording       a run as a file; `run_files` reads it
 batch           many requests, in runs that can be resumed
+extraction      typed answers: values of a type from texts
 """
 
 from gbnf_server.executors import Context

@@ -33,6 +33,7 @@ from gbnf.protocols.readers import AnswerReader
 from gbnf.strict_json import map_json
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Request, Timings, Usage
+from gbnf_server.llama.token_values import ValueProbability
 
 Unanswered: TypeAlias = Literal["blocked", "exhausted", "failed"]
 """blocked: too many refused calls in a row, or no call is left that would not repeat another. exhausted: no
@@ -88,7 +89,7 @@ def _plain_scalar(value: Any) -> Any:
     match value:
         case _Json():
             return value.to_json()
-        case Usage() | Timings():
+        case Usage() | Timings() | ValueProbability():
             return _plain(asdict(value))
         case datetime():
             return value.isoformat()
@@ -112,7 +113,8 @@ class Step(_Json):
     the whole result of the tool (the model may have seen a shortened one). `model_s` and `tool_s`: seconds.
     `repairs` lists the repairs of a text tool call. `reasoning` is the model's reasoning before the call, if
     the backend returns it; it is not part of the call. `output` is what the tool printed, and the traceback
-    of an exception; no model sees it.
+    of an exception; no model sees it. `probabilities`: of the values in the call, if the planner's options
+    ask for them.
     """
 
     number: int
@@ -127,6 +129,7 @@ class Step(_Json):
     repairs: tuple[str, ...] = ()
     reasoning: str = ""
     output: str = ""
+    probabilities: tuple[ValueProbability, ...] = ()
 
     @property
     def name(self) -> str | None:

@@ -18,16 +18,27 @@ Invariants, whatever the model generates:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from gbnf.calls.validation import validate_call
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.tool import offered_args
 from gbnf_server.executors import MAX_DEPTH, nesting_depth, too_deep
-from gbnf_server.planner.call_checks import CallRefusedError, OfferedTools, check_completion, result_entries
+from gbnf_server.llama.token_values import ValueProbability
+from gbnf_server.planner.call_checks import (
+    AcceptedCall,
+    CallRefusedError,
+    OfferedTools,
+    check_completion,
+    fill_references,
+    result_entries,
+)
 from gbnf_server.planner.events import (
     AskApproval,
     AskPerson,
@@ -170,6 +181,9 @@ class _Loop(ModelCalls):
             accepted = check_completion(completion, offer, state, options)
         except CallRefusedError as refused:
             return (yield from self._block(step, refused, offer))
+        unsure = [each for each in step.probabilities if each.probability < options.confirm_below]
+        if unsure and options.ask_user and accepted.tool not in (ASK_USER, FIND_TOOLS):
+            accepted, unsure = yield from self._ask_values(accepted, unsure, offer)
         call = accepted.call
         state.blocked_in_a_row = 0
         state.history.append(options.protocol.call_message(call, state.number))
@@ -179,7 +193,7 @@ class _Loop(ModelCalls):
             answer = call["arguments"]["message"]
             state.steps.append(step)
             return state.finish("answered", self.clock(), answer=answer)
-        yield from self._execute(accepted.tool, step, accepted.arguments, offer)
+        yield from self._execute(accepted.tool, step, accepted.arguments, offer, unsure)
         result = state.steps[-1].result
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
@@ -224,17 +238,51 @@ class _Loop(ModelCalls):
             error=f"{state.blocked_in_a_row} calls in a row were refused; the last: {refused.error}",
         )
 
-    def _execute(self, tool: Tool, done: Step, arguments: dict[str, Any], offer: OfferedTools) -> Part[None]:
+    def _ask_values(
+        self, accepted: AcceptedCall, unsure: list[ValueProbability], offer: OfferedTools
+    ) -> Part[tuple[AcceptedCall, list[ValueProbability]]]:
+        """Ask the person which values are meant; return the call, and the values that are still uncertain."""
+        left = []
+        for value in unsure:
+            _, field, *path = value.pointer.split("/")
+            if field != "arguments" or not path or not value.alternatives:
+                left.append(value)
+                continue
+            known = {str(each): each for each in (json.loads(text) for text, _ in value.alternatives)}
+            question = f"{accepted.tool.name}: which {'/'.join(path)}?"
+            try:
+                answer = yield from self._waiting(AskPerson(question, tuple(known)))
+            except ExecutorError:  # there is nobody to ask
+                left.append(value)
+                continue
+            call = deepcopy(accepted.call)
+            set_value(call["arguments"], path, known.get(answer, answer))
+            if not validate_call(call, offer.callable, steps=offer.refers_to).ok:
+                left.append(value)
+                continue
+            arguments = fill_references(accepted.tool, call["arguments"], self.state.entries)
+            accepted = replace(accepted, call=call, arguments=arguments)
+        return accepted, left
+
+    def _execute(
+        self,
+        tool: Tool,
+        done: Step,
+        arguments: dict[str, Any],
+        offer: OfferedTools,
+        unsure: Sequence[ValueProbability],
+    ) -> Part[None]:
         """Execute a valid call, with approval if required, and add its result to the history."""
         assert done.call is not None
         state, number = self.state, self.state.number
+        asks = tool.run.confirm or (bool(unsure) and tool not in (ASK_USER, FIND_TOOLS))
+        for value in unsure if asks else ():
+            yield from self.warn(f"step {number}: {describe_probability(value)}")
         begun = self.clock()
-        yield from self.emit(
-            ToolCalled(begun, number, tool.name, arguments, tool.run.effect, asks=tool.run.confirm)
-        )
+        yield from self.emit(ToolCalled(begun, number, tool.name, arguments, tool.run.effect, asks=asks))
         printed: list[str] = []
         try:
-            result = yield from self._perform(tool, arguments, printed.append)
+            result = yield from self._perform(tool, arguments, printed.append, asks=asks)
         except GbnfError as error:
             at = self.clock()
             seconds = (at - begun).total_seconds()
@@ -274,7 +322,7 @@ class _Loop(ModelCalls):
         state.history.append(self.options.protocol.outcome_message(outcome, tool.name, state.number))
 
     def _perform(
-        self, tool: Tool, arguments: Mapping[str, Any], on_output: Callable[[str], None]
+        self, tool: Tool, arguments: Mapping[str, Any], on_output: Callable[[str], None], *, asks: bool
     ) -> Part[dict[str, Any]]:
         if tool == ASK_USER:
             answer = yield from self._waiting(
@@ -285,7 +333,7 @@ class _Loop(ModelCalls):
             return {"answer": answer, "entries": [answer]}
         if tool == FIND_TOOLS:
             return find_tools(arguments["query"], self.order.tools, self.state, self.options)
-        if tool.run.confirm:
+        if asks:
             call = {"name": tool.name, "arguments": arguments}
             asked = canonical(call)
             try:
@@ -309,6 +357,20 @@ class _Loop(ModelCalls):
             return (yield question)
         finally:
             self.state.waited_s += (self.clock() - begun).total_seconds()
+
+
+def describe_probability(value: ValueProbability) -> str:
+    """Return how uncertain a value of a call is, as a phrase."""
+    shown = ", ".join(f"{text} {share:.0%}" for text, share in value.alternatives[:4])
+    return f"{value.pointer} is uncertain: {shown or f'{value.probability:.0%}'}"
+
+
+def set_value(container: Any, path: Sequence[str], value: Any) -> None:
+    """Set the value at a path, the steps of a JSON Pointer, in a JSON object or array."""
+    *outer, last = [step.replace("~1", "/").replace("~0", "~") for step in path]
+    for step in outer:
+        container = container[int(step) if isinstance(container, list) else step]
+    container[int(last) if isinstance(container, list) else last] = value
 
 
 class _DeniedError(ExecutorError):  # a person's decision, not a fault

@@ -141,7 +141,11 @@ class ModelCalls:
             )
         reasoning = reasoning or completion.reasoning
         return completion, Step(
-            state.number, completion.text, model_s=seconds + thinking_s, reasoning=reasoning
+            state.number,
+            completion.text,
+            model_s=seconds + thinking_s,
+            reasoning=reasoning,
+            probabilities=completion.probabilities,
         )
 
     def _ask(
@@ -168,6 +172,7 @@ class ModelCalls:
             max_tokens=max_tokens + options.reasoning_budget if reasons else max_tokens,
             temperature=options.temperature,
             seed=options.seed,
+            probabilities=purpose == "call" and (options.probabilities or options.confirm_below > 0),
             evidence=evidence,
             timeout_s=None if options.max_seconds is None else max(seconds_left, LEAST_SECONDS),
         )

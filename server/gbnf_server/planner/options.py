@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, Self, TypeAlias
 
-from gbnf.compiler.layout import Whitespace
+from gbnf.compiler.layout import PropertyOrder, Whitespace
 from gbnf.prompts.messages import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
 from gbnf.protocols.protocol import CallProtocol
@@ -81,6 +81,10 @@ class PlannerOptions:
         evidence: what gets a bonus in the model's logits since the request supports it
             (`gbnf.tools.evidence`): in JSON calls of a model in this process, unless it was trained for its
             tools.
+        property_order: of the objects in calls (`gbnf.compile_pool`).
+        probabilities: have the steps tell how probable the values of their calls were.
+        confirm_below: ask the person about a call of which a name, enum value, boolean or number is less
+            probable than this: which value is meant, if `ask_user`, and otherwise for approval.
         filter: if off, every step offers all tools, whatever the request.
 
     """
@@ -105,6 +109,9 @@ class PlannerOptions:
     max_tools: int | Literal["auto"] | None = "auto"
     ranker: Ranker = BM25
     evidence: EvidenceUse = "all"
+    property_order: PropertyOrder = "any"
+    probabilities: bool = False
+    confirm_below: float = 0.0
     filter: bool = True
 
     def __post_init__(self) -> None:
@@ -113,6 +120,8 @@ class PlannerOptions:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.max_seconds is not None and not self.max_seconds > 0:
             raise ValueError(f"max_seconds is {self.max_seconds}; it must be above 0, or None for no limit")
+        if not 0 <= self.confirm_below <= 1:
+            raise ValueError(f"confirm_below is {self.confirm_below}; it must be a probability, from 0 to 1")
         if isinstance(self.max_tools, int) and self.max_tools < 1:
             raise ValueError(f"max_tools is {self.max_tools}; it must be at least 1, or None for all tools")
         if self.reasoning == "field" and self.call_format == "native":

@@ -174,7 +174,15 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         (*ready, *asking, *(ending if answers else ())),
         waiting,
         refers_to,
-        options.protocol.constraint(Offered(limited, answers, steps=refers_to, ask_user=options.ask_user))
+        options.protocol.constraint(
+            Offered(
+                limited,
+                answers,
+                steps=refers_to,
+                ask_user=options.ask_user,
+                property_order=options.property_order,
+            )
+        )
         if has_grammar
         else None,
         resting,
@@ -276,6 +284,7 @@ def grammar_of_step(
         FINAL_ANSWER.name in started.tools,
         steps=started.refers_to,
         ask_user=ASK_USER.name in started.tools,
+        property_order=options.property_order,
     )
     return options.protocol.constraint(offered)
 

@@ -22,6 +22,7 @@ from gbnf.tools import Tool
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked
 from gbnf_server.backends.base import Completion, Timings, Usage
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
+from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.system.errors import (
     BackendError,
     BackendUnreachableError,
@@ -91,7 +92,9 @@ class Replay:
             raise ContextOverflowError(**entry["overflow"])
         completion = entry["completion"]
         usage, timings = Usage(**completion["usage"]), Timings(**completion["timings"])
-        return Completion(**{**completion, "usage": usage, "timings": timings, "logprobs": (), "trace": ()})
+        probable = tuple(ValueProbability(**each) for each in completion.get("probabilities", ()))
+        read = {"usage": usage, "timings": timings, "probabilities": probable, "logprobs": (), "trace": ()}
+        return Completion(**{**completion, **read})
 
     def person(self, person: Person) -> Person:
         """Wrap a person: replay approvals, then record them."""

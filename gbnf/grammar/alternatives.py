@@ -1,0 +1,44 @@
+"""The JSON scalars that a grammar allows at a place, if they are few: enum values, booleans, short ranges."""
+
+from __future__ import annotations
+
+from gbnf.grammar.match import MatchState
+
+_MOST_CHARACTERS = 64
+"""Of the characters that may come next: a free string has more."""
+_MOST_LENGTH = 200
+
+
+def scalar_alternatives(state: MatchState, limit: int) -> tuple[str, ...] | None:
+    """Return the texts of the JSON scalars that may come next; None if there may be others, or too many."""
+    found: list[str] = []
+    pending = [("", state)]
+    while pending:
+        text, at = pending.pop()
+        if _is_quoted(text):
+            found.append(text)
+            continue
+        ranges = at.allowed().ranges
+        if len(text) > _MOST_LENGTH or sum(high - low + 1 for low, high in ranges) > _MOST_CHARACTERS:
+            return None
+        characters = [chr(code) for low, high in ranges for code in range(low, high + 1)]
+        if not text.startswith('"'):
+            within = [
+                each for each in characters if each.isalnum() or each in "+-." or (not text and each == '"')
+            ]
+            if not text and len(within) < len(characters):
+                return None
+            if text and (at.can_end or len(within) < len(characters)):
+                found.append(text)
+            characters = within
+        following = ((text + each, at.advance(each)) for each in reversed(characters))
+        pending += [(longer, after) for longer, after in following if after is not None]
+        if len(found) + len(pending) > limit:
+            return None
+    return tuple(found)
+
+
+def _is_quoted(text: str) -> bool:
+    """Return whether a text is a whole JSON string."""
+    within = text[1:-1].replace("\\\\", "")
+    return len(text) > 1 and text[0] == text[-1] == '"' and not within.endswith("\\")

@@ -1,0 +1,114 @@
+"""Score values in an answer that has just been generated, from its prompt and answer in the KV cache.
+
+The values are scored from the last to the first, so that each rolls the cache back once. A value's tokens are
+those of the tokenizer, from the last token of the answer that ends before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from os.path import commonprefix
+
+import numpy as np
+import numpy.typing as npt
+
+from gbnf.tools.evidence import Evidence
+from gbnf_server.llama.cancellation import Cancellation
+from gbnf_server.llama.decoder import token_logprob
+from gbnf_server.llama.evidence_bias import EvidenceBias
+from gbnf_server.llama.kv_cache import CachedSequence, KVCache
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.token_values import TokenLogprob
+
+_REPORTED = 64  # likeliest tokens at each place
+_TAIL = 4  # characters after a value: the tokenizer may join its end with them
+
+
+class AnswerScorer:
+    """Scores values in the text of an answer's tokens; see `ValueScorer` of the backends."""
+
+    def __init__(
+        self,
+        model: NativeModel,
+        kv_cache: KVCache,
+        sequence: CachedSequence,
+        stop: Cancellation,
+        prompt: Sequence[int],
+        tokens: Sequence[int],
+        text: str,
+        evidence: Evidence | None,
+    ) -> None:
+        self._model, self._kv_cache, self._sequence, self._stop = model, kv_cache, sequence, stop
+        self._prompt, self._tokens, self._text, self._evidence = prompt, tokens, text, evidence
+        self._ends = list(accumulate((len(model.piece(token)) for token in tokens), initial=0))
+
+    def scores(self, start: int, end: int, alternatives: Sequence[str]) -> list[float] | None:
+        """Return the log-probability of each text in place of `text[start:end]`, up to where it ends.
+
+        None if the tokenizer cannot spell one of them.
+        """
+        before = self._tokens_before(start)
+        rest = self._text.encode()[self._ends[before] :].decode(errors="replace")
+        rest = rest[: len(rest) - len(self._text) + start]
+        tail = self._text[end : end + _TAIL]
+        spelled: list[list[int]] = []
+        for text in alternatives:
+            tokens = self._model.tokenize_exactly(rest + text + tail)
+            if tokens is None:
+                return None
+            # a number ends where something else begins
+            least = len((rest + text).encode()) + (text[0] != '"' and bool(tail))
+            ends = accumulate(len(self._model.piece(token)) for token in tokens)
+            spelled.append(tokens[: 1 + next(index for index, at in enumerate(ends) if at >= least)])
+        found = dict.fromkeys(range(len(spelled)), 0.0)
+        path: list[int] = []
+        known: list[npt.NDArray[np.float64]] = []  # log-probabilities after each token of the path
+        for index in sorted(found, key=lambda index: spelled[index]):
+            tokens = spelled[index]
+            shared = len(commonprefix([path, tokens]))  # noqa: RUF071 - these are no paths
+            del known[shared + 1 :]
+            if len(known) < len(tokens):
+                known += self._evaluate([*self._tokens[:before], *tokens[:-1]], len(tokens) - len(known))
+            path = tokens
+            found[index] = float(sum(at[token] for at, token in zip(known, tokens, strict=False)))
+        return list(found.values())
+
+    def logprobs(self, start: int, end: int) -> tuple[int, Sequence[TokenLogprob]]:
+        """Return the tokens of `text[start:end]`, and where in the text the first begins."""
+        first, last = self._tokens_before(start), self._tokens_before(end)
+        last += self._ends[last] < len(self._text[:end].encode())
+        begins = len(self._text.encode()[: self._ends[first]].decode(errors="ignore"))
+        tokens = self._tokens[first:last]
+        logits = self._logits(self._tokens[: last - 1], last - first) if tokens else ()
+        return begins, [
+            token_logprob(self._model, at, token, _REPORTED) for at, token in zip(logits, tokens, strict=True)
+        ]
+
+    def _tokens_before(self, index: int) -> int:
+        """Return how many tokens end at or before an index of the text."""
+        limit = len(self._text[:index].encode())
+        return sum(at <= limit for at in self._ends) - 1
+
+    def _evaluate(self, tokens: Sequence[int], count: int) -> list[npt.NDArray[np.float64]]:
+        """Return the log-probabilities after the last `count` tokens of prompt and answer."""
+        found = []
+        for logits in self._logits(tokens, count):
+            values = logits - logits.max()
+            found.append(values - np.log(np.exp(values).sum()))
+        return found
+
+    def _logits(self, tokens: Sequence[int], count: int) -> Iterator[npt.NDArray[np.float64]]:
+        """Yield the logits after the last `count` of these tokens, with the bonus of the evidence."""
+        whole = [*self._prompt, *tokens]
+        cached = self._sequence.cached_tokens
+        shared = len(commonprefix([cached, whole]))  # noqa: RUF071 - these are no paths
+        self._kv_cache.roll_back(self._sequence, min(shared, len(whole) - count))
+        left = whole[len(cached) :]
+        found = self._kv_cache.evaluate(self._sequence, left, self._stop, range(len(left) - count, len(left)))
+        for index, logits in enumerate(found, len(tokens) + 1 - count):
+            if self._evidence is not None:
+                bias = EvidenceBias(self._model, self._evidence)
+                bias.accept(b"".join(map(self._model.piece, tokens[:index])).decode(errors="replace"))
+                logits = bias.biased(logits)  # noqa: PLW2901
+            yield logits.astype(np.float64)

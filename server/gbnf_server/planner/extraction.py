@@ -1,0 +1,491 @@
+"""Typed answers: a value of a type from a text, with the probabilities of its parts.
+
+The type is the schema of a tool's arguments, and the planner has only this tool. So the value is a call,
+which models are trained to write; the evidence of the text counts; and what a validator refuses is reported
+to the model, which tries again. Types are those of pydantic (models, dataclasses, TypedDicts, `Literal`,
+enums, unions), or a JSON Schema.
+
+    extraction = extract(Invoice, text, model="smollm2")
+    for each in extract_many(Invoice, texts, model=…, log="invoices.jsonl"): …
+    for invoice in extract_stream(Invoice, text, model=…): …      # partial instances, as they grow
+    choice = choose(["spam", "ham"], text, model=…)               # choice.probabilities
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Generic, Self, TypeAlias, TypeVar, get_origin
+
+from gbnf.errors import GbnfError
+from gbnf.findings import Finding
+from gbnf.prompts.messages import Image
+from gbnf.schema.models import InstanceReader, json_schema_of
+from gbnf.schema.validators import violation
+from gbnf.tools import Tool
+from gbnf.tools.loosening import build_tool
+from gbnf_server.backends.base import Backend, Usage
+from gbnf_server.backends.opening import open_model
+from gbnf_server.executors import Context, Workspace
+from gbnf_server.llama.token_values import ValueProbability
+from gbnf_server.planner.events import Run, RunFinished, StepStarted, TextWritten
+from gbnf_server.planner.fingerprints import digest
+from gbnf_server.planner.options import PlannerOptions
+from gbnf_server.planner.planner import Planner
+from gbnf_server.system.append_log import AppendLog
+from gbnf_server.system.errors import ExecutorError, InputError
+from gbnf_server.system.event_loop import shared_loop
+
+T = TypeVar("T")
+Model: TypeAlias = str | Path | Backend | None
+"""A GGUF file, "smollm2", the URL of a llama-server, or a backend; by default smollm2."""
+
+_ARGUMENTS = "/arguments"
+_WRAPPED = "value"
+_EXAMPLE = "a type such as a pydantic model, or a JSON Schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A text of the model, and why it was refused; "" for the one that was accepted."""
+
+    text: str
+    problem: str = ""
+
+
+class ExtractionError(GbnfError):
+    """No attempt gave a valid value. Field: `attempts`."""
+
+    def __init__(self, problem: str, attempts: Sequence[Attempt]) -> None:
+        self.attempts = tuple(attempts)
+        super().__init__(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction(Generic[T]):
+    """A value, and what is known of it.
+
+    `json`: the value as the model wrote it. `values`: the probabilities of its enum values, booleans and
+    numbers, by JSON Pointer; none from a server that reports no log-probabilities. `usage`: the tokens of all
+    attempts; `seconds`: their time. `findings`: what the grammar did not enforce, and a validator checked
+    afterwards.
+    """
+
+    value: T
+    json: Any
+    values: tuple[ValueProbability, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    seconds: float = 0.0
+    attempts: tuple[Attempt, ...] = ()
+    findings: tuple[Finding, ...] = field(default=(), repr=False)
+
+    @property
+    def probabilities(self) -> dict[str, float]:
+        """The probability of each part that has one, by JSON Pointer."""
+        return {each.pointer: each.probability for each in self.values}
+
+    @property
+    def alternatives(self) -> dict[str, dict[str, float]]:
+        """By JSON Pointer, the JSON texts that were possible and their probabilities, where they were few."""
+        return {each.pointer: dict(each.alternatives) for each in self.values if each.alternatives}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value and its probabilities as JSON."""
+        return {
+            "value": self.json,
+            "probabilities": {pointer: round(share, 4) for pointer, share in self.probabilities.items()},
+            "usage": {key: count for key, count in asdict(self.usage).items() if count},
+            "seconds": round(self.seconds, 3),
+            "refused": [each.problem for each in self.attempts if each.problem],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[T]):
+    """The option that the model chose, and the probability of each; of the chosen one only from a server."""
+
+    value: T
+    probabilities: dict[T, float]
+
+
+class Extractor(Generic[T]):
+    """Extracts values of one type with one model; may be used by several threads and event loops.
+
+    `type_`: see the module. `instructions`: what is wanted beyond the type and its descriptions. `attempts`:
+    how often the model may try. `max_tokens`: of an attempt. Raises InvalidArgumentError for a type without a
+    JSON Schema, SchemaError for a schema that no value satisfies, and what opening the model raises.
+    """
+
+    def __init__(
+        self,
+        type_: type[T] | Mapping[str, Any] | bool | Any,
+        model: Model = None,
+        *,
+        instructions: str = "",
+        attempts: int = 3,
+        max_tokens: int = 1024,
+        temperature: float = 0.0,
+        seed: int = 0,
+        concurrency: int = 1,
+    ) -> None:
+        self._target: _Target[T] = _Target.of(type_, instructions)
+        self._backend = open_model(model, parallel=concurrency)
+        self._folder = TemporaryDirectory(prefix="gbnf-extract-")  # a planner has a workspace
+        tool = self._target.tool
+        options = PlannerOptions(
+            max_steps=attempts,
+            max_blocked=attempts,
+            max_seconds=None,
+            required=(tool.name,),
+            terminal=(tool.name,),
+            salvage=False,
+            filter=False,
+            max_tools=None,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+            probabilities=self._backend.info().gives_logprobs,
+            property_order="declared",
+        )
+        self._planner = Planner(
+            (tool,), self._backend, options, context=Context(Workspace(self._folder.name))
+        )
+        settings = attempts, max_tokens, temperature, seed, self._backend.name
+        self.fingerprint = digest([tool.fingerprint, *settings])
+
+    def extract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
+        """Return the value that the text describes. Raises ExtractionError; ValueError for a blank text."""
+        return self._extraction(self._planner.run(text, images=images))
+
+    async def aextract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
+        """As `extract`, for an event loop."""
+        return self._extraction(await self._planner.arun(text, images=images))
+
+    async def astream(self, text: str) -> AsyncGenerator[Any]:
+        """Yield partial values as they grow, and last the whole one. Raises ExtractionError.
+
+        Of a pydantic model, they are instances that are not validated; fields that are missing are None.
+        """
+        written, shown = "", None
+        async with aclosing(self._planner.astream(text)) as events:
+            async for event in events:
+                match event:
+                    case StepStarted():
+                        written = ""
+                    case TextWritten():
+                        written += event.text
+                        given = self._target.partial(written)
+                        if given is not None and given != shown:
+                            shown = given
+                            yield self._target.partly_read(given)
+                    case RunFinished(run=run):
+                        yield self._extraction(run).value
+
+    async def amany(
+        self, texts: Iterable[str], log: Path | str | None = None, concurrency: int = 4
+    ) -> AsyncGenerator[Extraction[T] | ExtractionError]:
+        """Yield the result of each text, in order, several at a time; see `extract_many`."""
+        wanted = list(texts)
+        with _ResultLog(log, self.fingerprint) as results:
+            free = asyncio.Semaphore(concurrency)
+
+            async def result(text: str) -> Extraction[T] | ExtractionError:
+                if (logged := results.take(text)) is not None:
+                    return self._read(logged)
+                async with free:
+                    try:
+                        found: Extraction[T] | ExtractionError = await self.aextract(text)
+                    except ExtractionError as error:
+                        found = error
+                results.keep(text, _result_json(found))
+                return found
+
+            tasks = [asyncio.create_task(result(text)) for text in wanted]
+            try:
+                for task in tasks:
+                    yield await task
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the grammar does not enforce."""
+        return self._target.findings
+
+    def _extraction(self, run: Run) -> Extraction[T]:
+        attempts = tuple(Attempt(step.text, step.error or "") for step in run.steps)
+        last = run.steps[-1] if run.steps else None
+        if run.outcome != "answered" or last is None or last.call is None:
+            problem = next((each.problem for each in reversed(attempts) if each.problem), run.error)
+            raise ExtractionError(
+                f"no valid value after {len(attempts)} attempts; the last: {problem}"
+                if attempts
+                else str(run.error),
+                attempts,
+            )
+        given = self._target.given(last.call["arguments"])
+        values = tuple(
+            ValueProbability(pointer, each.probability, each.alternatives)
+            for each in last.probabilities
+            if (pointer := self._target.pointer(each.pointer)) is not None
+        )
+        usage = Usage(run.prompt_tokens, run.completion_tokens, run.cached_tokens)
+        return Extraction(
+            self._target.read(given), given, values, usage, run.duration_s, attempts, self.findings
+        )
+
+    def _read(self, logged: Mapping[str, Any]) -> Extraction[T] | ExtractionError:
+        attempts = tuple(Attempt(**each) for each in logged["attempts"])
+        if "error" in logged:
+            return ExtractionError(logged["error"], attempts)
+        values = tuple(ValueProbability(**each) for each in logged["values"])
+        given, usage = logged["json"], Usage(**logged["usage"])
+        return Extraction(
+            self._target.read(given), given, values, usage, logged["seconds"], attempts, self.findings
+        )
+
+
+def extract(type_: type[T] | Any, text: str, *, model: Model = None, **options: Any) -> Extraction[T]:
+    """Return a value of a type from a text. Raises ExtractionError. `options`: those of `Extractor`.
+
+    The model is kept open for the next call that names it.
+    """
+    return Extractor[T](type_, model, **options).extract(text)
+
+
+async def aextract(type_: type[T] | Any, text: str, *, model: Model = None, **options: Any) -> Extraction[T]:
+    """As `extract`, for an event loop."""
+    extractor = await asyncio.to_thread(Extractor[T], type_, model, **options)
+    return await extractor.aextract(text)
+
+
+def extract_many(
+    type_: type[T] | Any,
+    texts: Iterable[str],
+    *,
+    model: Model = None,
+    log: Path | str | None = None,
+    concurrency: int = 4,
+    **options: Any,
+) -> Iterator[Extraction[T] | ExtractionError]:
+    """Yield the result of each text, in order; a text without a valid value gives an ExtractionError.
+
+    `concurrency`: how many texts at a time. `log`: a file of results; after an interruption, the same call
+    reads those that it has, and extracts the others only.
+    """
+    extractor = Extractor[T](type_, model, concurrency=concurrency, **options)
+    return shared_loop().iterate(extractor.amany(texts, log, concurrency))
+
+
+def aextract_many(
+    type_: type[T] | Any,
+    texts: Iterable[str],
+    *,
+    model: Model = None,
+    log: Path | str | None = None,
+    concurrency: int = 4,
+    **options: Any,
+) -> AsyncGenerator[Extraction[T] | ExtractionError]:
+    """As `extract_many`, for an event loop."""
+    return Extractor[T](type_, model, concurrency=concurrency, **options).amany(texts, log, concurrency)
+
+
+def extract_stream(type_: type[T] | Any, text: str, *, model: Model = None, **options: Any) -> Iterator[T]:
+    """Yield partial values as they grow, and last the whole one; see `Extractor.astream`."""
+    return shared_loop().iterate(Extractor[T](type_, model, **options).astream(text))
+
+
+def aextract_stream(
+    type_: type[T] | Any, text: str, *, model: Model = None, **options: Any
+) -> AsyncGenerator[T]:
+    """As `extract_stream`, for an event loop."""
+    return Extractor[T](type_, model, **options).astream(text)
+
+
+def choose(
+    choices: Sequence[T] | Any, text: str, *, model: Model = None, question: str = "", **options: Any
+) -> Choice[T]:
+    """Return which of several JSON values fits a text, and the probability of each.
+
+    `choices`: a list of at least two, an enum or a `Literal`. `question`: what is asked of the text.
+    """
+    return _chooser(choices, model, question, options).chosen(text)
+
+
+async def achoose(
+    choices: Sequence[T] | Any, text: str, *, model: Model = None, question: str = "", **options: Any
+) -> Choice[T]:
+    """As `choose`, for an event loop."""
+    return await asyncio.to_thread(_chooser(choices, model, question, options).chosen, text)
+
+
+class _Chooser(Extractor[T]):
+    def chosen(self, text: str) -> Choice[T]:
+        extraction = self.extract(text)
+        known = next((each for each in extraction.values if each.pointer == ""), None)
+        if known is None:
+            return Choice(extraction.value, {})
+        shares = known.alternatives or ((json.dumps(extraction.json), known.probability),)
+        return Choice(
+            extraction.value, {self._target.read(json.loads(each)): share for each, share in shares}
+        )
+
+
+def _chooser(choices: Any, model: Model, question: str, options: Mapping[str, Any]) -> _Chooser[Any]:
+    is_list = isinstance(choices, Sequence) and not isinstance(choices, str)
+    if is_list and len(set(map(repr, choices))) < 2:
+        raise ValueError(f"choices is {choices!r}; it must have at least two different values")
+    asked = question or "Choose the value that fits the text."
+    return _Chooser(
+        {"title": "choose", "enum": list(choices)} if is_list else choices,
+        model,
+        instructions=asked,
+        **options,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Target(Generic[T]):
+    """What is extracted. `reader`: makes a value of a JSON value; `is_wrapped`: it is a property `value`."""
+
+    tool: Tool
+    type_: Any
+    reader: Any
+    schema: Any
+    is_wrapped: bool
+
+    @classmethod
+    def of(cls, type_: Any, instructions: str) -> _Target[T]:
+        is_schema = isinstance(type_, Mapping | bool)
+        schema = type_ if is_schema else json_schema_of(type_)
+        called = schema.get("title") if is_schema and isinstance(schema, Mapping) else None
+        called = called or getattr(get_origin(type_) or type_, "__name__", "") or _WRAPPED
+        name = re.sub(r"\W+", "_", str(called), flags=re.ASCII).strip("_")[:40] or _WRAPPED
+        is_object = isinstance(schema, Mapping) and schema.get("type") == "object" and "properties" in schema
+        args: Any = schema
+        if not is_object:
+            args = {"type": "object", "properties": {_WRAPPED: schema}, "required": [_WRAPPED]}
+            if isinstance(schema, Mapping) and "$defs" in schema and not is_schema:
+                inner = {key: value for key, value in schema.items() if key != "$defs"}
+                args |= {"properties": {_WRAPPED: inner}, "$defs": schema["$defs"]}
+            elif isinstance(schema, Mapping) and "$id" not in schema:
+                args["properties"] = {_WRAPPED: {"$id": "urn:gbnf:value", **schema}}
+        described = str(schema.get("description", "")) if isinstance(schema, Mapping) else ""
+        description = " ".join(filter(None, (described.strip(), instructions.strip())))
+        args = {key: value for key, value in args.items() if key not in {"title", "description"}}
+        tool = build_tool(
+            name or _WRAPPED,
+            description or f"Record the {name} that the text describes.",
+            args,
+            run={"effect": "write", "repeatable": True},
+            extra={},
+        )
+        reader = None if is_schema else InstanceReader(type_)
+        target = cls(tool, type_, reader, schema, not is_object)
+        object.__setattr__(tool, "function", target.check)
+        return target
+
+    def check(self, arguments: Mapping[str, Any], _context: Any) -> dict[str, Any]:
+        """Accept the arguments. Raises ExecutorError for those that a validator refuses."""
+        try:
+            self.read(self.given(arguments))
+        except ValueError as error:
+            raise ExecutorError(str(error)) from None
+        return {"accepted": True}
+
+    def given(self, arguments: Mapping[str, Any]) -> Any:
+        """Return the JSON value in the arguments."""
+        return arguments[_WRAPPED] if self.is_wrapped else arguments
+
+    def pointer(self, pointer: str) -> str | None:
+        """Return where a part of the call is in the value; None if it is outside."""
+        prefix = _ARGUMENTS + (f"/{_WRAPPED}" if self.is_wrapped else "")
+        return pointer.removeprefix(prefix) if f"{pointer}/".startswith(f"{prefix}/") else None
+
+    def read(self, given: Any) -> T:
+        """Return the value. Raises ValueError, which names the field."""
+        if self.reader is not None:
+            value: T = self.reader.read(given)
+            return value
+        if problem := violation(self.schema, given):
+            raise ValueError(problem)
+        return given  # type: ignore[no-any-return]  # a JSON value
+
+    def partial(self, text: str) -> Any:
+        """Return the JSON value so far, None if there is none."""
+        from pydantic_core import from_json  # noqa: PLC0415 - an extra, and rarely needed
+
+        try:
+            call = from_json(text[text.index("{") :].encode(), allow_partial="trailing-strings")
+            return self.given(call["arguments"])
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def partly_read(self, given: Any) -> Any:
+        """Return an unfinished JSON value as the type has it."""
+        return given if self.reader is None else self.reader.partial(given)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the grammar does not enforce."""
+        from gbnf import compile_pool  # noqa: PLC0415 - compiled already, and kept
+
+        return (*self.tool.findings, *compile_pool([self.tool], property_order="declared").report)
+
+
+class _ResultLog:
+    """Results by text, in a file if there is one."""
+
+    def __init__(self, path: Path | str | None, fingerprint: str) -> None:
+        self._log = None if path is None else AppendLog(Path(path), _logged)
+        self._fingerprint = fingerprint
+        self._known: dict[str, list[Any]] = {}
+        for entry in self._log.values if self._log is not None else ():
+            if entry["of"] != fingerprint:
+                raise InputError(
+                    f"{path} has results of another type, model or options. Use those, or another file."
+                )
+            self._known.setdefault(entry["text"], []).append(entry["result"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._log is not None:
+            self._log.close()
+
+    def take(self, text: str) -> Any:
+        """Return a result of the text from an earlier process, each once; None if there is none left."""
+        known = self._known.get(digest(text))
+        return known.pop(0) if known else None
+
+    def keep(self, text: str, result: Mapping[str, Any]) -> None:
+        """Add a result."""
+        if self._log is not None:
+            self._log.append({"of": self._fingerprint, "text": digest(text), "result": result})
+
+
+def _logged(value: Any) -> Any:
+    _ = value["of"], value["text"], value["result"]["attempts"]
+    return value
+
+
+def _result_json(result: Extraction[Any] | ExtractionError) -> dict[str, Any]:
+    attempts = [asdict(each) for each in result.attempts]
+    if isinstance(result, ExtractionError):
+        return {"error": str(result), "attempts": attempts}
+    return {
+        "json": result.json,
+        "values": [asdict(each) for each in result.values],
+        "usage": asdict(result.usage),
+        "seconds": result.seconds,
+        "attempts": attempts,
+    }
