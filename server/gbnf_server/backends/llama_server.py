@@ -417,7 +417,7 @@ def _read_completion(
         ),
         context_length=context_length,
         stop_string=message_text(stopped),
-        logprobs=parse_logprobs(stream.logprobs, request.logprobs),
+        logprobs=parse_logprobs(stream.logprobs, request.reported_logprobs),
     )
 
 
