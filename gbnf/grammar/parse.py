@@ -54,7 +54,7 @@ _DEFINES: "::="
 _NEWLINE: /[\r\n]([ \t\r\n]|#[^\r\n]*)*/
 %ignore /([ \t]|#[^\r\n]*)+/
 """
-_BOUNDS = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
+BOUNDS = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
 _SHOWN = 400  # characters of a message
 _MOST_ERRORS = 50  # of one text
 _MOST_CYCLES = 5
@@ -78,6 +78,12 @@ def read_gbnf(text: str, root: str = "root", *, strict: bool = False) -> GbnfRea
     reader = GbnfReader(text, strict)
     reader.read(root)
     return reader
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return the tokens; a `_NEWLINE` ends a rule. Raises GrammarSyntaxError if there is a syntax error."""
+    GbnfReader(text, strict=True).tree()
+    return list(_parser().lex(text))
 
 
 class _Newlines:
@@ -163,11 +169,8 @@ class GbnfReader:
 
     def read(self, root: str) -> None:
         """Read the text."""
-        if "\0" in self.text:
-            position = self.text.index("\0")
-            self._report("G014", position, "NUL ends the grammar for llama.cpp", "Remove the character.")
         productions: dict[str, Expr] = {}
-        for rule in self._tree().children:
+        for rule in self.tree().children:
             assert isinstance(rule, Tree)
             name, body = rule.children
             assert isinstance(name, Token)
@@ -192,10 +195,13 @@ class GbnfReader:
         self._check_names(root)
         self._check_recursion()
 
-    def _tree(self) -> Tree[Token]:
+    def tree(self) -> Tree[Token]:
         """Return the tree of the rules without a syntax error."""
+        if "\0" in self.text:
+            position = self.text.index("\0")
+            self._report("G014", position, "NUL ends the grammar for llama.cpp", "Remove the character.")
         text = self.text.replace("\0", " ")
-        while text.strip() and len(self.errors) < _MOST_ERRORS:
+        while text.strip(" \t\r\n") and len(self.errors) < _MOST_ERRORS:
             try:
                 return _parser().parse(text)
             except UnexpectedInput as error:
@@ -356,7 +362,7 @@ class GbnfReader:
             case "+":
                 return 1, None
         plain = re.sub(r"#[^\r\n]*", "", suffix) if nested else str(suffix)
-        found = _BOUNDS.fullmatch(plain)
+        found = BOUNDS.fullmatch(plain)
         if not found or (not nested and ("\n" in plain or "\r" in plain)):
             self._fail(
                 suffix,

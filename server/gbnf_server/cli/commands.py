@@ -36,6 +36,7 @@ _COMMANDS = {
         "grammar_files:lint",
         "Report what is wrong or doubtful in GBNF files: position, cause and remedy.",
     ),
+    "fmt": ("grammar_files:fmt", "Rewrite GBNF files in the canonical layout."),
     "inspect": ("inspect:inspect", "Show what a grammar does, as a page in the browser."),
     "manifests": (
         "manifests:manifests",

@@ -72,6 +72,47 @@ def lint(
         raise typer.Exit(ExitCode.FAILURE)
 
 
+def fmt(
+    files: FilesArgument,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; list the files that would change.")
+    ] = False,
+) -> None:
+    """Rewrite GBNF files in the canonical layout. Comments stay, and so does the grammar.
+
+    \b
+    Try:
+      gbnf fmt grammars/*.gbnf
+      gbnf fmt - < grammar.gbnf
+      gbnf fmt --check grammars/*.gbnf
+
+    \b
+    Exit codes: 0 formatted, 1 a file would change, 3 a file has a syntax error or cannot be read.
+    """
+    from gbnf import GrammarSyntaxError
+    from gbnf.grammar.format import format_grammar
+    from gbnf_server.system.errors import InputError
+
+    check_one_stdin(*files)
+    changed = []
+    for file in files:
+        text = read_text(file, "a GBNF file")
+        try:
+            new = format_grammar(text)
+        except GrammarSyntaxError as error:
+            raise InputError(f"{source_name(file)}: {error}") from None
+        changed += [file] * (new != text)
+        if not check:
+            _rewritten(file, text, new)
+            if file == STDIN:
+                write(new)
+    if check and changed:
+        write("\n".join(map(source_name, changed)))
+    say(f"{plural(len(changed), 'file')} {'would change' if check else 'changed'}")
+    if check and changed:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
 def show_diagnostics(console: Console, file: str, text: str, diagnostics: list[Diagnostic]) -> None:
     """Print each diagnostic: file, position, rule and message, then the line with a caret, and the hint."""
     from rich.text import Text

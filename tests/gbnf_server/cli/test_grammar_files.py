@@ -1,14 +1,16 @@
-"""`gbnf lint` and what `gbnf check` shares with it."""
+"""`gbnf lint`, what `gbnf check` shares with it, `gbnf fmt`, and both as hooks of pre-commit."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from gbnf_server.cli.errors import ExitCode
 from support.command_line import Gbnf
+from support.oracle import CHECKOUT
 
 BROKEN = 'root ::= "日本" itm\nitem ::= ("a"\nother ::= "b" ""\n'
 
@@ -96,3 +98,32 @@ def test_sarif(gbnf: Gbnf, broken: Path) -> None:
         line = BROKEN.splitlines()[region["startLine"] - 1]
         marked = BROKEN[region["charOffset"] :][: region["charLength"]]
         assert line[region["startColumn"] - 1 :].startswith(marked)
+
+
+def test_fmt_rewrites_files_and_check_lists_them(gbnf: Gbnf, tmp_path: Path) -> None:
+    paths = [tmp_path / "a.gbnf", tmp_path / "b.gbnf"]
+    paths[0].write_text('root::="a"  # c\r\n', newline="")
+    paths[1].write_text('root ::= "b"\n')
+    checked = gbnf("fmt", "--check", *paths)
+    assert (checked.code, checked.out) == (ExitCode.FAILURE, f"{paths[0]}\n")
+    assert paths[0].read_bytes() == b'root::="a"  # c\r\n'
+    assert gbnf("fmt", *paths).err == "1 file changed\n"
+    assert paths[0].read_bytes() == b'root ::= "a" # c\n'
+    assert gbnf("fmt", "--check", *paths).code == ExitCode.SUCCESS
+
+
+def test_fmt_of_the_standard_input_and_of_a_broken_file(gbnf: Gbnf, broken: Path) -> None:
+    assert gbnf("fmt", "-", stdin='root::="a"').out == 'root ::= "a"\n'
+    result = gbnf("fmt", broken)
+    assert result.code == ExitCode.INPUT
+    assert f"{broken}: line 2, column 10: ( is never closed" in result.err
+    assert broken.read_text("utf-8") == BROKEN
+
+
+def test_the_hooks_of_pre_commit_are_commands_that_take_files(gbnf: Gbnf, tmp_path: Path) -> None:
+    hooks = re.findall(
+        r"^  entry: (gbnf \S+)$", (CHECKOUT / ".pre-commit-hooks.yaml").read_text(), re.MULTILINE
+    )
+    path = tmp_path / "a.gbnf"
+    path.write_text('root ::= "a"\n')
+    assert [gbnf(*hook.split()[1:], path).code for hook in hooks] == [ExitCode.SUCCESS] * 2
