@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from graphlib import CycleError, TopologicalSorter
 
+from gbnf.errors import GrammarError
 from gbnf.grammar.code_points import matchable
+from gbnf.grammar.emit import emit_expr
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal, references
 
 # One integer orders derivations by bytes of UTF-8 first, then by rules entered. So a rule always costs more
@@ -83,6 +85,13 @@ def token_terminals(rules: Rules) -> Iterator[TokenTerminal]:
                 pending.append(item)
             case TokenTerminal() as terminal:
                 yield terminal
+
+
+def require_texts(rules: Rules) -> None:
+    """Raise GrammarError for a token terminal whose text depends on a vocabulary."""
+    for terminal in token_terminals(rules):
+        if terminal.text is None:
+            raise GrammarError(f"the text of {emit_expr(terminal)} depends on a model's vocabulary: write it")
 
 
 def in_cycles(successors: Mapping[str, Sequence[str]]) -> Iterator[str]:

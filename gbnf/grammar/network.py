@@ -172,7 +172,7 @@ class Network:
 
 
 def _choice(nexts: list[Node]) -> ChoiceNode:
-    return ChoiceNode(nexts, min(node.cost for node in nexts))
+    return ChoiceNode(nexts, min((node.cost for node in nexts), default=math.inf))
 
 
 @lru_cache(maxsize=4096)

@@ -20,7 +20,7 @@ from typing import Any
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from gbnf.errors import GrammarSyntaxError, suggestion
+from gbnf.errors import GbnfError, GrammarSyntaxError, suggestion
 from gbnf.grammar.analysis import find_left_recursion
 from gbnf.grammar.code_points import EscapeError, parse_class, parse_literal
 from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, TokenTerminal, alt, literal, repeat, seq
@@ -107,7 +107,7 @@ class _Newlines:
             yield token
 
 
-class _TooDeepError(Exception):
+class _TooDeepError(GbnfError):
     """Parentheses that are nested too deep. Its argument is the first that is."""
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TypeAlias
 
 from gbnf.grammar.analysis import BYTE, utf8_length
@@ -105,26 +107,7 @@ class State:
 
     def next_texts(self) -> list[str]:
         """Return the rest of the only literal, or one character of all that the same terminals accept."""
-        if self.only_literal:
-            return [self.only_literal]
-        literals: dict[int, list[int]] = {}
-        classes: list[tuple[int, tuple[int, ...]]] = []
-        for index, (node, offset, _) in enumerate(self.tops):
-            if isinstance(node, TextNode):
-                literals.setdefault(ord(node.text[offset]), []).append(index)
-            else:
-                classes.append((index, node.bounds))
-        lows = set(literals)
-        if classes:
-            lows.update(low + 1 for low in literals)
-            lows.update(chain.from_iterable(bounds for _, bounds in classes))
-        found: dict[tuple[int, ...], str] = {}
-        for low in sorted(lows):
-            accepting = [index for index, bounds in classes if bisect_right(bounds, low) & 1]
-            accepting += literals.get(low, ())
-            if accepting:
-                found.setdefault(tuple(accepting), chr(low))
-        return list(found.values())
+        return [self.only_literal] if self.only_literal else next_characters(self.tops)
 
     def expected(self) -> tuple[str, ...]:
         """Return the terminals that may come next, as GBNF, and `END_OF_TEXT` last if the text may end."""
@@ -133,6 +116,33 @@ class State:
             for node, offset, _ in self.tops
         ]
         return tuple(dict.fromkeys([*shown, *[END_OF_TEXT] * self.can_end]))
+
+
+def next_characters(tops: Iterable[Top]) -> list[str]:
+    """Return one character of all that the same terminals accept, close to "a"."""
+    literals: dict[int, list[int]] = {}
+    classes: list[tuple[int, tuple[int, ...]]] = []
+    for index, (node, offset, _) in enumerate(tops):
+        if isinstance(node, TextNode):
+            literals.setdefault(ord(node.text[offset]), []).append(index)
+        else:
+            classes.append((index, node.bounds))
+    lows = set(literals)
+    if classes:
+        lows.update(low + 1 for low in literals)
+        lows.update(chain.from_iterable(bounds for _, bounds in classes))
+    found: dict[tuple[int, ...], str] = {}
+    for low, after in pairwise([*sorted(lows), sys.maxunicode + 1]):
+        accepting = [index for index, bounds in classes if bisect_right(bounds, low) & 1]
+        accepting += literals.get(low, ())
+        if accepting:
+            char = chr(max(low, min(ord("a"), after - 1)) if classes else low)
+            found[*accepting] = min(found.get((*accepting,), char), char, key=_strangeness)
+    return list(found.values())
+
+
+def _strangeness(char: str) -> tuple[bool, int]:
+    return not char.isascii(), abs(ord(char) - ord("a"))
 
 
 def _first(top: Top) -> tuple[tuple[int, int], ...]:

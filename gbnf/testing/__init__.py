@@ -30,6 +30,7 @@ from gbnf.testing.properties import (
     assert_sound,
     find_incomplete,
     find_unsound,
+    sample,
 )
 from gbnf.testing.subjects import PoolSubject, SchemaSubject, Subject, calls, values
 
@@ -51,5 +52,6 @@ __all__ = [
     "find_incomplete",
     "find_unsound",
     "near_misses",
+    "sample",
     "values",
 ]

@@ -31,6 +31,7 @@ Law = Literal["sound", "complete"]
 Progress: TypeAlias = Callable[[], None]
 """Called for every example."""
 
+_ATTEMPTS = 8  # to find more texts than examples that are alike
 _T = TypeVar("_T")
 
 
@@ -204,6 +205,20 @@ def _reordered(draw: st.DrawFn, value: Any) -> Any:
     if value.keys() == {"name", "arguments"} and isinstance(value["arguments"], dict):
         return {**value, "arguments": dict(draw(st.permutations(list(value["arguments"].items()))))}
     return dict(draw(st.permutations(list(value.items()))))
+
+
+def sample(grammar: Grammar, count: int, *, seed: int = 0) -> list[str]:
+    """Return up to `count` different texts of the language, which short ones are likelier among.
+
+    There are fewer if it has, or if more are hard to find. Raises GrammarError as `derivations` does.
+    """
+    strategy, found = derivations(grammar), dict[str, None]()
+    for attempt in range(_ATTEMPTS):
+        if len(found) < count:
+            _smallest(
+                strategy, lambda text: found.update({text: None}), count, seed * _ATTEMPTS + attempt, None
+            )
+    return list(found)[:count]
 
 
 class _BrokenError(GbnfError):  # carries a result through Hypothesis

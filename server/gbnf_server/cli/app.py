@@ -27,6 +27,8 @@ Try:
   gbnf generate "…" --schema F.json   generate one JSON value
   gbnf compile > tools.gbnf           print the grammar of their calls
   gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
+  gbnf sample tools.gbnf              print random texts of a grammar
+  gbnf diff old.gbnf new.gbnf         print a text that only one accepts
   gbnf inspect                        see what the grammar does
   gbnf test my-manifests              property-test your own tools
   gbnf bench --model F.gguf           measure what a grammar does

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf_server.cli.errors import ExitCode
-from gbnf_server.cli.grammar_files import show_diagnostics
-from gbnf_server.cli.input_files import read_text
+from gbnf_server.cli.grammar_files import read_grammar
 from gbnf_server.cli.model_options import ModelSource, VocabOption
-from gbnf_server.cli.output import escape_line, excerpt, plural, stderr_console, stdout_console, write
+from gbnf_server.cli.output import escape_line, excerpt, plural, stdout_console, write
 
 if TYPE_CHECKING:
     from gbnf import Grammar
@@ -51,17 +50,7 @@ def check(
     \b
     Exit codes: 0 accepted, 1 rejected, 3 invalid grammar, 4 llama.cpp rejects the grammar.
     """
-    from gbnf import Grammar
-    from gbnf.grammar.lint import lint
-
-    source = read_text(grammar, "a GBNF file")
-    found = [each for each in lint(source) if each.severity != "note"]
-    is_valid = all(each.severity != "error" for each in found)
-    if text is None or not is_valid:
-        show_diagnostics(stderr_console(), grammar, source, found)
-    if not is_valid:
-        raise typer.Exit(ExitCode.INPUT)
-    parsed = Grammar.parse(source)
+    parsed = read_grammar(grammar, warns=text is None)
     loaded = engine and _load_in_engine(parsed, vocab)
     if text is None and grammar != "-":
         text = _piped()

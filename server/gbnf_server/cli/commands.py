@@ -37,6 +37,8 @@ _COMMANDS = {
         "Report what is wrong or doubtful in GBNF files: position, cause and remedy.",
     ),
     "fmt": ("grammar_files:fmt", "Rewrite GBNF files in the canonical layout."),
+    "sample": ("languages:sample", "Print random texts of a grammar's language."),
+    "diff": ("languages:diff", "Print the shortest text that only one of two grammars accepts."),
     "inspect": ("inspect:inspect", "Show what a grammar does, as a page in the browser."),
     "manifests": (
         "manifests:manifests",

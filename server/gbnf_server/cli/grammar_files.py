@@ -13,11 +13,12 @@ import typer
 
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.input_files import STDIN, check_one_stdin, read_text, source_name
-from gbnf_server.cli.output import escape_line, excerpt, plural, say, stdout_console, write
+from gbnf_server.cli.output import escape_line, excerpt, plural, say, stderr_console, stdout_console, write
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gbnf import Grammar
     from gbnf.grammar.lint import Diagnostic
 
 Found = Mapping[str, tuple[str, list["Diagnostic"]]]
@@ -111,6 +112,21 @@ def fmt(
     say(f"{plural(len(changed), 'file')} {'would change' if check else 'changed'}")
     if check and changed:
         raise typer.Exit(ExitCode.FAILURE)
+
+
+def read_grammar(file: str, *, warns: bool = False) -> Grammar:
+    """Return the grammar in a file; if it has errors, show them and exit. `warns`: show warnings, too."""
+    from gbnf import Grammar
+    from gbnf.grammar.lint import lint as find
+
+    text = read_text(file, "a GBNF file")
+    found = [each for each in find(text) if each.severity != "note"]
+    is_valid = all(each.severity != "error" for each in found)
+    if warns or not is_valid:
+        show_diagnostics(stderr_console(), file, text, found)
+    if not is_valid:
+        raise typer.Exit(ExitCode.INPUT)
+    return Grammar.parse(text)
 
 
 def show_diagnostics(console: Console, file: str, text: str, diagnostics: list[Diagnostic]) -> None:

@@ -127,3 +127,26 @@ def test_the_hooks_of_pre_commit_are_commands_that_take_files(gbnf: Gbnf, tmp_pa
     path = tmp_path / "a.gbnf"
     path.write_text('root ::= "a"\n')
     assert [gbnf(*hook.split()[1:], path).code for hook in hooks] == [ExitCode.SUCCESS] * 2
+
+
+def test_samples_are_json_strings(gbnf: Gbnf, tmp_path: Path) -> None:
+    path = tmp_path / "lines.gbnf"
+    path.write_text('root ::= "a\\n" [0-9] | "é"')
+    lines = gbnf("sample", path, "-n", "50").out.splitlines()
+    assert {json.loads(line) for line in lines} == {"é", *(f"a\n{digit}" for digit in range(10))}
+    seeded = ("sample", path, "-n", "2", "--seed", "3")
+    assert gbnf(*seeded).out == gbnf(*seeded).out
+    path.write_text('root ::= "a" root')
+    failed = gbnf("sample", path)
+    assert (failed.code, failed.out) == (ExitCode.INPUT, "")
+    assert "G106" in failed.err
+
+
+def test_a_difference_is_said_with_the_file_that_has_it(gbnf: Gbnf, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.gbnf", tmp_path / "second.gbnf"
+    first.write_text('root ::= "a" | "b\\n"')
+    second.write_text('root ::= "a"')
+    found = gbnf("diff", first, second)
+    assert (found.code, found.out) == (ExitCode.FAILURE, f'only {first} accepts "b\\n"\n')
+    assert f"only {first}" in gbnf("diff", second, first).out
+    assert gbnf("diff", "-", second, stdin='root ::= x\nx ::= "a"').out == "equal\n"

@@ -1,0 +1,101 @@
+"""Compare the languages of two grammars: the shortest text that only one of them has.
+
+The states of both automata after the same text are a pair. Pairs are visited in the order of the shortest
+text that could still tell them apart (A*, in bytes of UTF-8). Languages are equal if all pairs are visited,
+as those of regular grammars are soon, or if the grammars differ only in the names and the order of rules.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from os.path import commonprefix
+from typing import NamedTuple
+
+from gbnf.grammar.analysis import MAX_BYTES, cheapest_costs, require_texts, utf8_length
+from gbnf.grammar.ir import Ref, Rules
+from gbnf.grammar.match import Matcher, MatchState
+from gbnf.grammar.network import TextNode
+from gbnf.grammar.passes import drop_unreachable, renamed, run_passes
+from gbnf.grammar.states import next_characters
+from gbnf.work_limits import WorkLimitError, limit_work, spend
+
+_MAX_WORK = 20_000_000
+_STEP_WORK = 20  # of a pair's step that both automata have cached
+
+
+class Comparison(NamedTuple):
+    """The result of comparing two grammars.
+
+    `text`: the shortest that only one of them has, the first if `in_first`; None if none is found. Then
+    `searched` is the length in bytes up to which there is none, infinite if the languages are equal.
+    """
+
+    text: str | None
+    in_first: bool
+    searched: float
+
+
+def compare(first: Rules, second: Rules) -> Comparison:
+    """Compare two grammars, with bounded work.
+
+    Raises GrammarError for token terminals whose text depends on a vocabulary, and AmbiguousGrammarError.
+    """
+    grammars = [_canonical(first), _canonical(second)]
+    if grammars[0] == grammars[1]:
+        return Comparison(None, in_first=False, searched=inf)
+    for rules in grammars:
+        require_texts(rules)
+    left, right = map(Matcher, grammars)
+    heap: list[tuple[float, int, str, MatchState | None, MatchState | None]] = []
+    seen: set[tuple[MatchState | None, MatchState | None]] = set()
+    number = count()
+
+    def visit(text: str, *states: MatchState | None) -> None:
+        one, other = (state if state and state.completion_length < inf else None for state in states)
+        if (one or other) and (one, other) not in seen:
+            seen.add((one, other))
+            is_difference = not (one and other) or one.can_end != other.can_end
+            rest = min(state.completion_length for state in (one, other) if state)
+            length = utf8_length(text) + max(rest, not is_difference)
+            heappush(heap, (length, next(number), text, one, other))
+
+    visit("", left.start(), right.start())
+    with limit_work(_MAX_WORK):
+        while heap:
+            searched, _, text, one, other = heappop(heap)
+            if one is None or other is None or one.can_end != other.can_end:
+                state = one if other is None or (one and one.can_end) else other
+                assert state is not None
+                return Comparison(text + state.shortest_completion(), state is one, searched)
+            visits = left.visits + right.visits
+            try:
+                for more in _next_texts(one, other):
+                    visit(text + more, one.advance(more), other.advance(more))
+                    spend(_STEP_WORK + len(text) // 16)
+                spend(left.visits + right.visits - visits)
+            except WorkLimitError:
+                return Comparison(None, in_first=False, searched=searched - 1)
+    is_known = all(cheapest_costs(rules).keys() == rules.productions.keys() for rules in grammars)
+    return Comparison(None, in_first=False, searched=inf if is_known else MAX_BYTES)
+
+
+def _next_texts(one: MatchState, other: MatchState) -> list[str]:
+    """Return how texts of either go on: with the literal that both share, or a character of each kind."""
+    tops = (*one.tops, *other.tops)
+    if len(one.tops) == len(other.tops) == 1:
+        rests = [node.text[offset:] for node, offset, _ in tops if isinstance(node, TextNode)]
+        if len(rests) == 2 and (shared := commonprefix(rests)):  # noqa: RUF071  # these are no paths
+            return [shared]
+    return next_characters(tops)
+
+
+def _canonical(rules: Rules) -> Rules:
+    """Return the rules after all passes, with numbers for names, in the order of the first reference."""
+    rules = run_passes(rules)
+    root = rules.productions[rules.root]
+    if isinstance(root, Ref):  # the only alias that is left
+        rules = drop_unreachable(Rules(rules.productions, root.name))
+    names = {name: Ref(str(number)) for number, name in enumerate(rules.productions)}
+    return Rules({names[name].name: renamed(expr, names) for name, expr in rules.productions.items()}, "0")
