@@ -33,10 +33,8 @@
       return true;
     } catch (error) {
       if (error.name === "AbortError") return false;
-      const problem = document.createElement("p");
-      problem.className = "problem";
-      problem.textContent = error instanceof TypeError ? "The server does not answer: it was stopped." : error.message;
-      target.replaceChildren(problem);
+      const textContent = error instanceof TypeError ? "The server does not answer: it was stopped." : error.message;
+      target.replaceChildren(Object.assign(document.createElement("p"), { className: "problem", role: "alert", textContent }));
       return false;
     } finally {
       target.removeAttribute("aria-busy");
@@ -68,7 +66,7 @@
     });
   }
 
-  window.inspectPage = { $, all, say, ask, token, show };
+  window.inspectPage = { $, all, say, fill, token, show };
 
   // The grammar: what comes from what. `index` has the marked elements by the number of an origin.
   const opened = $("#opened");
@@ -241,14 +239,17 @@
 
   // The live parts.
   if (token === undefined) return;
+  const whenShown = (tab, run) => {
+    for (const event of ["click", "focus"]) {
+      $(`#tab-${tab}`).addEventListener(event, () => { if (!$(`#${tab}-result`).textContent.trim()) run(); });
+    }
+  };
   const text = $("#text");
   if (text) {
     const check = () => fill($("#text-result"), "text", { text: text.value });
     text.addEventListener("input", debounced(check));
     if (text.value) check();
-    for (const event of ["click", "focus"]) {
-      $("#tab-text").addEventListener(event, () => { if (!$("#text-result").textContent.trim()) check(); });
-    }
+    whenShown("text", check);
     // A continuation is inserted at the end of the accepted part; a refused rest is selected.
     $("#text-result").addEventListener("click", async (event) => {
       const button = event.target.closest("button[data-insert]");
@@ -260,13 +261,11 @@
       if (await check() && document.activeElement !== text) ($("#text-result button[data-insert]") ?? text).focus();
     });
   }
-  const pool = () => fill($("#pool-result"), "pool", { request: $("#request").value, limit: Number($("#limit").value) || 1 });
   const request = $("#request");
   if (request) {
-    request.addEventListener("input", debounced(pool, 250));
-    $("#limit").addEventListener("input", debounced(pool, 250));
-    $("#tab-pool").addEventListener("click", () => { if (!$("#pool-result").textContent.trim()) pool(); });
-    $("#tab-pool").addEventListener("focus", () => { if (!$("#pool-result").textContent.trim()) pool(); });
+    const pool = () => fill($("#pool-result"), "pool", { request: request.value, limit: Number($("#limit").value) || 1 });
+    for (const field of [request, $("#limit")]) field.addEventListener("input", debounced(pool, 250));
+    whenShown("pool", pool);
   }
   for (const form of all("form")) form.addEventListener("submit", (event) => event.preventDefault());
 })();

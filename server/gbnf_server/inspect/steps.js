@@ -2,7 +2,7 @@
 (() => {
   const pair = document.getElementById("pair");
   if (!pair) return;
-  const { $, all, say, ask, token, show } = window.inspectPage;
+  const { $, all, say, fill, token, show } = window.inspectPage;
   const KINDS = { sampled: "sampled", drafted: "drafted", forced: "forced", end: "the end", untraced: "not traced" };
   const WHY = { grammar: "refused by the grammar", limit: "refused by the token limit" };
 
@@ -168,14 +168,7 @@
         if (here > start) break;
         there = start < here + length ? other + start - here : other + length;
       }
-      const starts = this.partner.starts;
-      let [low, high] = [0, starts.length - 1];
-      while (low < high) {
-        const middle = (low + high + 1) >> 1;
-        if (starts[middle] <= there) low = middle;
-        else high = middle - 1;
-      }
-      return low;
+      return this.partner.starts.findLastIndex((each) => each <= there);
     }
   }
 
@@ -264,24 +257,16 @@
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (!request.value.trim()) return request.focus();
-    pair.setAttribute("aria-busy", "true");
     say("decoding");
-    try {
-      pair.innerHTML = await ask("decode", {
-        request: request.value,
-        strategies: [$("#decode-left").value, $("#decode-right").value].filter(Boolean),
-        max_tokens: Number($("#decode-tokens").value),
-        temperature: Number($("#decode-temperature").value),
-        seed: Number($("#decode-seed").value),
-      });
-      start();
-      say("decoded");
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      const message = error instanceof TypeError ? "The server does not answer: it was stopped." : error.message;
-      pair.replaceChildren(element("p", { className: "problem", role: "alert" }, message));
-    } finally {
-      pair.removeAttribute("aria-busy");
-    }
+    const made = await fill(pair, "decode", {
+      request: request.value,
+      strategies: [$("#decode-left").value, $("#decode-right").value].filter(Boolean),
+      max_tokens: Number($("#decode-tokens").value),
+      temperature: Number($("#decode-temperature").value),
+      seed: Number($("#decode-seed").value),
+    });
+    if (!made) return;
+    start();
+    say("decoded");
   });
 })();
