@@ -75,14 +75,13 @@ def parse_plan(description: str | None, *, out: str, steps: int, groups: int) ->
         "--groups", type=int, default=groups, help=f"groups of data in a step (default {groups})"
     )
     parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
-    options = parser.parse_args()
-    workers = options.workers if options.device == "cpu" else 1
-    each = max(1, options.groups // workers)
-    out_folder = options.out.resolve()
-    return Plan(out_folder, options.start, options.steps, options.seed, workers, each, options.device)
+    given = parser.parse_args()
+    workers = given.workers if given.device == "cpu" else 1
+    each = max(1, given.groups // workers)
+    return Plan(given.out.resolve(), given.start, given.steps, given.seed, workers, each, given.device)
 
 
-def train(plan: Plan, make: MakeLearner) -> None:
+def train(make: MakeLearner, plan: Plan) -> None:
     """Train until the plan's end. `make`: makes the model, in each process."""
     plan.out.mkdir(parents=True, exist_ok=True)
     (plan.out / ".meet").unlink(missing_ok=True)

@@ -48,9 +48,8 @@ class Model(Llama):
     """A model all of whose weights are trained."""
 
     def __init__(self, base: Base) -> None:
-        weights = {name: nn.Parameter(each) for name, each in base.tensors.items()}
-        super().__init__(Base(base.shape, dict(weights)))
-        self.weights = nn.ParameterDict({name.replace(".", "_"): each for name, each in weights.items()})
+        super().__init__(Base(base.shape, {name: nn.Parameter(each) for name, each in base.tensors.items()}))
+        self.weights = nn.ParameterList(self.base.tensors.values())
 
 
 def make(plan: Plan) -> Learner:
@@ -80,10 +79,5 @@ def make(plan: Plan) -> Learner:
     return Learner(model, ((muon, MATRIX_RATE), (adam, VECTOR_RATE)), losses, export, WARM_UP, LAST_RATE)
 
 
-def main() -> None:
-    """Run the command line."""
-    train(parse_plan(__doc__, out="embedded-training", steps=4000, groups=24), make)
-
-
 if __name__ == "__main__":
-    main()
+    train(make, parse_plan(__doc__, out="embedded-training", steps=4000, groups=24))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from gbnf.findings import Finding
-from gbnf.schema.keywords import APPLICATORS, KEYWORDS, child_pointer, resolve_pointer
+from gbnf.schema.keywords import APPLICATORS, KEYWORDS, child_pointer, path_pointer, resolve_pointer
 
 KeyKind: TypeAlias = Literal["keyword", "name", "branch", "annotation", ""]
 """What a line begins: a keyword, a named schema, one in a list, or something that only people read."""
@@ -69,11 +69,14 @@ class _LineWriter:
         self, schema: Any, origins: frozenset[str], findings: tuple[Finding, ...], idle: frozenset[str]
     ) -> None:
         self._origins, self._idle = origins, idle
-        self._referenced = frozenset(_referenced(schema))
+        members = dict(_members(schema))
+        targets = (
+            resolve_pointer(here.get("$ref"), schema) for here in members.values() if isinstance(here, dict)
+        )
+        self._referenced = frozenset(path_pointer(target[0]) for target in targets if target is not None)
         self._findings: dict[str, list[Finding]] = {}
-        known = set(_pointers(schema))
         for finding in findings:
-            self._findings.setdefault(_position(finding, known), []).append(finding)
+            self._findings.setdefault(_position(finding, members), []).append(finding)
 
     def lines(
         self, value: Any, key: str, pointer: str, indent: int, comma: str, role: _Role, origin: str | None
@@ -160,28 +163,17 @@ def _json(value: Any) -> str:
         return "…"
 
 
-def _pointers(schema: Any) -> Iterator[str]:
+def _members(schema: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each value in a schema, however deep, with its pointer."""
     pending = [("", schema)]
     while pending:
         pointer, here = pending.pop()
-        yield pointer
+        yield pointer, here
         items = here.items() if isinstance(here, dict) else enumerate(here) if isinstance(here, list) else ()
         pending += [(child_pointer(pointer, key), member) for key, member in items]
 
 
-def _referenced(schema: Any) -> Iterator[str]:
-    """Yield the pointers that references lead to, wherever they are."""
-    pending = [schema]
-    while pending:
-        here = pending.pop()
-        if isinstance(here, dict):
-            target = resolve_pointer(here.get("$ref"), schema)
-            if target is not None:
-                yield "".join(child_pointer("", step) for step in target[0])
-        pending += here.values() if isinstance(here, dict) else here if isinstance(here, list) else ()
-
-
-def _position(finding: Finding, known: set[str]) -> str:
+def _position(finding: Finding, known: Container[str]) -> str:
     """Return where a finding is shown: at its keyword, or at the nearest schema around it."""
     pointer = finding.pointer
     if pointer.rpartition("/")[2] != finding.keyword or pointer not in known:

@@ -83,10 +83,5 @@ def make(plan: Plan) -> Learner:
     return Learner(model, ((adam, RATE),), losses, export, WARM_UP, LAST_RATE)
 
 
-def main() -> None:
-    """Run the command line."""
-    train(parse_plan(__doc__, out="adapter-training", steps=600, groups=4), make)
-
-
 if __name__ == "__main__":
-    main()
+    train(make, parse_plan(__doc__, out="adapter-training", steps=600, groups=4))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, timedelta
 from typing import Any, Final, TypeVar
 
 from training.forms import Forms, read_toml
@@ -181,33 +181,23 @@ def _said_day(random: Source, day: date) -> str:
     return filled(random, "{day}", iso=day.isoformat(), **slots)
 
 
-def _date(random: Source, _kind: Mapping[str, Any]) -> Value:
-    day = _day(random)
-    return Value(_said_day(random, day), day.isoformat())
-
-
-def _moment(random: Source) -> tuple[str, time]:
-    moment = time(random.randrange(24), random.choice((0, 0, 0, 15, 30, 45, 5, 50, 20)))
-    hour, half = (moment.hour + 11) % 12 + 1, "am" if moment.hour < 12 else "pm"
-    forms = [moment.strftime("%H:%M"), moment.strftime("%H:%M"), f"{hour}:{moment.minute:02} {half}"]
-    if not moment.minute:
-        forms += [f"{hour} {half}", f"{hour}{half}"]
-    if moment.minute == 30 and hour < len(_NUMBERS):
-        part = ("morning", "afternoon", "evening")[(moment.hour > 11) + (moment.hour > 16)]
-        forms.append(f"half past {_NUMBERS[hour]} in the {part}")
-    return random.choice(forms), moment
-
-
-def _time(random: Source, _kind: Mapping[str, Any]) -> Value:
-    said, moment = _moment(random)
-    return Value(said, moment.strftime("%H:%M"))
-
-
-def _datetime(random: Source, _kind: Mapping[str, Any]) -> Value:
-    said, moment = _moment(random)
-    day = _day(random)
+def _instant(random: Source, kind: Mapping[str, Any]) -> Value:
+    """Return a date, a time of a day, or both."""
+    day, hour = _day(random), random.randrange(24)
+    minute = random.choice((0, 0, 0, 15, 30, 45, 5, 50, 20))
+    clock = f"{hour:02}:{minute:02}"
+    form = {0: "{full_hour}", 30: "{half_hour}"}.get(minute, "{clock_time}")
+    part = ("morning", "afternoon", "evening")[(hour > 11) + (hour > 16)]
+    hour12 = (hour + 11) % 12 + 1
+    slots = {"h": hour12, "name": _NUMBERS[hour12], "mm": f"{minute:02}", "half": "am" if hour < 12 else "pm"}
+    said = filled(random, form, clock=clock, part=part, **slots)
+    match kind["kind"]:
+        case "date":
+            return Value(_said_day(random, day), day.isoformat())
+        case "time":
+            return Value(said, clock)
     said = filled(random, "{moment}", date=_said_day(random, day), time=said)
-    return Value(said, datetime.combine(day, moment).isoformat())
+    return Value(said, f"{day.isoformat()}T{clock}:00")
 
 
 def _year(random: Source, kind: Mapping[str, Any]) -> Value:
@@ -248,7 +238,7 @@ def _object(random: Source, kind: Mapping[str, Any]) -> Value:
 
 _DRAWN: Final[Mapping[str, Callable[[Source, Mapping[str, Any]], Value]]] = {
     "text": _text, "integer": _integer, "number": _number, "money": _money, "percent": _percent,
-    "date": _date, "time": _time, "datetime": _datetime, "duration": _duration, "formula": _formula,
+    "date": _instant, "time": _instant, "datetime": _instant, "duration": _duration, "formula": _formula,
     "coordinate": _coordinate, "tiny": _tiny,
     "place": _place, "year": _year, "flag": _flag, "enum": _enum, "list": _list, "object": _object,
 }  # fmt: skip
