@@ -2,7 +2,7 @@
 
 A part is a clause of a request, with the steps that carry it out. An intent, in the `*_intents` modules, is a
 function `(random) -> Part`; `from_step` counts the steps of the part. To extend the requests, add wordings to
-`more_wordings.toml`, words to `vocabulary.toml`, or an intent to `traces.INTENTS`. Invariants: every call is
+`more_wordings.toml`, words to `vocabulary.toml`, or an intent to `lists.toml`. Invariants: every call is
 valid against the bundled manifests, with its arguments in declared order; every value occurs in the request
 or in an earlier result, or follows from a fixed rule (`markdown` -> `*.md`).
 """

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import TypeAlias
 
 from gbnf.prompts.messages import call_text, error_text, result_text
 from gbnf.tools import FINAL_ANSWER
@@ -22,39 +23,18 @@ from training.source import Language, Source
 from training.vocabulary import FORMS, LISTS_OF_WORDS, draw
 from training.wording import LISTS, closed, fixed, word, wordings
 
-INTENTS: dict[Callable[[Source], Part], float] = {
-    file_intents.create_dirs: 12.0,
-    file_intents.write_files: 13.0,
-    file_intents.create_then_write: 12.0,
-    file_intents.read_files: 5.0,
-    file_intents.delete_files: 3.0,
-    file_intents.find_files: 6.0,
-    file_intents.find_read: 5.0,
-    file_intents.find_delete: 4.0,
-    person_intents.send_messages: 9.0,
-    person_intents.write_send: 3.0,
-    person_intents.find_send: 4.0,
-    person_intents.read_send: 2.0,
-    person_intents.known_file: 3.0,
-    fact_intents.compute: 6.0,
-    fact_intents.compute_then: 3.0,
-    fact_intents.get_now: 6.0,
-    fact_intents.now_then: 1.5,
-    calendar_intents.find_slots: 4.0,
-    calendar_intents.slots_send: 1.5,
-    calendar_intents.slots_book: 2.5,
-    calendar_intents.create_events: 7.0,
-    person_intents.get_inputs: 2.0,
-}
-"""The intents that may be combined with others, with their weights."""
-WHOLE_REQUESTS: dict[Callable[[Source], Part], float] = {
-    calendar_intents.slots_choose: 9.0,
-    person_intents.find_choose: 1.4,
-    person_intents.undo_last_turn: 1.6,
-    person_intents.find_drive: 1.3,
-    person_intents.location: 0.8,
-}
-"""The intents that stand alone."""
+MakePart: TypeAlias = Callable[[Source], Part]
+
+
+def _intents(key: str) -> dict[MakePart, float]:
+    """Return the functions of the `*_intents` modules that a table names, with their weights."""
+    modules = (file_intents, fact_intents, calendar_intents, person_intents)
+    functions = {name: found for module in modules for name, found in vars(module).items()}
+    return {functions[name]: weight for name, weight in LISTS[key].items()}
+
+
+INTENTS, WHOLE_REQUESTS = _intents("intents"), _intents("whole_requests")
+"""Those that may be combined with others, and those that stand alone."""
 SHARES, SUITE_SHARES = (0.3, 0.36, 0.34), (0.55, 0.3, 0.15)
 """Weights of requests with one, two and three parts: in training, and in the held-out suite."""
 REFUSED_SHARE, SUITE_REFUSED_SHARE = 0.18, 0.12
@@ -113,7 +93,7 @@ def _failed(random: Source, part: Part) -> Part:
     return last_said(part.clause, *part.steps[:index], Step(step.name, step.arguments, None, said, error))
 
 
-def _combine(random: Source, makers: Sequence[Callable[[Source], Part]]) -> tuple[str, tuple[Step, ...]]:
+def _combine(random: Source, makers: Sequence[MakePart]) -> tuple[str, tuple[Step, ...]]:
     """Return a request of several parts, and its steps."""
     request = ""
     steps: list[Step] = []
