@@ -106,11 +106,8 @@ def _delta(event: AnswerEvent) -> dict[str, Any] | None:
             return {"content": text}
         case ReasoningDelta(text):
             return {"reasoning_content": text}
-        case CallStarted(index, identifier, name):
-            function = {"name": name, "arguments": ""}
-            return {
-                "tool_calls": [{"index": index, "id": identifier, "type": "function", "function": function}]
-            }
+        case CallStarted(index=index):
+            return {"tool_calls": [{"index": index, **_call(event, "")}]}
         case ArgumentsDelta(index, piece):
             return {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
         case CallEnded() | Finished():
@@ -118,32 +115,28 @@ def _delta(event: AnswerEvent) -> dict[str, Any] | None:
 
 
 def _whole(index: int, events: Sequence[AnswerEvent], finished: Finished) -> dict[str, Any]:
-    text: list[str] = []
-    reasoning: list[str] = []
-    calls: list[dict[str, Any]] = []
-    arguments: list[list[str]] = []
-    for event in events:
-        match event:
-            case TextDelta(piece):
-                text.append(piece)
-            case ReasoningDelta(piece):
-                reasoning.append(piece)
-            case CallStarted(_, identifier, name):
-                calls.append({"id": identifier, "type": "function", "function": {"name": name}})
-                arguments.append([])
-            case ArgumentsDelta(_, piece):
-                arguments[-1].append(piece)
-            case _:
-                pass
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(text), "refusal": None}
-    if reasoning:
-        message["reasoning_content"] = "".join(reasoning)
-    if calls and finished.reason == "tool_calls":
-        for call, pieces in zip(calls, arguments, strict=True):
-            call["function"]["arguments"] = "".join(pieces)
-        message |= {"content": message["content"] or None, "tool_calls": calls}
+    text = "".join(each.text for each in events if isinstance(each, TextDelta))
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    if reasoning := "".join(each.text for each in events if isinstance(each, ReasoningDelta)):
+        message["reasoning_content"] = reasoning
+    if finished.reason == "tool_calls":
+        arguments: dict[int, list[str]] = {}
+        for each in events:
+            if isinstance(each, ArgumentsDelta):
+                arguments.setdefault(each.index, []).append(each.json_text)
+        message["tool_calls"] = [
+            _call(each, "".join(arguments.get(each.index, ())))
+            for each in events
+            if isinstance(each, CallStarted)
+        ]
+        message["content"] = text or None
     logprobs, reason = _logprobs(finished), finished.reason
     return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _call(started: CallStarted, arguments: str) -> dict[str, Any]:
+    function = {"name": started.name, "arguments": arguments}
+    return {"id": started.id, "type": "function", "function": function}
 
 
 def _usage(finished: Sequence[Finished]) -> dict[str, Any]:
