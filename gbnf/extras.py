@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import shlex
 import shutil
 import sys
@@ -36,6 +38,9 @@ PACKAGES: Mapping[str, str] = {
 }
 """The packages that are imported without being required, and for each the smallest extra that has it."""
 
+_CPU_MINUTES = 8
+"""Of the compiler: docs/reference/machines.md."""
+
 _INCLUDED: Mapping[str, frozenset[str]] = {
     "inspect": frozenset({"client", "functions", "serve"}),
     "local": frozenset({"client"}),
@@ -61,7 +66,8 @@ def missing_extra(error: ImportError, wanted: str | None = None) -> MissingExtra
         return None
     if wanted is not None:
         extra = wanted if extra in {wanted, *_INCLUDED.get(wanted, ())} else f"{wanted},{extra}"
-    return MissingExtraError(f"{package} is not installed. Install it: {install_command(extra)}")
+    hint = "" if {"run", "local"}.isdisjoint(extra.split(",")) or is_installed("local") else build_hint()
+    return MissingExtraError(f"{package} is not installed. Install it: {install_command(extra)}{hint}")
 
 
 def is_installed(extra: str) -> bool:
@@ -72,6 +78,15 @@ def is_installed(extra: str) -> bool:
 def install_command(extra: str) -> str:
     """Return the command that installs an extra for this Python."""
     return f"{pip()} install 'gbnf-toolkit[{extra}]'"
+
+
+def build_hint() -> str:
+    """Return how long compiling llama.cpp takes here, and the command that does without, if there is one."""
+    minutes = max(round(_CPU_MINUTES / (os.cpu_count() or 1)), 1)
+    hint = f"\nThis compiles llama.cpp, in about {minutes} min."
+    if sys.platform == "linux" and platform.machine() == "x86_64":
+        hint += f" Without compiling: SKBUILD_WHEEL_CMAKE=false {install_command('prebuilt')} --no-cache-dir"
+    return hint
 
 
 def pip() -> str:
