@@ -93,7 +93,6 @@ SPELLINGS: Mapping[Whitespace, tuple[Callable[[Any], str], ...]] = {
 
 _MANY = 3  # items beyond the required ones
 _DEPTH = 5  # levels below which optional parts are left out
-_ADDITIONAL = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
 _KEYS = st.sampled_from(["x", "y", "extra", "x y", 'x"y', "é"])
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _ANYTHING = st.recursive(
@@ -110,13 +109,10 @@ _ANYTHING = st.recursive(
 
 
 class ValueGenerator:
-    """Generates values near the schemas of a document.
+    """Generates values near the schemas of a document."""
 
-    `closed`: objects that declare properties but not `additionalProperties` have no others.
-    """
-
-    def __init__(self, root: Any, *, closed: bool) -> None:
-        self._root, self._closed = root, closed
+    def __init__(self, root: Any) -> None:
+        self._root = root
 
     def conjuncts(self, schemas: Sequence[Any], draw: st.DrawFn | None = None) -> list[Mapping[str, Any]]:
         """Return the schemas that apply together: references, `allOf` and, with `draw`, a drawn branch."""
@@ -217,14 +213,12 @@ class ValueGenerator:
             found += own or [conjunct.get("additionalProperties", True)]
         return found
 
-    def is_closed(self, conjuncts: Sequence[Mapping[str, Any]]) -> bool:
+    @staticmethod
+    def is_closed(conjuncts: Sequence[Mapping[str, Any]]) -> bool:
         """Return whether undeclared properties are invalid."""
-        if any(
+        return any(
             False in (one.get("additionalProperties"), one.get("unevaluatedProperties")) for one in conjuncts
-        ):
-            return True
-        declares = any(conjunct.get("properties") for conjunct in conjuncts)
-        return self._closed and declares and not any(_ADDITIONAL & one.keys() for one in conjuncts)
+        )
 
     def _object(self, draw: st.DrawFn, conjuncts: Sequence[Mapping[str, Any]], depth: int) -> dict[str, Any]:
         declared = list(

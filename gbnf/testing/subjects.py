@@ -17,6 +17,7 @@ from jsonschema.validators import extend, validator_for
 from gbnf.calls.validation import validate_call
 from gbnf.errors import InvalidArgumentError
 from gbnf.findings import Finding
+from gbnf.schema.closing import close_arguments
 from gbnf.schema.validators import FORMAT_CHECKER
 from gbnf.testing.generation import ValueGenerator
 from gbnf.tools import Tool
@@ -92,16 +93,10 @@ class PoolSubject:
     def offered(self) -> dict[str, Mapping[str, Any]]:
         """The schemas of the arguments, by the names of the tools that can be called."""
         return {
-            tool.name: self._arguments(args)
+            tool.name: close_arguments(args) if self.closed else args
             for tool in self.tools
             if self.only in (None, tool.name) and (args := offered_args(tool, self.steps)) is not None
         }
-
-    def _arguments(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        unlimited = not {"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref",
-        "allOf",
-                      "anyOf", "oneOf"} & args.keys()  # fmt: skip
-        return {**args, "additionalProperties": False} if self.closed and unlimited else args
 
     def references(self, tool: str) -> Mapping[str, str | None]:
         """Return the tool's step references: the argument, and the property that it fills."""
@@ -109,7 +104,7 @@ class PoolSubject:
 
     def generator(self, tool: str) -> ValueGenerator:
         """Return the generator of a tool's arguments."""
-        return ValueGenerator(self.offered[tool], closed=self.closed)
+        return ValueGenerator(self.offered[tool])
 
     def valid(self) -> st.SearchStrategy[Any]:
         """Return valid values."""
@@ -153,7 +148,7 @@ class SchemaSubject:
 
     def generator(self) -> ValueGenerator:
         """Return the generator of the schema's values."""
-        return ValueGenerator(self.schema, closed=False)
+        return ValueGenerator(self.schema)
 
     def valid(self) -> st.SearchStrategy[Any]:
         """Return valid values."""
