@@ -35,6 +35,8 @@ from gbnf.grammar.ir import (
     seq,
 )
 from gbnf.regular.automaton import Dfa
+from gbnf.regular.charset import CharSet, minterms
+from gbnf.regular.transition_tables import explore
 from gbnf.schema.value_sets import Bound, Number
 from gbnf.work_limits import work_cache
 
@@ -105,6 +107,8 @@ _MAX_LISTED = 200
 _MAX_COUNTED = 400
 #: Every serialiser writes doubles from the first to the second without exponent.
 _PLAIN = (Fraction(1, 10**4), 10**16)
+#: Where a number ends before its point: at its start, after its sign, a zero, or other digits.
+_START, _SIGN, _ZERO, _WHOLE = -4, -3, -2, -1
 _UNCOUNTED = DigitLimits(None, None, None, None)
 
 
@@ -167,40 +171,33 @@ def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
     unit = int(divisor * 10**places)
     if unit * (places + 1) > MAX_DIVISOR * 4 or unit > MAX_DIVISOR:
         return None
-    # states: 0 at the start, 1 after the sign, 2 after a zero, then (decimals read, remainder)
-    digits = [str(digit) for digit in range(10)]
-    index: dict[tuple[int, int], int] = {}
-    rows: list[list[tuple[str, int]]] = [[], [], []]
+    alphabet, _ = minterms([CharSet.single(ord(char)) for char in "-.0123456789"])
+    chars = [chr(one.ranges[0][0]) for one in alphabet.sets()]
 
-    def state(decimals: int, remainder: int) -> int:
-        """`decimals` is -1 before the point."""
-        key = (decimals, remainder)
-        if key not in index:
-            index[key] = len(rows)
-            rows.append([])
-            pending.append(key)
-        return index[key]
+    def after(char: str, decimals: int, remainder: int) -> tuple[int, int] | None:
+        """Return the state after one more character. `decimals` is below 0 before the point."""
+        if char == "-":
+            return (_SIGN, 0) if decimals == _START else None
+        if char == ".":
+            return (0, remainder) if decimals in (_ZERO, _WHOLE) and not whole else None
+        if not char.isdigit() or decimals == _ZERO:
+            return None
+        if decimals in (_START, _SIGN) and char == "0":
+            return _ZERO, 0
+        if decimals >= places:
+            return (places + 1, remainder) if char == "0" else None
+        return decimals + 1 if decimals >= 0 else _WHOLE, (remainder * 10 + int(char)) % unit
 
-    pending: list[tuple[int, int]] = []
-    for start in (0, 1):
-        rows[start] = [("0", 2), *((digit, state(-1, int(digit) % unit)) for digit in digits[1:])]
-    rows[0].append(("-", 1))
-    if not whole:
-        rows[2].append((".", state(0, 0)))
-    while pending:
-        decimals, remainder = pending.pop()
-        row = rows[index[decimals, remainder]]
-        if decimals < 0:
-            row += [(digit, state(-1, (remainder * 10 + int(digit)) % unit)) for digit in digits]
-            if not whole:
-                row.append((".", state(0, remainder)))
-        elif decimals < places:
-            row += [(digit, state(decimals + 1, (remainder * 10 + int(digit)) % unit)) for digit in digits]
-        else:
-            row.append(("0", state(places + 1, remainder)))
-    accepting = [2]
-    for (decimals, remainder), number in index.items():
-        missing = places if decimals < 0 else max(places - decimals, 0)
-        if decimals != 0 and remainder * 10**missing % unit == 0:
-            accepting.append(number)
-    return Dfa.from_transitions(rows, accepting)
+    def accepts(state: tuple[int, int]) -> bool:
+        decimals, remainder = state
+        missing = min(max(places - decimals, 0), places)
+        return decimals not in (_START, _SIGN, 0) and remainder * 10**missing % unit == 0
+
+    table = explore(
+        alphabet,
+        (_START, 0),
+        lambda state: [after(char, *state) for char in chars],
+        accepts,
+        unit * (places + 3) + 4,
+    )
+    return Dfa(table)

@@ -48,10 +48,12 @@ class FormGroup:
 class Members:
     """The delimiters of elements, or of the items of an array.
 
-    heads: what comes before each value. groups: the forms of the values, by the pattern in `heads`; of items
-    with nothing before them by "". follow: patterns of what may follow a value.
+    brackets: those of the JSON text. heads: what comes before each value. groups: the forms of the values, by
+    the pattern in `heads`; of items with nothing before them by "". follow: patterns of what may follow a
+    value.
     """
 
+    brackets: str
     begin: Delimiters
     separator: Delimiters
     end: Delimiters
@@ -79,33 +81,12 @@ class ElementReader:
             take("{}")
             return
         yield from self._cursor.match(self._members.begin)
-        yield from self._object(self._members, self._tail, location, take, 0)
+        yield from self._structure(self._members, self._tail, location, take, 0)
 
-    def _object(
+    def _structure(
         self, members: Members, after: Delimiters, location: Location, take: Take, depth: int
     ) -> Steps[None]:
-        """Read elements up to their end. `after` follows it, and is not read."""
-        before = "{"
-        follow = (*members.follow, *after.patterns)
-        while not (yield from self._ends(members, after)):
-            if before != "{":
-                yield from self._cursor.match(members.separator)
-                yield from self._cursor.skip_space()
-            head = yield from self._cursor.match(members.heads)
-            if head is None:
-                yield from self._no_end(members)
-                break
-            key = head["key"]
-            take(f"{before}{json.dumps(key, ensure_ascii=False)}: ")
-            before = ", "
-            group = members.groups[head.re.pattern]
-            yield from self._value(group, follow, location.property(key), key, take, depth)
-        take("{}" if before == "{" else "}")
-
-    def _array(
-        self, members: Members, after: Delimiters, location: Location, take: Take, depth: int
-    ) -> Steps[None]:
-        """Read items up to their end. `after` follows it, and is not read."""
+        """Read elements, or the items of an array, up to their end. `after` follows it, and is not read."""
         count = 0
         follow = (*members.follow, *after.patterns)
         while not (yield from self._ends(members, after)):
@@ -113,14 +94,17 @@ class ElementReader:
                 yield from self._cursor.match(members.separator)
                 yield from self._cursor.skip_space()
             head = yield from self._cursor.match(members.heads)
-            group = members.groups.get(head.re.pattern if head is not None else "")
-            if group is None or not (yield from self._cursor.peek()):
+            group = members.groups.get("" if head is None else head.re.pattern)
+            key = None if head is None else head.groupdict().get("key")  # items have none
+            if group is None or (key is None and not (yield from self._cursor.peek())):
                 yield from self._no_end(members)
                 break
-            take(", " if count else "[")
-            yield from self._value(group, follow, location.item(count), "", take, depth)
+            begin = ", " if count else members.brackets[0]
+            take(begin if key is None else f"{begin}{json.dumps(key, ensure_ascii=False)}: ")
+            inner = location.item(count) if key is None else location.property(key)
+            yield from self._value(group, follow, inner, key or "", take, depth)
             count += 1
-        take("]" if count else "[]")
+        take(members.brackets[1] if count else members.brackets)
 
     def _ends(self, members: Members, after: Delimiters) -> Steps[bool]:
         """Read the end of members, and return whether it comes here. An empty end is followed by `after`."""
@@ -214,12 +198,10 @@ class ElementReader:
         assert self._nested is not None
         array = _array_members(self._nested)
         fields = _object_members(self._nested, self._arguments)
-        if "array" in kinds and (yield from self._begins(array)):
-            yield from self._array(array, after, location, take, depth + 1)
-            return True
-        if "object" in kinds and (yield from self._begins(fields)):
-            yield from self._object(fields, after, location, take, depth + 1)
-            return True
+        for kind, members in (("array", array), ("object", fields)):
+            if kind in kinds and (yield from self._begins(members)):
+                yield from self._structure(members, after, location, take, depth + 1)
+                return True
         return False
 
     def _begins(self, members: Members) -> Steps[bool]:
@@ -247,6 +229,7 @@ def _array_members(nested: NestedElements) -> Members:
     groups = _groups(nested.items)
     end, separator = lenient(nested.array_end.strip()), lenient(nested.array_separator.strip())
     return Members(
+        "[]",
         Delimiters([lenient(nested.array_begin.strip())]),
         Delimiters([separator]),
         Delimiters([end]),
@@ -273,6 +256,7 @@ def _members(
     heads = {f"{before_key}{key}{before}": group for before, group in groups.items()}
     follow = [lenient(separator.strip()), before_key, lenient(end.strip()), *ends]
     return Members(
+        "{}",
         Delimiters([lenient(begin.strip())]),
         Delimiters([lenient(separator.strip())]),
         Delimiters([lenient(end.strip())]),
