@@ -64,10 +64,16 @@ class PickField:
 
 @dataclass(frozen=True, slots=True)
 class TextField:
-    """One line of text, or with `rest` all remaining lines. `limit`: characters per line in the grammar."""
+    """One line of text, or with `rest` all remaining lines. `limit`: characters per line in the grammar.
+
+    Raises InvalidArgumentError for a limit that is too large for a grammar.
+    """
 
     rest: bool = False
     limit: int = 400
+
+    def __post_init__(self) -> None:
+        _check_limit(self.limit)
 
     def placeholder_lines(self, name: str, _language: str) -> tuple[str, ...]:
         """Return the lines of the prompt that ask for this field."""
@@ -96,13 +102,26 @@ class TextField:
 
 @dataclass(frozen=True, slots=True)
 class NumberField:
-    """A number from `minimum` to `maximum`, an integer if `whole`, else with up to `decimals` decimals."""
+    """A number from `minimum` to `maximum`, an integer if `whole`, else with up to `decimals` decimals.
+
+    `out_of_range="clamp"` moves others to the nearest bound. Raises InvalidArgumentError for an empty range.
+    """
 
     minimum: float
     maximum: float
     out_of_range: OutOfRange = "refuse"
     whole: bool = False
     decimals: int = 6
+
+    def __post_init__(self) -> None:
+        low, high = self.minimum, self.maximum
+        if high < low or (self.whole and (low != int(low) or high != int(high))):
+            raise InvalidArgumentError(f"number({low}, {high}): the bounds are inverted, or no integers")
+        if not 1 <= self.decimals <= _MOST_DECIMALS or self.out_of_range not in ("refuse", "clamp"):
+            raise InvalidArgumentError(
+                f"decimals={self.decimals} is not from 1 to {_MOST_DECIMALS}, "
+                f"or out_of_range={self.out_of_range!r} is unknown"
+            )
 
     def placeholder_lines(self, name: str, language: str) -> tuple[str, ...]:
         """Return the lines of the prompt that ask for this field."""
@@ -187,10 +206,18 @@ class ChoiceField:
 
 @dataclass(frozen=True, slots=True)
 class LinesField:
-    """`count` lines of text. `limit`: characters per line in the grammar."""
+    """`count` lines of text. `limit`: characters per line in the grammar.
+
+    Raises InvalidArgumentError for none or too many.
+    """
 
     count: int
     limit: int = 400
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= _MOST_LINES:
+            raise InvalidArgumentError(f"lines({self.count}): give 1 to {_MOST_LINES}")
+        _check_limit(self.limit)
 
     def placeholder_lines(self, name: str, _language: str) -> tuple[str, ...]:
         """Return the lines of the prompt that ask for this field."""
@@ -221,6 +248,8 @@ Field: TypeAlias = PickField | TextField | NumberField | ChoiceField | LinesFiel
 _FROM_TO = {"en": "a number from {} to {}", "it": "un numero da {} a {}"}
 _ONE_OF = {"en": "one of", "it": "uno tra"}
 _MOST_LINES = 40
+_MOST_DECIMALS = 12
+_LONGEST_LINE = 1000
 
 _PICK = re.compile(
     r"(?:(?:option|answer|pick|choice|number|opzione|risposta|scelta|numero)\s*[:#]?\s*|#\s*)?"
@@ -238,6 +267,9 @@ _DECIMAL_COMMA = re.compile(r"-?\d+,\d{1,2}")
 _CLAUSE_END = re.compile(r"\s+[-–—(]|\s*[,;:–—]\s|\.\s")
 
 
+text, number, lines = TextField, NumberField, LinesField
+
+
 def pick(low: int, high: int | None = None) -> PickField:
     """Declare a number from 1 to `low`, or from `low` to `high`.
 
@@ -247,39 +279,6 @@ def pick(low: int, high: int | None = None) -> PickField:
     if first < 0 or last < first:
         raise InvalidArgumentError(f"pick({first}, {last}): the range is empty; give 1 or more")
     return PickField(first, last)
-
-
-def text(*, rest: bool = False, limit: int = 400) -> TextField:
-    """Declare a line of text, or with `rest` all remaining lines.
-
-    Raises InvalidArgumentError for a limit that is too large for a grammar.
-    """
-    return TextField(rest, _limit(limit))
-
-
-def number(
-    minimum: float,
-    maximum: float,
-    *,
-    out_of_range: OutOfRange = "refuse",
-    whole: bool = False,
-    decimals: int = 6,
-) -> NumberField:
-    """Declare a number in a range; `out_of_range="clamp"` moves others to the nearest bound.
-
-    Raises InvalidArgumentError for an empty range.
-    """
-    if maximum < minimum or (whole and (minimum != int(minimum) or maximum != int(maximum))):
-        raise InvalidArgumentError(f"number({minimum}, {maximum}): the bounds are inverted, or no integers")
-    if not 1 <= decimals <= _MOST_DECIMALS or out_of_range not in ("refuse", "clamp"):
-        raise InvalidArgumentError(
-            f"decimals={decimals} is not from 1 to {_MOST_DECIMALS}, "
-            f"or out_of_range={out_of_range!r} is unknown"
-        )
-    return NumberField(minimum, maximum, out_of_range, whole, decimals)
-
-
-_MOST_DECIMALS = 12
 
 
 def choice(options: Sequence[str]) -> ChoiceField:
@@ -300,20 +299,9 @@ def choice(options: Sequence[str]) -> ChoiceField:
     return ChoiceField(given)
 
 
-def lines(count: int, *, limit: int = 400) -> LinesField:
-    """Declare `count` lines of text. Raises InvalidArgumentError for none or too many."""
-    if not 1 <= count <= _MOST_LINES:
-        raise InvalidArgumentError(f"lines({count}): give 1 to {_MOST_LINES}")
-    return LinesField(count, _limit(limit))
-
-
-def _limit(limit: int) -> int:
+def _check_limit(limit: int) -> None:
     if not 1 <= limit <= _LONGEST_LINE:
         raise InvalidArgumentError(f"limit={limit} is not from 1 to {_LONGEST_LINE}")
-    return limit
-
-
-_LONGEST_LINE = 1000
 
 
 def _unspelled(value: Any, wanted: str) -> InvalidArgumentError:
