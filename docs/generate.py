@@ -1,6 +1,6 @@
-"""Generate the reference of the command line and of the Python API.
+"""Generate the reference of the command line, of the Python API and of the rules of `gbnf lint`.
 
-    python docs/generate.py                   write docs/reference/cli.md and docs/reference/python.md
+    python docs/generate.py                   write cli.md, python.md and lint.md in docs/reference
     python docs/generate.py --check [PAGE]    exit with status 1 if a page is out of date
 
 The command line is rendered by `typer utils docs`, the API by griffe2md from the docstrings of the public
@@ -73,13 +73,29 @@ def api_page() -> str:
     return _page(_SIGNATURE.sub(lambda match: match[1] + match[2].strip().replace("'", '"') + match[3], text))
 
 
-PAGES = {"cli": cli_page, "python": api_page}
+def lint_page() -> str:
+    """Return the table of the rules of `gbnf lint` as Markdown."""
+    from gbnf.grammar.lint import LINT_RULES  # noqa: PLC0415  # cli_page works without
+
+    rows = [
+        f"| {rule.code} | {rule.name} | {rule.severity} | {rule.summary} | {rule.engine or 'accepts it'} |"
+        for rule in LINT_RULES.values()
+    ]
+    head = [
+        "# Rules of gbnf lint\n",
+        "[How to use them](../how-to/grammars.md#check-a-grammar-that-you-wrote).\n",
+    ]
+    table = ["| code | name | severity | found | llama.cpp |", "|---|---|---|---|---|", *rows]
+    return _page("\n".join([*head, *table]))
+
+
+PAGES = {"cli": cli_page, "python": api_page, "lint": lint_page}
 
 
 def main() -> int:
     """Write the pages, or with `--check` name those that are out of date. Return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("pages", nargs="*", metavar="PAGE", help="cli or python. Default: both.")
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help="cli, python or lint. Default: all.")
     parser.add_argument("--check", action="store_true", help="Write nothing; exit with status 1 if outdated.")
     options = parser.parse_args()
     outdated = False

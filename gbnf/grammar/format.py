@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from lark import Token
 
-from gbnf.grammar.parse import BOUNDS, tokens_of
+from gbnf.grammar.parse import read_bounds, tokens_of
 
 WIDTH = 100
 _INDENT = 2
@@ -91,8 +91,8 @@ def _body(text: str, rule: list[Token]) -> _Item:
 
 def _suffix(token: str, *, nested: bool) -> str:
     """Return a repetition without spaces; one that llama.cpp refuses as it is."""
-    found = BOUNDS.fullmatch(re.sub(r"#[^\r\n]*", "", token) if nested else token)
-    if found is None or (not nested and re.search(r"[\r\n]", token)):
+    found = read_bounds(token, nested=nested)
+    if found is None:
         return str(token)
     low, comma, high = found.groups()
     bounds = f"{{{low}{comma or ''}{high or ''}}}"

@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 from lark import Token, Tree
 
-from gbnf.errors import GrammarError
 from gbnf.grammar.analysis import cheapest_costs, in_cycles, is_nullable, nullable, strong_components
 from gbnf.grammar.code_points import EscapeError, class_members, parse_class
 from gbnf.grammar.emit import emit_expr
 from gbnf.grammar.ir import EPSILON, Alt, Expr, Literal, Ref, Repeat, Rules, Seq
 from gbnf.grammar.parse import MISSPELT, GbnfReader, read_gbnf
-from gbnf.grammar.stacks import MAX_STACKS, is_bounded
+from gbnf.grammar.stacks import is_bounded
 
 Severity = OneOf["error", "warning", "note"]
 
@@ -36,55 +35,65 @@ class LintRule:
     name: str
     severity: Severity
     summary: str
+    hint: str = ""
     engine: str = ""
 
 
 def _rules() -> Iterator[LintRule]:
     refuses, misreads, hangs, endless = "refuses it", "reads something else", "hangs or crashes", "never ends"
     for code, name, engine, summary in (
-        ("G001", "unexpected-text", refuses, "Text that is no part of a rule."),
-        ("G002", "missing-definition-symbol", refuses, "`::=` is missing or misspelt, as in `:=`."),
-        ("G003", "unclosed-literal", refuses, "A literal, class or repetition is never closed."),
-        ("G004", "unbalanced-parenthesis", refuses, "A parenthesis is never closed, or never opened."),
-        ("G005", "invalid-repetition", refuses, "A repetition is malformed, or has nothing to repeat."),
-        ("G006", "invalid-name", refuses, "A rule name has an underscore or a character outside ASCII."),
-        ("G007", "leading-pipe", refuses, "A line outside parentheses begins with `|`."),
-        ("G008", "invalid-escape", refuses, "GBNF does not have this escape."),
-        ("G009", "deep-nesting", hangs, "Groups or repetitions are nested too deep."),
-        ("G010", "reversed-bounds", hangs, "A repetition ends before it begins, as in `{3,2}`."),
-        ("G011", "too-many-repetitions", "refuses it or drops the bound", "More repetitions than 2,000."),
-        ("G012", "empty-class", misreads, "A class is empty or can match no character."),
-        ("G013", "reversed-range", misreads, "A range of a class is reversed, as in `[z-a]`."),
-        ("G014", "unmatchable-character", misreads, "NUL or a surrogate, which no text contains."),
-        ("G015", "invalid-token", refuses, "A token terminal is malformed, or its id too large."),
-        ("G101", "missing-root", refuses, "There is no rule `root`."),
-        ("G102", "undefined-rule", refuses, "A rule is used, but not defined."),
-        ("G103", "duplicate-rule", misreads, "A rule is defined twice: the last definition counts."),
-        ("G104", "left-recursion", "refuses it or hangs", "A rule can begin with itself."),
-        ("G105", "empty-loop", refuses, "What an unbounded repetition repeats can be empty at once."),
-        ("G106", "endless-rule", endless, "No text of a rule ends: it always refers to itself."),
-        ("G107", "exploding-ambiguity", endless, "The derivations of a text multiply with its length."),
+        ("G001", "unexpected-text", refuses, "text that is no part of a rule"),
+        ("G002", "missing-definition-symbol", refuses, "`::=` is missing or misspelt, as in `:=`"),
+        ("G003", "unclosed-literal", refuses, "a literal, class or repetition is never closed"),
+        ("G004", "unbalanced-parenthesis", refuses, "a parenthesis is never closed, or never opened"),
+        ("G005", "invalid-repetition", refuses, "a repetition is malformed, or has nothing to repeat"),
+        ("G006", "invalid-name", refuses, "a rule name has an underscore or a character outside ASCII"),
+        ("G007", "leading-pipe", refuses, "a line outside parentheses begins with a pipe"),
+        ("G008", "invalid-escape", refuses, "GBNF does not have this escape"),
+        ("G009", "deep-nesting", hangs, "groups or repetitions are nested too deep"),
+        ("G010", "reversed-bounds", hangs, "a repetition ends before it begins, as in `{3,2}`"),
+        ("G011", "too-many-repetitions", "refuses it or drops the bound", "more repetitions than 2,000"),
+        ("G012", "empty-class", misreads, "a class is empty or can match no character"),
+        ("G013", "reversed-range", misreads, "a range of a class is reversed, as in `[z-a]`"),
+        ("G014", "unmatchable-character", misreads, "NUL or a surrogate, which no text contains"),
+        ("G015", "invalid-token", refuses, "a token terminal is malformed, or its id too large"),
+        ("G101", "missing-root", refuses, "there is no rule `root`"),
+        ("G102", "undefined-rule", refuses, "a rule is used, but not defined"),
+        ("G103", "duplicate-rule", misreads, "a rule is defined twice: the last definition counts"),
+        ("G104", "left-recursion", "refuses it or hangs", "a rule can begin with itself"),
+        ("G105", "empty-loop", refuses, "what an unbounded repetition repeats can be empty at once"),
     ):
-        yield LintRule(code, name, "error", summary, engine)
-    for code, name, summary in (
-        ("G201", "unused-rule", "Nothing refers to a rule."),
-        ("G202", "unreachable-rule", "Only rules that are not used themselves refer to a rule."),
-        ("G203", "empty-rule", "A rule matches the empty text only."),
-        ("G204", "duplicate-alternative", "Two alternatives are the same."),
-        ("G205", "overlapping-class", "Members of a class overlap."),
-        ("G206", "nullable-loop", "What an unbounded repetition repeats can be empty."),
-        ("G207", "empty-literal", '`""` beside other items has no effect.'),
-        ("G208", "line-break-in-literal", "A line break inside a literal or class; often a missing quote."),
-        ("G209", "split-character", "A class or escapes split a character into its parts or its bytes."),
-        ("G210", "letters-with-symbols", "A range such as `A-z` has symbols among its letters."),
+        yield LintRule(code, name, "error", summary, engine=engine)
+    item, begin = "Repeat an item with at least one character.", "Let alternatives begin differently."
+    for code, name, summary, hint in (
+        (
+            "G106",
+            "endless-rule",
+            "no text of this rule ends within a million bytes",
+            "Add an end: an alternative without itself.",
+        ),
+        ("G107", "exploding-ambiguity", "the derivations of some texts of this rule multiply", begin),
+        ("G201", "unused-rule", "nothing refers to this rule", "Remove it, or use it."),
+        ("G202", "unreachable-rule", "only unused rules refer to this rule", "Remove them all, or use one."),
+        ("G203", "empty-rule", "this rule matches the empty text only", "Remove its uses."),
+        ("G204", "duplicate-alternative", "this is the same as an earlier alternative", "Remove it."),
+        ("G205", "overlapping-class", "members of this class overlap", "Write each character once."),
+        ("G206", "nullable-loop", "what is repeated without bound can be empty", item),
+        ("G207", "empty-literal", '`""` beside other items has no effect', "Remove it."),
+        ("G208", "line-break", "a line break inside quotes or brackets", r"Write \n, or close them."),
+        ("G209", "split-character", "a character is split into its parts or bytes", ""),
+        ("G210", "letters-with-symbols", "this range of letters has symbols, too", "Write A-Za-z."),
+        ("G301", "unbounded-end", "nothing forces the model to stop here", "Bound it, or add a terminator."),
+        ("G302", "empty-text", "the grammar accepts the empty text", "Use + where one item is required."),
+        (
+            "G303",
+            "negated-non-ascii",
+            "tokens that end inside a character are refused",
+            "List what to match.",
+        ),
     ):
-        yield LintRule(code, name, "warning", summary)
-    for code, name, summary in (
-        ("G301", "unbounded-end", "A text may go on without end: nothing forces the model to stop."),
-        ("G302", "empty-text", "The grammar accepts the empty text."),
-        ("G303", "negated-non-ascii", "A negated class with members outside ASCII refuses tokens of bytes."),
-    ):
-        yield LintRule(code, name, "note", summary)
+        severity: Severity = "error" if code < "G2" else "warning" if code < "G3" else "note"
+        yield LintRule(code, name, severity, summary, hint, endless if code < "G2" else "")
 
 
 LINT_RULES = {rule.code: rule for rule in _rules()}
@@ -141,9 +150,7 @@ def apply_fixes(text: str, root: str = "root") -> str:
     for _ in range(_MOST_PASSES):
         edits: list[Edit] = []
         for found in lint(text, root):
-            if not any(
-                each.start < edit.end and edit.start < each.end for each in edits for edit in found.fix
-            ):
+            if not any(old.start < new.end and new.start < old.end for old in edits for new in found.fix):
                 edits += found.fix
         if not edits:
             break
@@ -162,59 +169,6 @@ _MODIFIERS = re.compile("[\u200d\ufe0f\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff
 _BYTES = re.compile(r"(?:\\x[89a-fA-F][0-9a-fA-F])+")
 
 
-def _fix_definition(reader: GbnfReader, start: int, _end: int) -> tuple[Edit, ...]:
-    found = MISSPELT.match(reader.text, start)
-    return (Edit(start, found.end(), "::="),) if found else ()
-
-
-def _fix_name(reader: GbnfReader, start: int, _end: int) -> tuple[Edit, ...]:
-    """Rename a rule everywhere: in camelCase, unless another one has that name."""
-    names = [*reader.uses, *reader.definitions]
-    name = next((str(name) for name in names if 0 <= start - (name.start_pos or 0) < len(name)), "")
-    new = _camel_case(name)
-    alike = [other for other in {*map(str, names)} if _camel_case(other) == new]
-    if reader.broken or len(alike) != 1 or not new.isascii():
-        return ()
-    return tuple(Edit(at, at + len(name), new) for one in names if one == name for at in [one.start_pos or 0])
-
-
-def _camel_case(name: str) -> str:
-    return re.sub(r"_+(.?)", lambda found: found[1].upper(), name) or name
-
-
-def _fix_pipe(reader: GbnfReader, start: int, _end: int) -> tuple[Edit, ...]:
-    before = reader.text[:start].rstrip()
-    if "#" in before.rpartition("\n")[2]:
-        return ()
-    return (Edit(len(before), start + 1, f" |{reader.text[len(before) : start]}"),)
-
-
-def _fix_breaks(reader: GbnfReader, start: int, end: int) -> tuple[Edit, ...]:
-    token = reader.text[start:end]
-    new = token.replace("\r", "\\r").replace("\n", "\\n")
-    return () if "::=" in token else (Edit(start, end, new),)
-
-
-def _fix_class(reader: GbnfReader, start: int, end: int) -> tuple[Edit, ...]:
-    read = parse_class(reader.text[start:end])
-    new = emit_expr(read)
-    return (Edit(start, end, new),) if parse_class(new) == read else ()
-
-
-def _fix_empty_literal(_reader: GbnfReader, start: int, end: int) -> tuple[Edit, ...]:
-    return (Edit(start, end, " "),)
-
-
-_FIXES = {
-    "G002": _fix_definition,
-    "G006": _fix_name,
-    "G007": _fix_pipe,
-    "G205": _fix_class,
-    "G207": _fix_empty_literal,
-    "G208": _fix_breaks,
-}
-
-
 class _Linter:
     """Finds what is doubtful in a grammar that was read."""
 
@@ -222,9 +176,10 @@ class _Linter:
         self._reader, self._text = reader, reader.text
         self._found: list[Diagnostic] = []
         self._lines = [0, *(found.end() for found in re.finditer("\n", self._text))]
-        rules = reader.rules
-        undefined = {str(name): Literal("x") for name in reader.uses if name not in rules.productions}
-        self._rules = Rules({**rules.productions, **undefined}, rules.root)
+        defined = reader.rules.productions
+        undefined = {str(name): Literal("x") for name in reader.uses if name not in defined}
+        self._rules = Rules({**defined, **undefined}, reader.rules.root)
+        self._names = {str(name): name for name in reader.definitions}
         self._nullable = nullable(self._rules)
 
     def run(self) -> list[Diagnostic]:
@@ -236,148 +191,134 @@ class _Linter:
         for tree, items in self._reader.joined:
             if tree.data == "alternation":
                 self._check_alternatives(tree, items)
-            else:
-                self._check_sequence(tree)
-        self._check_loops()
-        for name, expr in self._reader.rules.productions.items():
-            if expr == EPSILON:
-                self._add_rule(
-                    "G203", name, f"the rule {name} matches the empty text only", "Remove its uses."
-                )
-        self._check_endless()
-        if not self._reader.broken and self._rules.root in self._reader.rules.productions:
-            self._check_reachable()
-            self._check_root()
-        if not self._reader.errors:
-            self._check_stacks()
+            elif any(item.children != ['""'] for item in _trees(tree)):
+                for item in _trees(tree):
+                    if item.children == ['""']:
+                        self._add("G207", item.meta.start_pos, item.meta.end_pos)
+        refused = {error.start for error in self._reader.errors}
+        for suffix, repeated, expr in self._reader.repetitions:
+            is_loop = isinstance(expr, Repeat) and expr.maximum is None
+            if is_loop and suffix.start_pos not in refused and is_nullable(repeated, self._nullable):
+                self._mark("G206", suffix)
+        self._check_rules()
+        if not self._reader.errors and not is_bounded(self._rules):
+            self._mark("G107", self._names[self._ambiguous()])
         return self._found
 
     def _add(
-        self, code: str, start: int, end: int, message: str, hint: str, fix: tuple[Edit, ...] = ()
+        self, code: str, start: int, end: int, message: str = "", hint: str = "", fix: tuple[Edit, ...] = ()
     ) -> None:
-        end = max(start, min(end, len(self._text)))
-        if code in _FIXES:
-            fix = _FIXES[code](self._reader, start, end)
+        """Add a diagnostic, by default with the message and the hint of its rule."""
+        rule, end = LINT_RULES[code], max(start, min(end, len(self._text)))
         line = bisect(self._lines, start)
-        column = start - self._lines[line - 1] + 1
+        place = line, start - self._lines[line - 1] + 1
+        fix = fix or self._fix(code, start, end)
         if len(self._found) < _MOST_FOUND:
-            self._found.append(Diagnostic(code, start, end, line, column, message, hint, fix))
+            found = Diagnostic(code, start, end, *place, message or rule.summary, hint or rule.hint, fix)
+            self._found.append(found)
 
-    def _add_token(self, code: str, token: Token, message: str, hint: str) -> None:
+    def _mark(self, code: str, token: Token, hint: str = "") -> None:
         start = token.start_pos or 0
-        self._add(code, start, start + len(token), message, hint)
+        self._add(code, start, start + len(token), hint=hint)
 
-    def _add_rule(self, code: str, name: str, message: str, hint: str) -> None:
-        start = self._reader.positions[name]
-        self._add(code, start, start + len(name), message, hint)
+    def _fix(self, code: str, start: int, end: int) -> tuple[Edit, ...]:
+        shown, before = self._text[start:end], self._text[:start].rstrip()
+        match code:
+            case "G002" if MISSPELT.fullmatch(shown):
+                return (Edit(start, end, "::="),)
+            case "G006":
+                return self._renaming(start)
+            case "G007" if before and before[-1] not in "|=(" and "#" not in before.rpartition("\n")[2]:
+                return (Edit(len(before), end, f" |{self._text[len(before) : start]}"),)
+            case "G205" if parse_class(new := emit_expr(read := parse_class(shown))) == read:
+                return (Edit(start, end, new),)
+            case "G207":
+                return (Edit(start, end, " "),)
+            case "G208" if "::=" not in shown:
+                return (Edit(start, end, shown.replace("\r", "\\r").replace("\n", "\\n")),)
+        return ()
+
+    def _renaming(self, position: int) -> tuple[Edit, ...]:
+        """Return how to rename a rule everywhere: in camelCase, unless another one has that name."""
+        names = [*self._reader.uses, *self._reader.definitions]
+        old = next((str(name) for name in names if 0 <= position - (name.start_pos or 0) < len(name)), "")
+        new = _camel_case(old)
+        alike = [other for other in {*map(str, names)} if _camel_case(other) == new]
+        if self._reader.broken or len(alike) != 1 or not new.isascii():
+            return ()
+        places = [name.start_pos or 0 for name in names if name == old]
+        return tuple(Edit(place, place + len(old), new) for place in places)
 
     def _check_terminal(self, token: Token) -> None:
         if "\n" in token or "\r" in token:
-            kind = "class" if token.startswith("[") else "literal"
-            self._add_token(
-                "G208", token, f"a line break inside a {kind}", r"Write \n, or close it on its line."
-            )
+            self._mark("G208", token)
         for found in _BYTES.finditer(token):
             raw = bytes.fromhex(found[0].replace("\\x", ""))
-            meant = raw.decode(errors="ignore")
-            if len(raw) > 1 and meant:
-                message = f"{found[0]} is {len(raw)} characters, {raw.decode('latin-1')!r}, and not {meant}"
-                self._add_token("G209", token, message, f"Write {meant}: escapes are code points, not bytes.")
+            if len(raw) > 1 and (meant := raw.decode(errors="ignore")):
+                self._mark("G209", token, f"Write {meant}: escapes are code points, not bytes.")
                 break
-        if token.startswith("["):
-            self._check_class(token)
-
-    def _check_class(self, token: Token) -> None:
+        if not token.startswith("["):
+            return
         try:
             members, read = list(class_members(token)), parse_class(token)
         except EscapeError:
             return
-        last, overlapping = -1, ""
-        for start, end, low, high in sorted(members, key=lambda member: member[2:]):
-            shown = token[start:end]
-            overlapping = shown if low <= last and not overlapping else overlapping
-            last = max(last, high)
-            if "A" <= chr(low) <= "Z" and "a" <= chr(high) <= "z":
-                message = f"the range {shown} also has the symbols between Z and a"
-                self._add_token("G210", token, message, "Write A-Za-z.")
-        if overlapping:
-            self._add_token(
-                "G205", token, f"{overlapping} overlaps another member of the class", "Remove it."
-            )
+        if any("A" <= chr(low) <= "Z" and "a" <= chr(high) <= "z" for _, _, low, high in members):
+            self._mark("G210", token)
+        ranges = sorted(member[2:] for member in members)
+        if any(high >= low for (_, high), (low, _) in pairwise(ranges)):
+            self._mark("G205", token)
         for before, char in pairwise(token[1:-1]):
             if before not in "^-" and (unicodedata.combining(char) or _MODIFIERS.match(char)):
-                message = f"{before + char} is several characters, and a class matches one of them"
-                self._add_token("G209", token, message, f'Write alternatives: ("{before + char}" | …).')
+                self._mark("G209", token, f'Write alternatives: ("{before + char}" | …).')
                 break
         if read.negated and read.ranges and read.ranges[-1][1] > 0x7F:
-            message = f"where a token ends inside a character, llama.cpp refuses more than {token} excludes"
-            self._add_token("G303", token, message, "List the characters to match, without ^.")
+            self._mark("G303", token)
 
     def _check_alternatives(self, tree: Tree[Token], items: list[Expr]) -> None:
-        seen: dict[Expr, None] = {}
-        for index, (branch, expr) in enumerate(zip(tree.children, items, strict=True)):
-            if expr not in seen:
-                seen[expr] = None
-                continue
-            previous = tree.children[index - 1]
-            assert isinstance(branch, Tree)
-            assert isinstance(previous, Tree)
+        seen: set[Expr] = set()
+        end = None
+        for branch, expr in zip(_trees(tree), items, strict=True):
             meta = tree.meta if branch.meta.empty else branch.meta
-            fix: tuple[Edit, ...] = ()
-            if not branch.meta.empty and not previous.meta.empty:
-                gap = self._text[previous.meta.end_pos : branch.meta.start_pos]
-                fix = () if "#" in gap else (Edit(previous.meta.end_pos, branch.meta.end_pos, ""),)
-            message = "this alternative is the same as an earlier one"
-            self._add("G204", meta.start_pos, meta.end_pos, message, "Remove it.", fix)
+            if expr in seen:
+                is_removable = end and meta is branch.meta and "#" not in self._text[end : meta.start_pos]
+                fix = (Edit(end, meta.end_pos, ""),) if end and is_removable else ()
+                self._add("G204", meta.start_pos, meta.end_pos, fix=fix)
+            seen.add(expr)
+            end = None if branch.meta.empty else meta.end_pos
 
-    def _check_sequence(self, tree: Tree[Token]) -> None:
-        texts = [item.children for item in tree.children if isinstance(item, Tree)]
-        if any(text != ['""'] for text in texts):
-            for text in texts:
-                if text == ['""'] and isinstance(text[0], Token):
-                    self._add_token("G207", text[0], '"" has no effect here', "Remove it.")
-
-    def _check_loops(self) -> None:
-        refused = {error.start for error in self._reader.errors}
-        for suffix, item, expr in self._reader.repetitions:
-            is_loop = isinstance(expr, Repeat) and expr.maximum is None
-            if is_loop and suffix.start_pos not in refused and is_nullable(item, self._nullable):
-                message = f"what {suffix} repeats can be empty, so there are many ways to match the same text"
-                self._add_token("G206", suffix, message, "Repeat something that has at least one character.")
-
-    def _check_endless(self) -> None:
-        costs = cheapest_costs(self._rules)
-        endless = {name: uses for name, uses in self._rules.references.items() if name not in costs}
+    def _check_rules(self) -> None:
+        costs, references, root = cheapest_costs(self._rules), self._rules.references, self._rules.root
+        endless = {name: uses for name, uses in references.items() if name not in costs}
         cycles = list(in_cycles({n: [one for one in uses if one in endless] for n, uses in endless.items()}))
-        for name in cycles or endless:
-            hint = f"Give it an alternative without {name}, such as one item." if cycles else "Shorten it."
-            self._add_rule("G106", name, f"no text of the rule {name} ever ends", hint)
-
-    def _check_reachable(self) -> None:
-        references = self._rules.references
-        reached = {self._rules.root}
-        pending = list(reached)
-        while pending:
-            new = set(references[pending.pop()]) - reached
-            reached |= new
-            pending += new
+        empty = [name for name, expr in self._rules.productions.items() if expr == EPSILON]
+        for code, names in (("G106", cycles or endless), ("G203", empty)):
+            for name in names:
+                self._mark(code, self._names[name])
+        if self._reader.broken or root not in self._names:
+            return
+        reached = self._reached(root)
         used = {used for name, uses in references.items() for used in uses if used != name}
-        for name in self._reader.rules.productions:
-            if name not in used and name not in reached:
-                self._add_rule("G201", name, f"nothing refers to the rule {name}", "Remove it, or use it.")
-            elif name not in reached:
-                message = f"only rules that are not used themselves refer to {name}"
-                self._add_rule("G202", name, message, "Remove them all, or use one.")
-
-    def _check_root(self) -> None:
-        root = self._rules.root
+        for name, token in self._names.items():
+            if name not in reached:
+                self._mark("G202" if name in used else "G201", token)
         if root in self._nullable:
-            self._add_rule(
-                "G302", root, "the grammar accepts the empty text", "Use + where one item is required."
-            )
+            self._mark("G302", self._names[root])
+        self._check_end()
+
+    def _reached(self, name: str) -> dict[str, None]:
+        reached = {name: None}
+        for one in (pending := [name]):
+            new = [used for used in self._rules.references[one] if used not in reached]
+            reached.update(dict.fromkeys(new))
+            pending += new
+        return reached
+
+    def _check_end(self) -> None:
+        """Mark the loops that a text may end with."""
         suffixes = {id(expr): suffix for suffix, _, expr in self._reader.repetitions}
         seen: set[str] = set()
-        pending: list[Expr] = [Ref(root)]
+        pending: list[Expr] = [Ref(self._rules.root)]
         while pending:
             match pending.pop():
                 case Ref(name) if name not in seen:
@@ -394,27 +335,22 @@ class _Linter:
                     if maximum is not None:
                         pending.append(item)
                     elif id(expr) in suffixes:
-                        message = "a text may end with any number of these: nothing forces the model to stop"
-                        hint = "Put a terminator behind it, or bound it, as in {0,20}."
-                        self._add_token("G301", suffixes.pop(id(expr)), message, hint)
+                        self._mark("G301", suffixes.pop(id(expr)))
 
-    def _check_stacks(self) -> None:
-        try:
-            if is_bounded(self._rules):
-                return
-        except GrammarError:
-            return
+    def _ambiguous(self) -> str:
+        """Return the innermost rule, of those that are searched, whose derivations multiply."""
         recursive = set(in_cycles(self._rules.references))
         inner = (n for component in strong_components(self._rules.references) for n in component)
-        tried = islice((name for name in inner if name in recursive), _MOST_SEARCHES)
-        guilty = next((name for name in tried if not is_bounded(self._below(name))), self._rules.root)
-        message = f"llama.cpp keeps more than {MAX_STACKS:,} derivations of how some texts of {guilty} begin"
-        hint = "Let alternatives begin differently, and give no text two derivations, not even the empty one."
-        self._add_rule("G107", guilty, message, hint)
+        for name in islice((name for name in inner if name in recursive), _MOST_SEARCHES):
+            below = {one: self._rules.productions[one] for one in self._reached(name)}
+            if not is_bounded(Rules(below, name)):
+                return name
+        return self._rules.root
 
-    def _below(self, name: str) -> Rules:
-        reached = {name: None}
-        for one in (pending := [name]):
-            pending += [used for used in self._rules.references[one] if used not in reached]
-            reached.update(dict.fromkeys(pending))
-        return Rules({one: self._rules.productions[one] for one in reached}, name)
+
+def _trees(tree: Tree[Token]) -> list[Tree[Token]]:
+    return [child for child in tree.children if isinstance(child, Tree)]
+
+
+def _camel_case(name: str) -> str:
+    return re.sub(r"_+(.?)", lambda found: found[1].upper(), name) or name

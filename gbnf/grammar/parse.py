@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any
 
 from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from gbnf.errors import GbnfError, GrammarSyntaxError, suggestion
 from gbnf.grammar.analysis import find_left_recursion
@@ -54,14 +54,15 @@ _DEFINES: "::="
 _NEWLINE: /[\r\n]([ \t\r\n]|#[^\r\n]*)*/
 %ignore /([ \t]|#[^\r\n]*)+/
 """
-BOUNDS = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
+_BOUNDS_OF: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
+_BOUNDS = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
 _SHOWN = 400  # characters of a message
 _MOST_ERRORS = 50  # of one text
 _MOST_CYCLES = 5
 _MOST_COMPARED = 1000  # names, for a similar one
 #: What begins a rule, rightly or wrongly written: where reading goes on after a syntax error.
 _HEADER = re.compile(r"(?:^|(?<=\r))[ \t]*([\w-]+)[ \t]*(?:::?=?|=|->)", re.MULTILINE)
-MISSPELT = re.compile(r":=|:|=+>?|->")
+MISSPELT = re.compile(r"(?!::=):{1,2}=?|=+>?|->")
 _OPAQUE = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#[^\r\n]*|[()]', re.DOTALL)
 
 
@@ -144,9 +145,8 @@ class _ParsedExpr:
 class GbnfReader:
     """Reads one text, in whose order the engine numbers its symbols, and keeps what `lint` looks at.
 
-    `rules`: the productions; what cannot be read is any character in them. `positions`: where they begin,
-    in `definitions` all of them.
-    `broken`: the names of the rules that have a syntax error and are left out. `uses`: the references.
+    `rules`: the productions; what cannot be read is any character in them. `definitions` and `uses`:
+    the names. `broken`: the names of the rules that have a syntax error and are left out.
     `terminals`: literals and classes. `repetitions`: suffix, item and result of each. `joined`: sequences and
     alternations, with what they are composed of.
     """
@@ -155,7 +155,6 @@ class GbnfReader:
     strict: bool = False
     errors: list[GrammarSyntaxError] = field(default_factory=list)
     rules: Rules = field(default_factory=lambda: Rules({}))
-    positions: dict[str, int] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     definitions: list[Token] = field(default_factory=list)
     uses: list[Token] = field(default_factory=list)
@@ -170,22 +169,20 @@ class GbnfReader:
     def read(self, root: str) -> None:
         """Read the text."""
         productions: dict[str, Expr] = {}
+        first: dict[str, int | None] = {}
         for rule in self.tree().children:
             assert isinstance(rule, Tree)
             name, body = rule.children
             assert isinstance(name, Token)
             assert isinstance(body, Tree)
-            self.definitions.append(name)
             self._check_name(name)
             if name in productions:
-                first, _ = _line_and_column(self.text, self.positions[name])
-                self._fail(
-                    name,
-                    "G103",
-                    f"a second rule {name} (the first is on line {first}): llama.cpp silently keeps the last",
-                    "Rename one, or join both with |.",
+                problem = (
+                    f"a second rule {name} (the first is on line {first[name]}): llama.cpp keeps the last"
                 )
-            self.positions[str(name)] = name.start_pos or 0
+                self._fail(name, "G103", problem, "Rename one, or join both with |.")
+            first.setdefault(name, name.line)
+            self.definitions.append(name)
             self._see(name)
             part = self._alternation(body)
             productions[str(name)] = part.expr
@@ -205,12 +202,12 @@ class GbnfReader:
             try:
                 return _parser().parse(text)
             except UnexpectedInput as error:
-                code, position, problem, hint = _syntax_error(text, error)
+                code, position, length, problem, hint = _syntax_error(text, error)
             except _TooDeepError as error:
-                code, position = "G009", error.args[0].start_pos
+                code, position, length = "G009", error.args[0].start_pos, 1
                 problem = f"parentheses nested deeper than {MAX_NESTING}"
                 hint = "Make rules of the inner groups."
-            self._report(code, position, problem, hint)
+            self._report(code, position, problem, hint, length)
             headers = list(_HEADER.finditer(text))
             start = max((found.start() for found in headers if found.start() <= position), default=0)
             if code == "G002":  # the rule before is complete
@@ -305,9 +302,8 @@ class GbnfReader:
             return name
         digits = name[2:-2].lstrip("0") or "0"
         if len(digits) > len(str(_LAST_TOKEN)) or int(digits) > _LAST_TOKEN:
-            self._fail(
-                token, "G015", f"{token} is beyond the last token id, {_LAST_TOKEN}", "Write the token's id."
-            )
+            problem = f"{token} is beyond the last token id, {_LAST_TOKEN}"
+            self._fail(token, "G015", problem, "Write the token's id.")
             return 0
         return int(digits)
 
@@ -315,23 +311,15 @@ class GbnfReader:
         """Read a repetition like `handle_repetitions`: S{m,n} is m copies and n-m symbols, S{m,} a loop."""
         part = self._limited(part, suffix, 1)
         if not part.elements:
-            self._fail(
-                suffix, "G005", f"{suffix} has nothing to repeat", 'Put an item before it; "" is none.'
-            )
+            problem = f"{suffix} has nothing to repeat"
+            self._fail(suffix, "G005", problem, 'Put an item before it; "" is none.')
             return part
-        bounds = self._bounds(suffix, nested=depth > 0)
-        if bounds is None:
-            return part
-        minimum, maximum = bounds
+        minimum, maximum = self._bounds(suffix, nested=depth > 0)
         times = maximum or minimum or 1
         if part.cost * times > MAX_REPETITION:
-            self._fail(
-                suffix,
-                "G011",
-                f"{suffix} repeats a group of {part.cost} symbols: {part.cost} × {times} exceeds "
-                f"llama.cpp's {MAX_REPETITION}",
-                "Make a rule of the group and define it above this one: it then counts as one symbol.",
-            )
+            product = f"{part.cost} × {times} exceeds llama.cpp's {MAX_REPETITION}"
+            hint = "Make a rule of the group and define it above this one: it then counts as one symbol."
+            self._fail(suffix, "G011", f"{suffix} repeats a group of {part.cost} symbols: {product}", hint)
         self._symbols += 1 if maximum is None else maximum - minimum
         if maximum is None and part.opening is not None:
             self._loops.append((suffix, part.opening))
@@ -345,48 +333,32 @@ class GbnfReader:
         """Return the part, unless it is nested too deep with `more` around it."""
         if part.depth + more <= MAX_DEPTH:
             return part
-        self._fail(
-            token,
-            "G009",
-            f"repetitions, sequences and alternatives nested deeper than {MAX_DEPTH}",
-            "Make rules of the inner groups, and write one repetition for several.",
-        )
+        problem = f"repetitions, sequences and alternatives nested deeper than {MAX_DEPTH}"
+        hint = "Make rules of the inner groups, and write one repetition for several."
+        self._fail(token, "G009", problem, hint)
         return _ParsedExpr(_ANY)
 
-    def _bounds(self, suffix: Token, *, nested: bool) -> tuple[int, int | None] | None:
-        match str(suffix):
-            case "?":
-                return 0, 1
-            case "*":
-                return 0, None
-            case "+":
-                return 1, None
-        plain = re.sub(r"#[^\r\n]*", "", suffix) if nested else str(suffix)
-        found = BOUNDS.fullmatch(plain)
-        if not found or (not nested and ("\n" in plain or "\r" in plain)):
-            self._fail(
-                suffix,
-                "G005",
-                f"{suffix!s} is not a repetition",
-                "It is {n}, {n,} or {m,n}, on one line outside parentheses.",
-            )
-            return None
+    def _bounds(self, suffix: Token, *, nested: bool) -> tuple[int, int | None]:
+        """Return the bounds of a repetition; of one that is an error, those of the item alone."""
+        if suffix in _BOUNDS_OF:
+            return _BOUNDS_OF[suffix]
+        found = read_bounds(suffix, nested=nested)
+        if found is None:
+            hint = "It is {n}, {n,} or {m,n}, on one line outside parentheses."
+            self._fail(suffix, "G005", f"{suffix!s} is not a repetition", hint)
+            return 1, 1
         low, comma, high = found.groups()
         minimum = _count(low)
         maximum = None if comma and not high else _count(high or low)
-        if minimum > MAX_REPETITION or (maximum or 0) > MAX_REPETITION:
+        if max(minimum, maximum or 0) > MAX_REPETITION:
             loosened = "refuses" if minimum > MAX_REPETITION else "silently drops"
-            self._fail(
-                suffix,
-                "G011",
-                f"llama.cpp {loosened} a bound above {MAX_REPETITION}",
-                "Leave the upper bound out, as in {2,}, or nest two repetitions in named rules.",
-            )
-            return None
+            hint = "Leave the upper bound out, as in {2,}, or nest two repetitions in named rules."
+            self._fail(suffix, "G011", f"llama.cpp {loosened} a bound above {MAX_REPETITION}", hint)
+            return 1, 1
         if maximum is not None and maximum < minimum:
             problem = f"{suffix!s} ends before it begins: llama.cpp hangs on it"
             self._fail(suffix, "G010", problem, "Swap the bounds.")
-            return None
+            return 1, 1
         return minimum, maximum
 
     def _see(self, name: Token) -> None:
@@ -398,12 +370,9 @@ class GbnfReader:
         at = next((at for at, char in enumerate(name) if not (char.isascii() and char != "_")), None)
         if at is not None:
             shown = "an underscore" if name[at] == "_" else repr(name[at])
-            self._report(
-                "G006",
-                (name.start_pos or 0) + at,
-                f"{shown} in the rule name {name}, which llama.cpp refuses",
-                "Names have ASCII letters, digits and hyphens only: write camelCase.",
-            )
+            problem = f"{shown} in the rule name {name}, which llama.cpp refuses"
+            hint = "Names have ASCII letters, digits and hyphens only: write camelCase."
+            self._report("G006", (name.start_pos or 0) + at, problem, hint)
 
     def _check_names(self, root: str) -> None:
         defined = self.rules.productions.keys() | self.broken
@@ -423,25 +392,25 @@ class GbnfReader:
     def _check_recursion(self) -> None:
         for suffix, names in self._loops:
             if names <= self._empty:
-                self._fail(
-                    suffix,
-                    "G105",
-                    "an unbounded repetition of something that can be empty is left recursion for llama.cpp",
-                    "Take the empty alternative out of what is repeated.",
-                )
+                problem = "an unbounded repetition of what can be empty is left recursion for llama.cpp"
+                self._fail(suffix, "G105", problem, "Take the empty alternative out of what is repeated.")
         productions = dict(self.rules.productions)
+        defined = {str(name): name for name in self.definitions}
         for _ in range(_MOST_CYCLES):
             cycle = find_left_recursion(Rules(productions, self.rules.root))
             if cycle is None:
                 break
-            productions[cycle[0]] = _ANY
-            self._report(
-                "G104",
-                self.positions[cycle[0]],
-                f"left recursion: {' → '.join([*cycle, cycle[0]])} without a character between",
-                f'Turn it round, as in {cycle[0]} ::= item {cycle[0]} | "", or write a repetition: item*.',
-                len(cycle[0]),
-            )
+            name = defined[cycle[0]]
+            productions[name] = _ANY
+            problem = f"left recursion: {' → '.join([*cycle, name])} without a character between"
+            hint = f'Turn it round, as in {name} ::= item {name} | "", or write a repetition: item*.'
+            self._fail(name, "G104", problem, hint)
+
+
+def read_bounds(suffix: str, *, nested: bool) -> re.Match[str] | None:
+    """Return the lower bound, the comma and the upper bound of a repetition in braces, None if malformed."""
+    plain = re.sub(r"#[^\r\n]*", "", suffix) if nested else str(suffix)
+    return None if not nested and re.search(r"[\r\n]", plain) else _BOUNDS.fullmatch(plain)
 
 
 def _count(digits: str) -> int:
@@ -468,59 +437,47 @@ def _short(sentence: str) -> str:
     return sentence if len(sentence) <= _SHOWN else f"{sentence[: _SHOWN // 2]}…{sentence[-_SHOWN // 4 :]}"
 
 
-_OPEN_TOKEN = (
-    "G015",
-    "not a token terminal",
-    "It is <text>, <[id]> or ! and one of them. Put other text in quotes.",
-)
+_TERMINAL_HINT = "It is <text>, <[id]> or ! and one of them. Put other text in quotes."
 _UNREADABLE = {
     '"': ("G003", "a literal that is never closed", r'Close it with "; escape a quote inside it as \".'),
     "[": ("G003", "a class that is never closed", r"Close it with ]; escape a bracket inside it as \]."),
     "{": ("G003", "a repetition that is never closed", "It is {n}, {n,} or {m,n}."),
-    "<": _OPEN_TOKEN,
-    "!": _OPEN_TOKEN,
+    "<": ("G015", "not a token terminal", _TERMINAL_HINT),
+    "!": ("G015", "not a token terminal", _TERMINAL_HINT),
 }
-
-
+_PIPE_HINT = "End the line before with the pipe, or put the alternatives in parentheses."
 _MISPLACED = {
-    "_PIPE": (
-        "G007",
-        "a line that begins with a pipe, which llama.cpp refuses",
-        "End the line before with the pipe, or put the alternatives in parentheses.",
-    ),
-    "_DEFINES": (
-        "G001",
-        "::= in the middle of a rule",
-        'Begin each rule on a line of its own; an empty one is "".',
-    ),
+    "_PIPE": ("G007", "a line that begins with a pipe, which llama.cpp refuses", _PIPE_HINT),
+    "_DEFINES": ("G001", "::= in the middle of a rule", "Begin each rule on a line of its own."),
     "_RPAR": ("G004", ") without its (", "Remove it, or open the group."),
     "$END": ("G002", "the grammar ends too early", "Finish the rule with ::= and its body."),
-    "_NEWLINE": (
-        "G002",
-        "the line ends too early",
-        "Write name ::= body on one line, or break it after ::= or |.",
-    ),
+    "_NEWLINE": ("G002", "the line ends too early", "Break it after ::= or | only."),
+    "SUFFIX": ("G005", "it has nothing to repeat", "Put an item before it."),
 }
 
 
-def _syntax_error(text: str, error: UnexpectedInput) -> tuple[str, int, str, str]:
-    """Return code, position, problem and hint."""
-    if isinstance(error, UnexpectedCharacters):  # a character that begins no token
-        position = error.pos_in_stream or 0
-        char = text[position]
-        misspelt = MISSPELT.match(text, position)
-        header = _HEADER.match(text, text.rfind("\n", 0, position) + 1)
-        if misspelt and header and header.end(1) <= position <= header.end():
-            return "G002", position, f"{misspelt[0]} after the rule name {header[1]}", "Write ::=."
-        if char == '"':  # one before may be the one that is not closed
-            lines = (found for found in _OPAQUE.finditer(text, 0, position) if "\n" in found[0])
-            position = next((found.start() for found in lines if "::=" in found[0]), position)
-        found = ("G001", f"{char!r} means nothing here", "Put text to match in quotes.")
-        code, problem, hint = _UNREADABLE.get(char, found)
-        return code, position, problem, hint
-    assert isinstance(error, UnexpectedToken)
-    token = error.token
-    position = len(text) if token.type == "$END" else token.start_pos or 0
+def _syntax_error(text: str, error: UnexpectedInput) -> tuple[str, int, int, str, str]:
+    """Return code, position, length, problem and hint."""
+    position = error.pos_in_stream or 0
+    token = error.token if isinstance(error, UnexpectedToken) else Token("CHARACTER", text[position])
+    position = len(text) if token.type == "$END" else position
+    misspelt = MISSPELT.match(text, position)
+    header = _HEADER.match(text, text.rfind("\n", 0, position) + 1)
+    if misspelt and header and header.end(1) <= position < header.end():
+        return (
+            "G002",
+            position,
+            len(misspelt[0]),
+            f"{misspelt[0]} after the rule name {header[1]}",
+            "Write ::=.",
+        )
+    if not isinstance(error, UnexpectedToken):  # a character that begins no token
+        if token.value == '"':  # one before may be the one that is not closed
+            lines = (one for one in _OPAQUE.finditer(text, 0, position) if "\n" in one[0])
+            position = next((one.start() for one in lines if "::=" in one[0]), position)
+        found = ("G001", f"{str(token)!r} means nothing here", "Put text to match in quotes.")
+        code, problem, hint = _UNREADABLE.get(token, found)
+        return code, position, 1, problem, hint
     if token.type in {"_DEFINES", "$END"}:
         opened: list[int] = []
         for one in _OPAQUE.finditer(text, 0, position):
@@ -529,11 +486,9 @@ def _syntax_error(text: str, error: UnexpectedInput) -> tuple[str, int, str, str
             elif one[0] == ")" and opened:
                 opened.pop()
         if opened:
-            return "G004", opened[-1], "( is never closed", "Close it with ), before the next rule begins."
+            return "G004", opened[-1], 1, "( is never closed", "Close it before the next rule begins."
+    if "_DEFINES" in error.expected and token.type not in {"_NEWLINE", "$END"}:
+        return "G002", position, len(token), f"no ::= before {token!s}", "A rule is name ::= body."
     found = ("G001", f"{token!s} where a rule should begin", "A rule is name ::= body.")
-    if token.type == "SUFFIX":
-        found = ("G005", f"{token} has nothing to repeat", "Put an item before it.")
-    elif "_DEFINES" in error.expected:
-        found = ("G002", f"no ::= before {token!s}", "A rule is name ::= body.")
     code, problem, hint = _MISPLACED.get(token.type, found)
-    return code, position, problem, hint
+    return code, position, len(token), problem, hint

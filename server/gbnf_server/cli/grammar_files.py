@@ -55,6 +55,8 @@ def lint(
     from gbnf.grammar.lint import lint as find
 
     check_one_stdin(*files)
+    if fix and STDIN in files:
+        raise typer.BadParameter("--fix writes files, not the standard input")
     found: dict[str, tuple[str, list[Diagnostic]]] = {}
     for file in files:
         text = read_text(file, "a GBNF file")
@@ -172,41 +174,28 @@ def _sarif(found: Found) -> dict[str, Any]:
     def region(start: int, end: int) -> dict[str, int]:
         return {"charOffset": start, "charLength": end - start}
 
-    def change(file: dict[str, str], each: Diagnostic) -> dict[str, Any]:
+    def result(file: dict[str, str], each: Diagnostic) -> dict[str, Any]:
+        marked = {"startLine": each.line, "startColumn": each.column} | region(each.start, each.end)
+        place = {"physicalLocation": {"artifactLocation": file, "region": marked}}
         edits = [
             {"deletedRegion": region(edit.start, edit.end), "insertedContent": {"text": edit.text}}
             for edit in each.fix
         ]
-        return {"artifactChanges": [{"artifactLocation": file, "replacements": edits}]}
+        message = {"text": f"{each.message}. {each.hint}"}
+        value = {"ruleId": each.code, "level": each.severity, "message": message, "locations": [place]}
+        change = {"artifactLocation": file, "replacements": edits}
+        return value | ({"fixes": [{"artifactChanges": [change]}]} if edits else {})
 
     rules = [
-        {
-            "id": rule.code,
-            "name": rule.name,
-            "shortDescription": {"text": rule.summary},
-            "defaultConfiguration": {"level": rule.severity},
-        }
+        {"id": rule.code, "name": rule.name, "shortDescription": {"text": rule.summary}}
+        | {"defaultConfiguration": {"level": rule.severity}}
         for rule in LINT_RULES.values()
     ]
-    results = []
-    for name, (_, diagnostics) in found.items():
-        file = {"uri": quote(Path(name).as_posix())}
-        for each in diagnostics:
-            place = {"startLine": each.line, "startColumn": each.column}
-            result = {
-                "ruleId": each.code,
-                "level": each.severity,
-                "message": {"text": f"{each.message}. {each.hint}"},
-                "locations": [
-                    {
-                        "physicalLocation": {
-                            "artifactLocation": file,
-                            "region": place | region(each.start, each.end),
-                        }
-                    }
-                ],
-            }
-            results.append(result | ({"fixes": [change(file, each)]} if each.fix else {}))
+    results = [
+        result({"uri": quote(Path(name).as_posix())}, each)
+        for name, (_, diagnostics) in found.items()
+        for each in diagnostics
+    ]
     driver = {"name": "gbnf lint", "rules": rules}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}

@@ -133,7 +133,7 @@ def test_an_unknown_option_is_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["cli", "python"])
+@pytest.mark.parametrize("name", ["cli", "python", "lint"])
 def test_the_generated_reference_is_up_to_date(name: str) -> None:
     if name == "python":
         pytest.importorskip("griffe2md", reason="needs the extra docs")

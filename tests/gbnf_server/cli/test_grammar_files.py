@@ -45,7 +45,7 @@ def test_check_shows_warnings_without_a_text(gbnf: Gbnf, tmp_path: Path) -> None
     path.write_text('root ::= "a"\nitem ::= "b"')
     result = gbnf("check", path)
     assert result.out.startswith("valid: 2 rules")
-    assert "warning G201: nothing refers to the rule item" in result.err
+    assert "warning G201: nothing refers to this rule" in result.err
     assert gbnf("check", path, "a").err == ""
     path.write_text('root ::= "a" root')
     assert gbnf("check", path).code == ExitCode.INPUT
@@ -63,6 +63,7 @@ def test_notes_are_no_failure(gbnf: Gbnf, tmp_path: Path) -> None:
 
 def test_lint_reads_the_standard_input(gbnf: Gbnf) -> None:
     assert gbnf("lint", "-", stdin="root := x").out.startswith("<stdin>:1:6: error G002")
+    assert gbnf("lint", "--fix", "-", stdin="root := x").code == ExitCode.USAGE
 
 
 def test_fixes_are_written_and_the_rest_is_reported(gbnf: Gbnf, tmp_path: Path) -> None:
