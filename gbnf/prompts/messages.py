@@ -18,7 +18,7 @@ from gbnf.prompts.descriptions import PROMPT_STYLES as PROMPT_STYLES  # noqa: PL
 from gbnf.prompts.descriptions import PromptStyle as PromptStyle  # noqa: PLC0414  # likewise
 from gbnf.prompts.descriptions import describe_tool
 from gbnf.tools import Tool
-from gbnf.tools.tool import localized, supported_language
+from gbnf.tools.tool import supported_language
 
 #: Characters of a result, or of an error, in a message.
 RESULT_LIMIT = 2000
@@ -54,48 +54,48 @@ class Message(TypedDict):
     thinking: NotRequired[Literal["open", "closed"]]
 
 
-_INSTRUCTIONS = {
-    "en": (
-        "You carry out the person's request with the tools below, one step at a time. "
-        'Each step, answer with one JSON call and nothing else: {"name": "tool", "arguments": {…}}. '
-        "Its result comes back with the number of the step. An argument from_step takes the number of an "
-        "earlier step and uses the entries of its result, so don't copy them. "
-        "When a call is refused, read why and correct it. When the work is done, finish with "
-    ),
-    "it": (
-        "Esegui la richiesta della persona con gli strumenti qui sotto, un passo alla volta. "
-        'A ogni passo rispondi con una sola chiamata JSON: {"name": "strumento", "arguments": {…}}. '
-        "Il risultato torna con il numero del passo. Un argomento from_step prende il numero di un passo "
-        "precedente e ne usa gli elementi: non ricopiarli. "
-        "Se una chiamata è rifiutata, leggi perché e correggila. A lavoro finito concludi con "
-    ),
+_TEXTS = {
+    "en": {
+        "steps": "You carry out the person's request with the tools below, one step at a time. "
+        "Each step, answer with ",
+        "json": 'one JSON call and nothing else: {"name": "tool", "arguments": {…}}. ',
+        "lines": "one call in lines and nothing else, each value in JSON:\ntool: …\nargs:\n  argument: …\n",
+        "calls": "You carry out the person's request with the tools, one call at a time. ",
+        "results": "Its result comes back with the number of the step. An argument from_step takes the "
+        "number of an earlier step and uses the entries of its result, so don't copy them. "
+        "When a call is refused, read why and correct it. When the work is done, ",
+        "finish": "finish with ",
+        "final_answer": "the tool final_answer and its message",
+        "answer": "answer ",
+        "language": "in the language of the request.",
+        "suggestion": "The tool that fits best: {}",
+        "more": "More tools:",
+    },
+    "it": {
+        "steps": "Esegui la richiesta della persona con gli strumenti qui sotto, un passo alla volta. "
+        "A ogni passo rispondi con ",
+        "json": 'una sola chiamata JSON: {"name": "strumento", "arguments": {…}}. ',
+        "lines": "una sola chiamata in righe, ogni valore in JSON:\ntool: …\nargs:\n  argomento: …\n",
+        "calls": "Esegui la richiesta della persona con gli strumenti, una chiamata alla volta. ",
+        "results": "Il risultato torna con il numero del passo. Un argomento from_step prende il numero di "
+        "un passo precedente e ne usa gli elementi: non ricopiarli. "
+        "Se una chiamata è rifiutata, leggi perché e correggila. A lavoro finito ",
+        "finish": "concludi con ",
+        "final_answer": "lo strumento final_answer e il suo message",
+        "answer": "rispondi ",
+        "language": "nella lingua della richiesta.",
+        "suggestion": "Lo strumento più adatto: {}",
+        "more": "Altri strumenti:",
+    },
 }
 
-
-_FINAL_ANSWER = {
-    "en": '{"name": "final_answer", "arguments": {"message": "…"}}, in the language of the request.',
-    "it": '{"name": "final_answer", "arguments": {"message": "…"}}, nella lingua della richiesta.',
-}
-
-_NATIVE_INSTRUCTIONS = {
-    "en": (
-        "You carry out the person's request with the tools, one call at a time. "
-        "Its result comes back with the number of the step. An argument from_step takes the number of an "
-        "earlier step and uses the entries of its result, so don't copy them. "
-        "When a call is refused, read why and correct it. When the work is done, answer in the language of "
-        "the request."
-    ),
-    "it": (
-        "Esegui la richiesta della persona con gli strumenti, una chiamata alla volta. "
-        "Il risultato torna con il numero del passo. Un argomento from_step prende il numero di un passo "
-        "precedente e ne usa gli elementi: non ricopiarli. "
-        "Se una chiamata è rifiutata, leggi perché e correggila. A lavoro finito rispondi nella lingua della "
-        "richiesta."
-    ),
-}
-
+_FINAL_ANSWER = '{"name": "final_answer", "arguments": {"message": "…"}}'
 _CALL = '{"name":'
 _CALL_WITH_REASONING = '{"thought": "…", "name":'
+
+
+def _texts(language: str) -> Mapping[str, str]:
+    return _TEXTS[supported_language(language, _TEXTS)]
 
 
 def system_prompt(
@@ -118,11 +118,11 @@ def system_prompt(
     shown = [describe_tool(tool, style, language) for tool in tools]
     if style == "minimal":
         return "\n".join(["Tools:", *shown])
-    finish = f"{', '.join(endings)}." if endings else localized(_FINAL_ANSWER, language)
-    instructions = localized(_INSTRUCTIONS, language) + finish
-    if lines:
-        for json_call, lined in _LINE_PROTOCOL[supported_language(language, _LINE_PROTOCOL)]:
-            instructions = instructions.replace(json_call, lined)
+    texts = _texts(language)
+    final_answer = f"{texts['final_answer'] if lines else _FINAL_ANSWER}, {texts['language']}"
+    finish = f"{', '.join(endings)}." if endings else final_answer
+    instructions = texts["steps"] + texts["lines" if lines else "json"] + texts["results"]
+    instructions += texts["finish"] + finish
     if reasoning:
         instructions = instructions.replace(_CALL, _CALL_WITH_REASONING)
     return "\n\n".join([instructions, "Tools:", *shown])
@@ -130,17 +130,18 @@ def system_prompt(
 
 def native_system_prompt(language: str = "en") -> str:
     """Return the system prompt for a chat template that declares the tools and the format of calls itself."""
-    return localized(_NATIVE_INSTRUCTIONS, language)
+    texts = _texts(language)
+    return texts["calls"] + texts["results"] + texts["answer"] + texts["language"]
 
 
 def describe_added_tools(tools: Iterable[Tool], *, style: PromptStyle = "full", language: str = "en") -> str:
     """Return a later message about tools that the system prompt does not describe."""
-    return "\n".join([localized(_MORE, language), *(describe_tool(tool, style, language) for tool in tools)])
+    return "\n".join([_texts(language)["more"], *(describe_tool(tool, style, language) for tool in tools)])
 
 
 def suggest_tool(tool: Tool, *, language: str = "en") -> str:
     """Return the text that names the tool which fits a request best."""
-    return localized(_SUGGESTION, language).format(tool.name)
+    return _texts(language)["suggestion"].format(tool.name)
 
 
 def call_text(call: Mapping[str, Any]) -> str:
@@ -188,34 +189,6 @@ def error_text(step: int, error: str, *, limit: int = RESULT_LIMIT) -> str:
     if len(text) > limit:
         text = f"{text[:limit]}… ({len(text) - limit} characters left out)"
     return call_text({"step": step, "error": text})
-
-
-_LINE_PROTOCOL = {
-    "en": (
-        (
-            'one JSON call and nothing else: {"name": "tool", "arguments": {…}}. ',
-            "one call in lines and nothing else, each value in JSON:\ntool: …\nargs:\n  argument: …\n",
-        ),
-        (
-            '{"name": "final_answer", "arguments": {"message": "…"}}, in the',
-            "the tool final_answer and its message, in the",
-        ),
-    ),
-    "it": (
-        (
-            'una sola chiamata JSON: {"name": "strumento", "arguments": {…}}. ',
-            "una sola chiamata in righe, ogni valore in JSON:\ntool: …\nargs:\n  argomento: …\n",
-        ),
-        (
-            '{"name": "final_answer", "arguments": {"message": "…"}}, nella',
-            "lo strumento final_answer e il suo message, nella",
-        ),
-    ),
-}
-"""Texts of the instructions, and their replacements for the line protocol."""
-
-_SUGGESTION = {"en": "The tool that fits best: {}", "it": "Lo strumento più adatto: {}"}
-_MORE = {"en": "More tools:", "it": "Altri strumenti:"}
 
 
 _LARGEST_INTEGER = 14_000  # bits: Python refuses to write more than 4,300 digits
