@@ -26,13 +26,11 @@ from gbnf.tool_formats.format import JsonArguments, TextFormat
 from gbnf.tool_formats.pieces import (
     CONTROL_TEXT,
     Pieces,
-    common_prefix,
-    common_suffix,
     join_pieces,
     leading_space,
     literal,
+    repeated,
     split_pieces,
-    trailing_space,
 )
 from gbnf.tool_formats.probing import (
     KEYS,
@@ -165,18 +163,13 @@ class _Detection:
             space = leading_space(before[:start])
             return _CallFrame(before[:space], before[space:], after, None, (), turn_end)
         before = _with_same_index(before, between)
-        length = common_suffix(before, between)
-        head = between[len(between) - length :]
-        head = head[leading_space(head) :]
-        begin, rest = before[: len(before) - len(head)], between[: len(between) - len(head)]
-        tail = rest[: common_prefix(rest, after)]
-        tail = tail[: len(tail) - trailing_space(tail)]
-        separator = literal(rest[len(tail) :])
-        if separator is None or literal(begin) is None or literal(after[len(tail) :]) is None:
+        begin, head, tail, between, end = repeated(before, between, after)
+        separator = literal(between)
+        if separator is None or literal(begin) is None or literal(end) is None:
             raise ToolFormatError("the template renders several calls in different ways")
         if Placeholder("name") not in {*head, *tail}:
             raise ToolFormatError("the template renders calls without the name of the tool")
-        return _CallFrame(begin, head, tail, separator, after[len(tail) :], turn_end)
+        return _CallFrame(begin, head, tail, separator, end, turn_end)
 
     def _pieces(self, count: int, spans: Any, given: Mapping[str, Any]) -> Pieces:
         """Return the pieces of an answer with several calls, from its beginning."""

@@ -24,10 +24,9 @@ from gbnf.tool_formats.pieces import (
     common_prefix,
     common_suffix,
     join_pieces,
-    leading_space,
     literal,
+    repeated,
     split_pieces,
-    trailing_space,
 )
 from gbnf.tool_formats.probing import KEYS, NAMES, Call
 from gbnf.tool_formats.sandbox import RefusedError
@@ -74,18 +73,13 @@ class ElementDetection:
     def elements(self) -> Elements:
         """Return how arguments are written as elements."""
         opening, plain, between, closing = self._two_strings()
-        length = common_suffix(opening, between)
-        before_key = opening[len(opening) - length :]
-        before_key = before_key[leading_space(before_key) :]
-        rest = between[: len(between) - len(before_key)]
-        after = rest[: common_prefix(rest, closing)]
-        after = after[: len(after) - trailing_space(after)]
-        separator, key = literal(rest[len(after) :]), literal(before_key)
+        opening, before_key, after, between, closing = repeated(opening, between, closing)
+        separator, key = literal(between), literal(before_key)
         if separator is None or key is None:
             raise ToolFormatError("the template writes parameters in different ways")
         self._string = ValueForm("raw", join_pieces(plain), join_pieces(after))
         self._follow, self._before_key = separator + key, key
-        begin, end, empty = self._around(opening[: len(opening) - len(before_key)], closing[len(after) :])
+        begin, end, empty = self._around(opening, closing)
         forms, nested = self._forms()
         arguments = ElementArguments(
             begin="".join(map(str, begin)),
@@ -222,14 +216,10 @@ class ElementDetection:
         core = self._inside(list(_WORDS), before, after)
         head, _, rest = core.partition(_WORDS[0])
         between, _, tail = rest.partition(_WORDS[1])
-        start, mid, stop = _pieces(head), _pieces(between), _pieces(tail)
-        item_before = start[len(start) - common_suffix(start, mid) :]
-        rest_mid = mid[: len(mid) - len(item_before)]
-        item_after = rest_mid[: common_prefix(rest_mid, stop)]
-        array_begin = "".join(map(str, start[: len(start) - len(item_before)]))
-        array_end = "".join(map(str, stop[len(item_after) :]))
+        array = repeated(_pieces(head), _pieces(between), _pieces(tail), spaces=True)
+        begin, end = "".join(map(str, array.begin)), "".join(map(str, array.end))
         items = self._items(
-            array_begin, array_end, before, after, join_pieces(item_before), join_pieces(item_after), string
+            begin, end, before, after, join_pieces(array.head), join_pieces(array.tail), string
         )
         for kind in ("array", "object"):
             if forms[kind] and forms[kind][0].encoding == "nested":
@@ -238,9 +228,9 @@ class ElementDetection:
             object_begin=opening.removesuffix(self._before_key),
             object_separator=object_separator.removesuffix(self._before_key),
             object_end=closing[len(last) :],
-            array_begin=array_begin,
-            array_separator="".join(map(str, rest_mid[len(item_after) :])),
-            array_end=array_end,
+            array_begin=begin,
+            array_separator="".join(map(str, array.separator)),
+            array_end=end,
             items=items,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gbnf.compiler.notations import Part, Placeholder
 
@@ -61,11 +61,29 @@ def common_suffix(first: Sequence[Part], second: Sequence[Part]) -> int:
     return common_prefix(first[::-1], second[::-1])
 
 
+class Repeated(NamedTuple):
+    """What stands around several things: `head` and `tail` around each, `separator` between them."""
+
+    begin: Pieces
+    head: Pieces
+    tail: Pieces
+    separator: Pieces
+    end: Pieces
+
+
+def repeated(before: Pieces, between: Pieces, after: Pieces, *, spaces: bool = False) -> Repeated:
+    """Return what is repeated of the pieces around things: before the first, between two, after the last.
+
+    `spaces`: also whitespace where the head begins and where the tail ends.
+    """
+    head = between[len(between) - common_suffix(before, between) :]
+    head = head if spaces else head[leading_space(head) :]
+    rest = between[: len(between) - len(head)]
+    tail = rest[: common_prefix(rest, after)]
+    tail = tail if spaces else tail[: len(tail) - leading_space(tail[::-1])]
+    return Repeated(before[: len(before) - len(head)], head, tail, rest[len(tail) :], after[len(tail) :])
+
+
 def leading_space(pieces: Sequence[Part]) -> int:
     """Return how many pieces at the beginning are whitespace."""
     return sum(1 for _ in takewhile(lambda piece: isinstance(piece, str) and piece.isspace(), pieces))
-
-
-def trailing_space(pieces: Sequence[Part]) -> int:
-    """Return how many pieces at the end are whitespace."""
-    return leading_space(pieces[::-1])
