@@ -224,7 +224,7 @@ def whole_numbers(value: Any, below: float = math.inf) -> Any:
             return value
 
 
-def canonical_json(value: Any) -> str:
+def equality_key(value: Any) -> str:
     """Return the same JSON text for equal values, whatever the order of their keys: 1 and 1.0 are equal."""
     return json.dumps(whole_numbers(value), sort_keys=True)
 

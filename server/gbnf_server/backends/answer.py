@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Self, TypeAlias
@@ -164,6 +164,7 @@ class _Reading:
     has_enough: bool = False
     repeated: str = ""
     _withheld: list[Delta] | None = None
+    _keys: set[str] = field(default_factory=set)  # of the calls that have ended
     _texts: list[str] = field(default_factory=list)
     _reasoning: list[str] = field(default_factory=list)
     _held: str = ""  # replacement characters at the end, which a server may write for half a character
@@ -343,9 +344,10 @@ class _Reading:
                     self.calls[index].pieces.append(piece)
                 case CallEnded(index):
                     self.calls[index].ended = True
-                    if self._withheld is not None and _is_among(self.calls[index], self.calls[:index]):
+                    if (key := _key(self.calls[index])) in self._keys:
                         self.repeated, self.has_enough = self.calls.pop().name, True
                         break
+                    self._keys.add(key)
                     passed, self._withheld = [*passed, *(self._withheld or ())], None
                     self.has_enough = len(self.calls) == self.asked.max_calls
                 case ReasoningDelta():
@@ -358,18 +360,13 @@ class _Reading:
         return [TextDelta(rest)] if rest else []
 
 
-def _is_among(call: ReadCall, others: Sequence[ReadCall]) -> bool:
-    """Return whether another call has the same name and equal arguments."""
-    from gbnf.schema.value_sets import canonical_json  # noqa: PLC0415 - few answers have several calls
+def _key(call: ReadCall) -> str:
+    """Return what equal calls have in common."""
+    from gbnf.schema.value_sets import equality_key  # noqa: PLC0415 - needed once there is a call
 
-    same = [other.arguments for other in others if other.name == call.name]
-    if call.arguments in same:
-        return True
-    with suppress(InvalidJsonError):
-        return canonical_json(parse_json(call.arguments)) in (
-            canonical_json(parse_json(text)) for text in same
-        )
-    return False
+    with suppress(InvalidJsonError, RecursionError):
+        return equality_key([call.name, parse_json(call.arguments)])
+    return f"{call.name} {call.arguments}"
 
 
 def _reported_probabilities(

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, Literal, Self, TypeAlias
 
 from gbnf.prompts.messages import Message
-from gbnf.schema.value_sets import canonical_json
+from gbnf.schema.value_sets import equality_key
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools.evidence import asks_for_several
 from gbnf_server.planner.repeats import MAX_EXCLUDED_LENGTH
@@ -186,7 +186,7 @@ _MARKS = {"isError": True, "is_error": True, "ok": False, "success": False}
 
 def call_key(name: str, arguments: Mapping[str, Any]) -> CallKey:
     """Return what equal calls have in common."""
-    return name, canonical_json(dict(arguments))
+    return name, equality_key(dict(arguments))
 
 
 def failed_calls(messages: Sequence[Message]) -> Counter[CallKey]:

@@ -233,7 +233,7 @@ def _failed_before(messages: Sequence[Message], calls: Sequence[ReadCall]) -> tu
     failed = failed_calls(messages) if calls else {}
     names: list[str] = []
     for call in calls if failed else ():
-        with suppress(InvalidJsonError):
+        with suppress(InvalidJsonError, RecursionError):
             arguments = parse_json(call.arguments)
             if isinstance(arguments, dict) and call_key(call.name, arguments) in failed:
                 names.append(call.name)

@@ -15,12 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gbnf.errors import clip
 from gbnf.prompts.messages import Image
-from gbnf.strict_json import InvalidJsonError, json_type, parse_json
+from gbnf.strict_json import InvalidJsonError, json_type, nests_deeper, parse_json
 from gbnf_server.gateway.chat import FunctionTool
 from gbnf_server.web.errors import invalid_request
+from gbnf_server.web.limits import Limits
 
 _Model = TypeVar("_Model", bound="Part")
 
+_MAX_DEPTH = Limits().json_depth  # of arguments, which are a text in the body
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,", re.IGNORECASE)
 
 
@@ -165,6 +167,8 @@ def read_arguments(text: str, path: str) -> dict[str, Any]:
         raise invalid_request(f"{path}: invalid JSON: {error}.", path) from None
     if not isinstance(value, dict):
         raise invalid_request(f"{path}: the arguments must be a JSON object, got {json_type(value)}.", path)
+    if nests_deeper(value, _MAX_DEPTH):
+        raise invalid_request(f"{path}: nested more than {_MAX_DEPTH} levels deep.", path)
     return value
 
 

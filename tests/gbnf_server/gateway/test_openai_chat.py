@@ -227,6 +227,11 @@ def test_reasoning(fields: Any, expected: bool | None) -> None:
                 {"id": "a", "function": {"name": "go", "arguments": "{"}}]}]},
             "messages[0].tool_calls[0].function.arguments", "JSON",
         ),
+        (
+            {"messages": [{"role": "assistant", "content": None, "tool_calls": [
+                {"id": "a", "function": {"name": "go", "arguments": '{"a":' * 700 + "1" + "}" * 700}}]}]},
+            "messages[0].tool_calls[0].function.arguments", "levels deep",
+        ),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "function"),
         ({"tools": [TOOL, TOOL]}, "tools", "two tools"),
         ({"tools": [TOOL], "tool_choice": OTHER}, "tool_choice", "'stay'"),
