@@ -1,8 +1,11 @@
-"""Make the figures of the README: an animated SVG of a decoding, and screenshots of `gbnf inspect`.
+"""Make the figures of the README and of the pages.
 
-    python docs/figures.py FOLDER [REQUEST]     decoding.svg, and inspect-light.png and inspect-dark.png
+python docs/figures.py FOLDER [FIGURE …]    all of them, or those named
 
-The bundled model decodes the request with the grammar. The screenshots need playwright and Chromium.
+results     results.svg: what docs/results.md says of this toolkit and its peers
+run         first-run.svg: a recording of the README's first command
+decoding    decoding.svg: the tokens of an answer; the bundled model decodes a request with the grammar
+inspect     inspect-light.png, inspect-dark.png: screenshots of `gbnf inspect` (playwright, Chromium)
 """
 
 # ruff: noqa: INP001, T201  # a program that prints
@@ -10,11 +13,23 @@ The bundled model decodes the request with the grammar. The screenshots need pla
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
 
 from gbnf import load_manifests
 from gbnf_server.backends.in_process import InProcess
@@ -24,6 +39,7 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.token_values import TracedToken
 from gbnf_server.system.folders import manifests_path
 
+ROOT = Path(__file__).parents[1]
 REQUEST = "create an event lunch today for 2 minutes"
 WIDTH, MARGIN, CHARACTER, ROW, BARS = 760, 20, 8.4, 30, 5
 TOKEN_S, PAUSE_S = 1.1, 2.5
@@ -40,6 +56,10 @@ line { stroke: var(--quiet); stroke-width: 2; }
 .drafted text { fill: var(--drafted); } .drafted line { stroke: var(--drafted); stroke-dasharray: 5 3; }
 .forced text { fill: var(--forced); } .forced line { stroke: var(--forced); stroke-dasharray: 1 3; }
 .changed text { fill: var(--changed); font-weight: 700; } .changed line { stroke: var(--changed); }
+.head { font: 600 14px system-ui, sans-serif; } .label, .value { font: 13px system-ui, sans-serif; }
+.label { text-anchor: end; } .bar.peer { fill: var(--quiet); fill-opacity: .5; }
+.dim { fill: var(--quiet); } .bold { font-weight: 700; }
+.color2 { fill: var(--bar); } .color6 { fill: var(--drafted); }
 .bar { fill: var(--bar); } .refused { fill: var(--changed); } .refused.bar { fill-opacity: .45; }
 """
 
@@ -70,12 +90,166 @@ def figure(request: str, trace: tuple[TracedToken, ...]) -> str:
         body.append(_candidates(entry, number, bars_top))
     css.append("@media (prefers-reduced-motion: reduce) { g { animation: none !important } }")
     title = f"The tokens of an answer to “{request}”, as the grammar allows them"
+    return _svg(
+        title, whole, css, [f'<text class="words" x="{MARGIN}" y="28">{escape(request)}</text>', *body]
+    )
+
+
+class Panel(NamedTuple):
+    """A bar chart of `results.svg`: rows of a name and a number, of which the first is this toolkit's."""
+
+    title: str
+    words: str
+    rows: Sequence[tuple[str, float]]
+    form: str
+
+
+def results_figure(page: str) -> str:
+    """Return the SVG of the comparisons in the page of results."""
+    passing = {row[0]: float(row[2].rstrip(" %")) for row in _rows(page, "Real schemas")}
+    native = {"gbnf": Counter[str](), "llama-server": Counter[str]()}
+    for templates, side, valid, *others in _rows(page, "Native tool-call formats"):
+        if not templates.startswith("no tools"):
+            native[side] += Counter(valid=int(valid), all=int(valid) + sum(map(int, others)))
+    calls = {side: 100 * counts["valid"] / counts["all"] for side, counts in native.items()}
+    decoding = {row[0]: float(row[2]) for row in _rows(page, "Speed of decoding")}
+    masks = {row[0]: float(row[2]) for row in _rows(page, "From tools to the first mask")}
+    panels = [
+        Panel(
+            "Real schemas that pass",
+            "% of the cases of MaskBench; longer is better",
+            [
+                ("gbnf", passing["gbnf, any order"]),
+                ("llguidance", passing["llguidance"]),
+                ("llama.cpp's converter", passing["llama.cpp's converter"]),
+            ],
+            ".1f",
+        ),
+        Panel(
+            "Valid calls in the formats of chat templates",
+            "%, from a model of random weights; longer is better",
+            [("gbnf", calls["gbnf"]), ("llama-server's tools", calls["llama-server"])],
+            ".0f",
+        ),
+        Panel(
+            "From 16 tools to the first token mask",
+            "ms; shorter is better",
+            [
+                ("gbnf", masks["gbnf"]),
+                ("llguidance", masks["llguidance"]),
+                ("llama.cpp's converter", masks["llama-cpp"]),
+                ("XGrammar", masks["xgrammar"]),
+            ],
+            ".1f",
+        ),
+        Panel(
+            "Time to generate a call",
+            "÷ the time without a grammar; shorter is better",
+            [("gbnf", decoding["ours"]), ("llama-cpp-python", decoding["llama-cpp-python's grammar"])],
+            ".2f",
+        ),
+    ]
+    body = [
+        part
+        for number, panel in enumerate(panels)
+        for part in _bars(panel, MARGIN + 370 * (number % 2), 10 + 158 * (number // 2))
+    ]
+    return _svg("Comparisons of gbnf with llama.cpp, llguidance and XGrammar", 316, [STYLE], body)
+
+
+def _bars(panel: Panel, left: float, top: float) -> Iterator[str]:
+    yield f'<text class="head" x="{left}" y="{top + 18}">{escape(panel.title)}</text>'
+    yield f'<text class="words" x="{left}" y="{top + 37}">{escape(panel.words)}</text>'
+    longest = max(value for _, value in panel.rows)
+    for row, (name, value) in enumerate(panel.rows):
+        y, width = top + 62 + 22 * row, 150 * value / longest
+        yield f'<text class="label" x="{left + 142}" y="{y}">{escape(name)}</text>'
+        kind = "bar peer" if row else "bar"
+        yield f'<rect class="{kind}" x="{left + 150}" y="{y - 12}" width="{width:.1f}" height="15"/>'
+        yield f'<text class="value" x="{left + 156 + width:.1f}" y="{y}">{value:{panel.form}}</text>'
+
+
+def _rows(page: str, heading: str) -> Iterator[list[str]]:
+    """Yield the rows of the first table below a heading of a page, without its head."""
+    text = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    table = re.search(r"^\|[- |]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert table, heading
+    before = ""
+    for line in table[1].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        before = cells[0] = cells[0] or before  # an empty cell repeats the one above it
+        yield cells
+
+
+class Line(NamedTuple):
+    """A line of a recording: when it came, in seconds, and its text with colours."""
+
+    at: float
+    text: Text
+
+
+def record(arguments: Sequence[str]) -> list[Line]:
+    """Run `gbnf` in an empty folder, and return what it prints, without spinners."""
+    command = [sys.executable, "-m", "gbnf_server", *arguments]
+    environment = os.environ | {"FORCE_COLOR": "1", "COLUMNS": "200"}
+    lines = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(  # noqa: S603  # the README's own command
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        began = time.monotonic()
+        for line in map(bytes.decode, process.stdout):
+            if "\x1b[?25l" not in line:  # a spinner, which the next line replaces
+                last = line.rpartition("\x1b[2K")[2].rstrip().replace(folder, "…")
+                lines.append(Line(time.monotonic() - began, Text.from_ansi(last)))
+    assert process.returncode == 0, lines
+    return lines
+
+
+def run_figure(command: str, lines: Sequence[Line]) -> str:
+    """Return the SVG of a recording, which plays once: each line stays a while, whatever the machine took."""
+    console, columns = Console(), 84
+    shown = [(0.0, row) for row in Text(f"$ {command}").wrap(console, columns)]
+    at = before = 0.0
+    for line in lines:
+        at, before = at + min(max(line.at - before, 0.3), 1), line.at
+        shown += [(at, row) for row in line.text.wrap(console, columns)]
+    css = [STYLE, "@keyframes come { 0%, 99% { opacity: 0 } 100% { opacity: 1 } }"]
+    css.append("@media (prefers-reduced-motion: reduce) { text { animation: none !important } }")
+    body = []
+    for number, (at, row) in enumerate(shown):
+        y = 34 + 20 * number
+        spans = "".join(
+            f'<tspan class="{kind}">{escape(segment.text)}</tspan>'
+            for segment in row.render(console)
+            if segment.text.strip("\n")
+            for kind in [_kind(segment.style)]
+        )
+        body.append(f'<text style="animation: come {at:.2f}s" x="{MARGIN}" y="{y}">{spans}</text>')
+    return _svg(f"What {command} prints", 34 + 20 * len(shown), css, body)
+
+
+def _kind(style: Style | None) -> str:
+    if style is None:
+        return ""
+    names = {f"color{style.color.number}" if style.color else "": True, "dim": style.dim, "bold": style.bold}
+    return " ".join(name for name, is_set in names.items() if is_set)
+
+
+def _svg(title: str, height: float, css: Sequence[str], body: Sequence[str]) -> str:
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {whole}" width="{WIDTH}" '
-        f'height="{whole}" role="img" aria-label="{escape(title)}"><title>{escape(title)}</title>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" role="img" aria-label="{escape(title)}"><title>{escape(title)}</title>'
         f"<style>{' '.join(css)}</style>"
-        f'<rect class="ground" x=".5" y=".5" width="{WIDTH - 1}" height="{whole - 1}" rx="8"/>'
-        f'<text class="words" x="{MARGIN}" y="28">{escape(request)}</text>{"".join(body)}</svg>\n'
+        f'<rect class="ground" x=".5" y=".5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>'
+        f"{''.join(body)}</svg>\n"
     )
 
 
@@ -162,13 +336,26 @@ def screenshots(folder: Path, request: str) -> None:
 def main() -> None:
     """Write the figures."""
     folder = Path(sys.argv[1])
-    request = sys.argv[2] if len(sys.argv) > 2 else REQUEST
+    names = sys.argv[2:] or ["results", "run", "decoding", "inspect"]
     folder.mkdir(parents=True, exist_ok=True)
-    decoder = LiveDecoder(lambda: InProcess(model_path(), threads=1), "", load_manifests(manifests_path()))
-    (call,) = asyncio.run(decoder.decode(DecodingOptions(request, ("json",))))
-    (folder / "decoding.svg").write_text(figure(request, call.trace), "utf-8")
-    print(folder / "decoding.svg")
-    screenshots(folder, request)
+    made = {}
+    if "results" in names:
+        made["results.svg"] = results_figure((ROOT / "docs" / "results.md").read_text("utf-8"))
+    if "run" in names:
+        found = re.search(r"gbnf (run .*)$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+        assert found
+        made["first-run.svg"] = run_figure(f"gbnf {found[1]}", record(shlex.split(found[1])))
+    if "decoding" in names:
+        decoder = LiveDecoder(
+            lambda: InProcess(model_path(), threads=1), "", load_manifests(manifests_path())
+        )
+        (call,) = asyncio.run(decoder.decode(DecodingOptions(REQUEST, ("json",))))
+        made["decoding.svg"] = figure(REQUEST, call.trace)
+    for name, text in made.items():
+        (folder / name).write_text(text, "utf-8")
+        print(folder / name)
+    if "inspect" in names:
+        screenshots(folder, REQUEST)
 
 
 if __name__ == "__main__":

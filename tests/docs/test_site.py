@@ -1,0 +1,110 @@
+"""The site that mkdocs builds, its list for language models, and the figures."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def program(name: str) -> ModuleType:
+    """Import a program of docs/, which is no package."""
+    spec = spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_index_names_each_page_once() -> None:
+    linked = Counter(re.findall(r"\]\(([^)#:]+\.md)\)", (ROOT / "docs/README.md").read_text("utf-8")))
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")} - {"README.md"}
+    outside = {link for link in linked if link.startswith("../")}
+    assert set(linked) - outside == pages
+    assert set(linked.values()) == {1}
+
+
+class Links(HTMLParser):
+    """What a page refers to on the same site."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found = set[str]()
+        self.feed(text)
+
+    def handle_starttag(self, _: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in {"href", "src", "srcset"} and value and not urlsplit(value).scheme:
+                self.found.add(unquote(urlsplit(value).path))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("material", reason="needs the extra docs")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_all_that_the_pages_refer_to_is_in_the_site(site: Path) -> None:
+    pages = [path for path in site.rglob("*.html") if path.name != "404.html"]
+    missing = {
+        (str(page.relative_to(site)), link)
+        for page in pages
+        for link in Links(page.read_text("utf-8")).found
+        if link and not (page.parent / link).exists()
+    }
+    assert missing == set()
+    assert len(pages) >= 30
+
+
+@pytest.mark.slow
+def test_llms_txt_lists_the_markdown_of_each_page(site: Path) -> None:
+    text = (site / "llms.txt").read_text("utf-8")
+    title, summary, *sections = text.split("\n\n")
+    assert (title, summary[:2]) == ("# gbnf-toolkit", "> ")
+    assert "## How-to guides" in sections
+    listed = re.findall(r"\]\(([^)]+)\)", text)
+    pages = {str(path.relative_to(site).with_suffix(".md")) for path in site.rglob("*.html")}
+    assert sorted(listed) == sorted(pages - {"404.md", "contents.md"})
+    for path in listed:
+        page = (site / path).read_text("utf-8")
+        assert page.lstrip().startswith("# ")
+        links = {link for link in re.findall(r"\]\(([^)#\s]+)", page) if "://" not in link}
+        assert [link for link in links if not (site / path).parent.joinpath(link).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_figure_of_the_results_shows_what_the_page_says() -> None:
+    figures = program("figures")
+    page = (ROOT / "docs/results.md").read_text("utf-8")
+    drawn = figures.results_figure(page)
+    assert drawn == (ROOT / "docs/figures/results.svg").read_text("utf-8")
+    shown = re.findall(r'class="value"[^>]*>([\d.]+)<', drawn)
+    for number in ("99.1", "1.63", "0.73"):
+        assert number in shown
+        assert figures.results_figure(page.replace(f"| {number} ", "| 0.50 ")) != drawn
+
+
+@pytest.mark.slow
+def test_a_recording_has_the_lines_of_the_command_without_its_spinners() -> None:
+    figures = program("figures")
+    lines = figures.record(["run", "what time is it?"])
+    assert any("get_now" in line.text.plain for line in lines)
+    assert not any("\x1b" in line.text.plain or "⠋" in line.text.plain for line in lines)
+    assert [line.at for line in lines] == sorted(line.at for line in lines)
