@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anthropic
 import pytest
 
 from support.clients import CREATED, PATHS, QUESTION, Weather, declared
+from support.examples import run_example
 
 ASK: Any = {"role": "user", "content": QUESTION}
 TOOL: Any = {"name": "create_dirs", "description": "Create folders.", "input_schema": PATHS, "strict": True}
@@ -52,19 +54,11 @@ def test_a_tool_round_trip(client: anthropic.Anthropic, way: str) -> None:
     assert "trips" in last.content[0].text
 
 
-def test_the_tool_runner(client: anthropic.Anthropic) -> None:
-    called: list[list[str]] = []
-
-    @anthropic.beta_tool
-    def create_dirs(paths: list[str]) -> str:
-        """Create folders."""
-        called.append(paths)
-        return CREATED
-
-    runner = client.beta.messages.tool_runner(messages=[ASK], tools=[create_dirs], **COLD)
-    last = runner.until_done()
-    assert called == [["trips"]]
-    assert last.stop_reason == "end_turn"
+def test_the_tool_runner(url: str, tmp_path: Path) -> None:
+    variables = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "any"}
+    called, last = run_example("anthropic_client.py", tmp_path, **variables).splitlines()
+    assert called == "create_dirs ['trips']"
+    assert last.startswith("end_turn ")
 
 
 def test_a_native_tool_round_trip(native_url: str) -> None:

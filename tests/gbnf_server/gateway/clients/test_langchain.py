@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from support.clients import QUESTION, Weather, folder_tool
+from support.examples import run_example
 
 langchain_openai = pytest.importorskip("langchain_openai")
 
@@ -28,21 +30,24 @@ def model(request: pytest.FixtureRequest, gateway_url: str) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stream", [False, True])
-def test_an_agent(model: Any, stream: bool) -> None:
+def test_an_agent(gateway_url: str, tmp_path: Path) -> None:
+    pytest.importorskip("langchain.agents")
+    variables = {"OPENAI_BASE_URL": f"{gateway_url}/v1", "OPENAI_API_KEY": "any"}
+    called, text = run_example("langchain_agent.py", tmp_path, **variables).splitlines()
+    assert called == "create_dirs ['trips']"
+    assert "trips" in text
+
+
+@pytest.mark.slow
+def test_an_agent_whose_answer_is_streamed(model: Any) -> None:
     agents = pytest.importorskip("langchain.agents")
     create_dirs, called = folder_tool()
     agent = agents.create_agent(model, [create_dirs])
-    asked = {"messages": [("user", QUESTION)]}
-    if stream:
-        pieces = [piece for piece, _ in agent.stream(asked, stream_mode="messages")]
-        result = [piece.type for piece in pieces].index("tool")
-        assert result > 2
-        text = "".join(piece.text for piece in pieces[result + 1 :])
-    else:
-        text = agent.invoke(asked)["messages"][-1].text
+    pieces = [piece for piece, _ in agent.stream({"messages": [("user", QUESTION)]}, stream_mode="messages")]
+    result = [piece.type for piece in pieces].index("tool")
+    assert result > 2
     assert called == [["trips"]]
-    assert "trips" in text
+    assert "trips" in "".join(piece.text for piece in pieces[result + 1 :])
 
 
 @pytest.mark.parametrize("method", ["json_schema", "function_calling", "json_mode"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
 from support.clients import CREATED, ENFORCEMENT, PATHS, QUESTION, Weather, declared
+from support.examples import run_example
 
 ASK: Any = {"role": "user", "content": QUESTION}
 TOOL: Any = {"type": "function", "function": {"name": "create_dirs", "parameters": PATHS, "strict": True}}
@@ -93,12 +95,10 @@ def test_structured_output(client: openai.OpenAI) -> None:
         assert isinstance(events.get_final_response().output_parsed, Weather)
 
 
-def test_tools_of_pydantic_models(client: openai.OpenAI) -> None:
-    tool: Any = openai.pydantic_function_tool(Weather)
-    parsed = client.chat.completions.parse(messages=[ASK], tools=[tool], tool_choice="required", **COLD)
-    assert parsed.choices[0].message.tool_calls
-    for call in parsed.choices[0].message.tool_calls:
-        assert isinstance(call.function.parsed_arguments, Weather)
+def test_tools_of_pydantic_models(url: str, tmp_path: Path) -> None:
+    variables = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "any"}
+    printed = run_example("openai_client.py", tmp_path, **variables)
+    assert printed == "create_dirs CreateFolders(paths=['trips'])\n"
 
 
 def test_a_native_tool_round_trip(native_url: str) -> None:

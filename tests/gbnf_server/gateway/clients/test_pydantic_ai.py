@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
 from support.clients import QUESTION, Weather, folder_tool
+from support.examples import run_example
 
 pydantic_ai = pytest.importorskip("pydantic_ai")
 
@@ -77,6 +79,14 @@ def test_a_tool_round_trip(use: Callable[[Use], Any], stream: bool) -> None:
 
     use(work)
     assert called == [["trips"]]
+
+
+@pytest.mark.slow
+def test_an_agent(gateway_url: str, tmp_path: Path) -> None:
+    variables = {"OPENAI_BASE_URL": f"{gateway_url}/v1", "OPENAI_API_KEY": "any"}
+    called, text = run_example("pydantic_ai_agent.py", tmp_path, **variables).splitlines()
+    assert called == "create_dirs ['trips']"
+    assert "trips" in text
 
 
 @pytest.mark.parametrize("form", [pydantic_ai.ToolOutput, pydantic_ai.NativeOutput])
