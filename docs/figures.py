@@ -120,6 +120,7 @@ def results_figure(page: str) -> str:
             "% of the cases of MaskBench; longer is better",
             [
                 ("gbnf", passing["gbnf, any order"]),
+                ("llguidance, lenient", passing["llguidance, lenient"]),
                 ("llguidance", passing["llguidance"]),
                 ("llama.cpp's converter", passing["llama.cpp's converter"]),
             ],

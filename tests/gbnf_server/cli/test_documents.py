@@ -74,11 +74,12 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@requires_smollm2
 @pytest.mark.skipif(not model_path().is_file(), reason="there is no demonstration model yet")
 def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(model_path().read_bytes())
     programs = re.findall(r"^```python\n(.*?)^```$", page("README.md"), re.MULTILINE | re.DOTALL)
-    assert len(programs) >= 2
+    assert len(programs) >= 3
     for number, program in enumerate(programs):
         file = tmp_path / f"program_{number}.py"
         file.write_text(program, "utf-8")
