@@ -17,9 +17,8 @@ import codecs
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -168,17 +167,13 @@ class GrammarEngine(ABC):
 
     def __init__(self, model: NativeModel) -> None:
         self._model = model
-        self._grammars: OrderedDict[Grammar, Any] = OrderedDict()
+        self._parsed = lru_cache(_KEPT)(self._parse)
         self._lock = threading.Lock()
 
     def constraint(self, grammar: Grammar) -> Constraint:
         """Return a constraint for one answer. Raises GrammarRefusedError."""
         with self._lock:
-            parsed = self._grammars.pop(grammar, None) or self._parse(grammar)
-            self._grammars[grammar] = parsed
-            if len(self._grammars) > _KEPT:
-                self._grammars.popitem(last=False)
-            return self._start(parsed, grammar)
+            return self._start(self._parsed(grammar), grammar)
 
     @abstractmethod
     def _parse(self, grammar: Grammar) -> Any: ...

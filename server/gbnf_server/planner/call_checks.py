@@ -155,16 +155,12 @@ def _check_length(tool: Tool, completion: Completion) -> None:
         return
     tokens = completion.usage.completion_tokens
     if tool.name == FINAL_ANSWER.name:
-        raise CallRefusedError(
-            "truncated",
-            _repeats(completion) or f"the message did not end within {tokens} tokens; write a shorter one",
-        )
-    if tool.run.effect == "write":
-        raise CallRefusedError(
-            "truncated",
-            _repeats(completion)
-            or f"the call was shortened to end within {tokens} tokens, and not executed; write a shorter one",
-        )
+        error = f"the message did not end within {tokens} tokens; write a shorter one"
+    elif tool.run.effect == "write":
+        error = f"the call was shortened to end within {tokens} tokens, and not executed; write a shorter one"
+    else:
+        return
+    raise CallRefusedError("truncated", _repeats(completion) or error)
 
 
 def _repeats(completion: Completion) -> str:

@@ -54,7 +54,8 @@ class BackgroundLoop:
     """Runs coroutines in a daemon thread: a program that forgets to close it still ends."""
 
     def __init__(self, name: str) -> None:
-        self.loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self.loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -102,16 +103,8 @@ class BackgroundLoop:
         self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
+        with self._runner:  # it cancels what still runs
             self.loop.run_forever()
-        finally:
-            tasks = asyncio.all_tasks(self.loop)
-            for task in tasks:
-                task.cancel()
-            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-            self.loop.close()
 
 
 class _Started:
@@ -120,7 +113,7 @@ class _Started:
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> None:
         self.ended = threading.Event()
         self.outcome: Callable[[], Any] = partial(_raise, asyncio.CancelledError())
-        self._loop, self._context = loop, copy_context()
+        self._loop = loop
         self._task: asyncio.Task[Any] | None = None
         loop.call_soon_threadsafe(self._start, work)
 
@@ -130,7 +123,7 @@ class _Started:
         self.ended.wait(_CLOSE_S)
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._task = self._loop.create_task(_outcome(work), context=self._context)
+        self._task = self._loop.create_task(_outcome(work))
         self._task.add_done_callback(partial(self._end, work))
 
     def _end(self, work: Coroutine[Any, Any, Any], task: asyncio.Task[Any]) -> None:
